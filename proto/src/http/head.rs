@@ -55,6 +55,9 @@ impl BodyMethod {
 /// anything is parsed: whether a block is harmless, and which length it gives the body, depends on its bytes alone.
 #[derive(Debug, Default)]
 pub struct Heads {
+    /// One `Authorization` is harmless; its value is kept.
+    takes_authorization: bool,
+    authorization: Option<Vec<u8>>,
     harmless: Vec<u8>,
     /// The length that it gives the body; `None`: it has no `Content-Length`.
     body: Option<usize>,
@@ -67,6 +70,18 @@ const MOST_HEADERS: usize = 32;
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
+    /// Whether requests with an `Authorization` are plain. Whoever says so looks at [`Self::authorization`].
+    pub fn take_authorization(&mut self, yes: bool) {
+        if yes != self.takes_authorization {
+            (self.takes_authorization, self.authorization) = (yes, None);
+            self.harmless.clear();
+        }
+    }
+    /// The `Authorization` of the last request that was recognised.
+    pub fn authorization(&self) -> Option<&[u8]> {
+        self.authorization.as_deref()
+    }
+
     /// Looks at the front of `input`.
     pub fn front<'b>(&mut self, input: &'b [u8]) -> Front<'b> {
         let known = BodyMethod::ALL.iter().find_map(|(name, method)| Some((*method, input.strip_prefix(*name)?)));
@@ -91,10 +106,12 @@ impl Heads {
         let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
-            Ok(httparse::Status::Complete((len, parsed))) => match body(parsed) {
-                Ok(body) => {
+            Ok(httparse::Status::Complete((len, parsed))) => match body(parsed, self.takes_authorization) {
+                Ok((body, authorization)) => {
+                    self.authorization = authorization.map(<[u8]>::to_vec);
+                    // The kept block and the kept value belong together.
+                    self.harmless.clear();
                     if len <= LONGEST_KEPT {
-                        self.harmless.clear();
                         self.harmless.extend_from_slice(&headers[..len]);
                         self.body = body;
                     }
@@ -134,11 +151,18 @@ const PLAIN_TARGET: [bool; 256] = {
 /// A header changes the answer, or the length of the body cannot be told.
 struct NotHarmless;
 
-/// The length that the headers give the body; `None`: there is no `Content-Length`.
-fn body(headers: &[httparse::Header<'_>]) -> Result<Option<usize>, NotHarmless> {
-    let mut body = None;
+/// The length that the headers give the body (`None`: there is no `Content-Length`), and the `Authorization`, if it is taken.
+fn body<'h>(
+    headers: &[httparse::Header<'h>],
+    takes_authorization: bool,
+) -> Result<(Option<usize>, Option<&'h [u8]>), NotHarmless> {
+    let (mut body, mut authorization) = (None, None);
     for header in headers {
-        if header.name.eq_ignore_ascii_case("content-length") {
+        if takes_authorization && header.name.eq_ignore_ascii_case("authorization") {
+            if authorization.replace(header.value).is_some() {
+                return Err(NotHarmless);
+            }
+        } else if header.name.eq_ignore_ascii_case("content-length") {
             let is_number = (1..=9).contains(&header.value.len()) && header.value.iter().all(u8::is_ascii_digit);
             if !is_number || body.is_some() {
                 return Err(NotHarmless);
@@ -149,7 +173,7 @@ fn body(headers: &[httparse::Header<'_>]) -> Result<Option<usize>, NotHarmless> 
             return Err(NotHarmless);
         }
     }
-    Ok(body)
+    Ok((body, authorization))
 }
 
 /// Headers that no route looks at, and `Connection: keep-alive`.

@@ -3,7 +3,9 @@ use super::{
     command_lists::{AccessSettings, CommandList},
     computed_defaults::computed,
     config_error::ConfigError,
-    cross_checks::{check_snapshots, check_tls, compare, compare_prefixes, compare_shards, warnings},
+    cross_checks::{
+        check_open_listeners, check_snapshots, check_tls, compare, compare_prefixes, compare_shards, warnings,
+    },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     load_config::ConfigInput,
     machine_limits::Machine,
@@ -85,6 +87,7 @@ pub(super) fn check(
     }
     compare(&scopes, &raw.top, &mut problems);
     check_tls(&scopes, &mut problems);
+    check_open_listeners(&scopes, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {

@@ -62,6 +62,38 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
     }
 }
 
+/// Listeners that serve other machines without asking who they are.
+pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
+    let top = &scopes[0];
+    let is_on = |name: &str| top.one(name) == Some(&SettingValue::Switch(true));
+    let is_set = |name: &str| !top.effective(name).values.is_empty();
+    if !problems.is_empty() || is_on("insecure") || is_set("password") || is_set("users-file") {
+        return;
+    }
+    let mut open = Vec::new();
+    let wants_certificates = is_set("tls-client-ca") && top.text("tls-client-auth") != Some("optional");
+    let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
+    let named = scopes.iter().filter(is_listener).flat_map(|scope| [(scope, "redis"), (scope, "rediss")]);
+    let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (top, name)).into_iter().chain(named);
+    for (scope, name) in all {
+        let speaks_tls = matches!(name, "https" | "rediss") || name == "admin" && is_on("admin-tls");
+        let origin = &scope.effective(name).origin;
+        // The variables of other proxies mean what they mean there.
+        if wants_certificates && speaks_tls || origin.to_string().contains("PROXY_") {
+            continue;
+        }
+        if let Some(address) =
+            scope.addresses(name).into_iter().find(|address| !address.ip().to_canonical().is_loopback())
+        {
+            let whole = format!("{}{name}", prefix(scope.table.as_ref()));
+            open.push(format!(
+                "{origin}: {whole}: {address} is open to other machines, and nobody is asked who they are: set password or users-file, listen on 127.0.0.1, or set insecure"
+            ));
+        }
+    }
+    problems.append(&mut open);
+}
+
 /// TLS settings that lack another.
 pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let top = &scopes[0];
@@ -208,7 +240,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     }
     warnings.extend(proxies_unnamed(settings));
     warnings.extend(trusted_by_all(settings));
-    warnings.extend(unguarded_listeners(settings));
+    warnings.extend(nodes_without_secret(settings));
     warnings.extend(outside_snapshots(settings));
     warnings
 }
@@ -298,19 +330,13 @@ fn trusted_by_all(settings: &Settings) -> Option<String> {
     Some(format!("trusted-proxies has {range}: every client may say that it is another"))
 }
 
-/// Listeners that serve every client although `password` is set.
-fn unguarded_listeners(settings: &Settings) -> Option<String> {
-    settings.password.as_ref()?;
-    // A client without a certificate does not get as far as a listener that requires one.
-    let https = settings.https.iter().filter(|_| !settings.tls.requires_certificates());
-    let http = settings.http.iter().map(|address| format!("http {address}"));
-    let http = http.chain(https.map(|address| format!("https {address}")));
-    let admin = settings.admin.iter().map(|address| format!("admin {address}"));
-    let open: Vec<_> = http.chain(admin).collect();
-    if open.is_empty() {
-        return None;
-    }
-    Some(format!("password guards the Redis listeners only: every client that can reach {} is served", open.join(", ")))
+/// Routes between nodes that ask for a user, which no node is.
+fn nodes_without_secret(settings: &Settings) -> Option<String> {
+    let asks = settings.password.is_some() || settings.users_file.is_some();
+    let shows = settings.peers.secret.is_some() || settings.peers.tls.is_some();
+    (asks && settings.peers.are_set() && !shows).then(|| {
+        "peers have no peer-secret and no peer-tls: with password or users-file they refuse each other".to_owned()
+    })
 }
 
 /// `peers` has one way to find nodes, and what is said about zones and load goes together.

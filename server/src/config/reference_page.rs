@@ -60,6 +60,7 @@ may do. What a table does not set is as at the top level:
 
 ```toml
 redis = \"0.0.0.0:6380\"
+users-file = \"/etc/larder/users.acl\"
 deny-commands = [\"@dangerous\"]
 
 [listeners.operators]

@@ -351,7 +351,16 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
-        help: "Password that Redis clients must give with AUTH or HELLO. It does not guard the HTTP and admin listeners; Larder warns at start if they are on.",
+        help: "Password of the user `default`, for every listener: AUTH and HELLO of Redis clients, `Authorization: Basic` and `Bearer` over HTTP. Only `/healthz`, `/readyz` and the descriptions of the routes need none. See docs/users.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "insecure",
+        section: SettingSection::Listening,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "Serves other machines without asking who they are. Without it, an address that is not of this machine alone (`127.0.0.1`, `::1`) needs `password`, `users-file`, or clients' certificates (`tls-client-ca`); Larder does not start otherwise.",
         ..ROW
     },
     SettingSpec {

@@ -2,6 +2,7 @@
 use super::{
     forwarded_for::{ClientAddress, client_of},
     http_worker_state::HttpWorkerState,
+    request_user::KnownUsers,
 };
 use crate::{
     app::Worker,
@@ -30,6 +31,8 @@ pub(super) struct ConnectionContext {
     pub(super) is_node: bool,
     /// The header in which `peer`, a trusted proxy, names the client of each request.
     pub(super) forwarded: Option<&'static str>,
+    /// The users of its requests.
+    pub(super) users: KnownUsers,
 }
 
 impl ConnectionContext {
@@ -44,7 +47,7 @@ impl ConnectionContext {
         let holder = buffer_account(&worker).await;
         let proxies = &worker.app.settings.proxies;
         let forwarded = proxies.header.field().filter(|_| proxies.trusts(peer.ip()));
-        ConnectionContext { worker, http, holder, peer, role, is_node, forwarded }
+        ConnectionContext { worker, http, holder, peer, role, is_node, forwarded, users: KnownUsers::default() }
     }
 
     /// The client of a request. `fields` finds the values of a header.

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     buffers::BufferKind,
+    identity::KeyAccess,
     read::{Group, StartedRead},
     telemetry::RecordedOperation,
 };
@@ -69,6 +70,7 @@ pub(super) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
     let one_table = group.one_table();
     for key in &keys {
         request.check_key(key)?;
+        request.allow("mget", key, KeyAccess::READ)?;
         request.note(RecordedOperation::Get, key);
         let key = group.cache.key(key);
         let begun = group.begin(key, request.now, &mut batch, |entry| entry.value.to_bytes());

@@ -51,6 +51,7 @@ mod rate_limit_headers;
 mod read_responses;
 mod record_operations;
 mod request_body;
+mod request_user;
 mod response_body;
 mod response_writer;
 mod route_request;

@@ -126,6 +126,8 @@ async fn run_write(request: &RouteRequest<'_>, write: HttpWrite) -> Result<Owner
         query: &write.query,
         headers: &headers,
         now: request.now,
+        // The rules of the user were applied where it is connected.
+        user: Rc::default(),
         trace: None,
     };
     let key = inner.key()?;

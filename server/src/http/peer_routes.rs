@@ -23,6 +23,12 @@ use larder_proto::http::target;
 use prost::Message;
 use subtle::ConstantTimeEq as _;
 
+/// Whether nodes show a secret or a certificate. Otherwise whoever uses their routes must be a user like others.
+pub(super) fn nodes_show_themselves(context: &ConnectionContext) -> bool {
+    let peers = &context.worker.app.settings.peers;
+    peers.secret.is_some() || peers.tls.is_some()
+}
+
 /// Whether a request is from a node.
 pub(super) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Result<(), Problem> {
     let peers = &context.worker.app.settings.peers;

@@ -21,10 +21,12 @@ pub(super) enum ProblemKind {
     BodyTooLarge,
     BuffersFull,
     ConfigRefused,
+    Forbidden,
     HeadTimeout,
     HeadTooLarge,
     KeyNotFound,
     KeyTooLarge,
+    LoginRequired,
     MethodNotAllowed,
     NoDocuments,
     NoRange,
@@ -49,6 +51,7 @@ pub(super) enum ProblemKind {
     TableRefused,
     Throttled,
     TooManyKeys,
+    TooManyLogins,
     UnsupportedType,
     ValueTooLarge,
 }
@@ -80,6 +83,9 @@ impl ProblemKind {
             ProblemKind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
             ProblemKind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
             ProblemKind::ConfigRefused => ("config-refused", "The configuration is refused", S::UNPROCESSABLE_ENTITY),
+            ProblemKind::Forbidden => ("forbidden", "The rules of the user do not allow it", S::FORBIDDEN),
+            ProblemKind::LoginRequired => ("login-required", "A user must log in", S::UNAUTHORIZED),
+            ProblemKind::TooManyLogins => ("too-many-logins", "Too many logins failed", S::TOO_MANY_REQUESTS),
             ProblemKind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
             ProblemKind::HeadTooLarge => {
                 ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -193,6 +199,17 @@ impl Problem {
     pub(super) fn overloaded() -> Problem {
         let detail = "requests wait longer than setting `max-queue-delay` allows";
         Problem { retry_after: Some(OVERLOAD_RETRY), ..Problem::of(ProblemKind::Overloaded, detail) }
+    }
+
+    /// The address has failed to log in too often.
+    pub(super) fn too_many_logins(wait: Duration) -> Problem {
+        let detail = "the logins of this address are not looked at for a while";
+        Problem { retry_after: Some(wait), ..Problem::of(ProblemKind::TooManyLogins, detail) }
+    }
+
+    /// Whether the client should show who it is.
+    pub(super) fn asks_for_login(&self) -> bool {
+        self.kind == ProblemKind::LoginRequired
     }
 
     /// There is no route at this path.

@@ -1,7 +1,11 @@
 //! A request on its way to its handler, and the keys and numbers in its path and query.
-use super::problem_json::{Problem, ProblemKind};
+use super::{
+    problem_json::{Problem, ProblemKind},
+    request_user::RequestUser,
+};
 use crate::{
     app::Worker,
+    identity::KeyAccess,
     read::Group,
     source::{Fetch, RequestTrace},
     telemetry::RecordedOperation,
@@ -20,6 +24,8 @@ pub(super) struct RouteRequest<'r> {
     pub(super) query: &'r [u8],
     pub(super) headers: &'r HeaderMap,
     pub(super) now: Millis,
+    /// Who asks.
+    pub(super) user: Rc<RequestUser>,
     /// What goes with the request to those who are asked for its sake.
     pub(super) trace: Option<Arc<RequestTrace>>,
 }
@@ -43,6 +49,11 @@ impl RouteRequest<'_> {
         let key = self.key_parameter(name).ok_or_else(missing)??;
         self.check_key(&key)?;
         Ok(key)
+    }
+
+    /// Checks a command on a key against the rules of the user.
+    pub(super) fn allow(&self, command: &'static str, key: &[u8], access: KeyAccess) -> Result<(), Problem> {
+        self.user.check_key((self.worker, self.group), command, (key, access))
     }
 
     /// Lets the fetch that was begun for the request, if one was, say so.

@@ -3,7 +3,7 @@ use super::{
     connection_context::ListenerRole, groupcache_stats::GroupcacheStats, problem_json::Problem,
     range_routes::RangeFormat, read_responses::ReadRoute,
 };
-use crate::lifecycle::throttle::Scope;
+use crate::{identity::KeyAccess, lifecycle::throttle::Scope};
 use http::Method;
 
 /// One method of one path.
@@ -67,6 +67,23 @@ pub(super) enum RouteHandler {
     Backup,
     Snapshot,
     BeginSnapshot,
+}
+
+/// What a route needs of the user's rules: a command of the command table, and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RouteRights {
+    /// Nothing, and no user: anybody may ask.
+    Nobody,
+    /// The secret of nodes, or their certificate.
+    Nodes,
+    /// A command on the key in the path, or in this parameter of the query.
+    Key(&'static str, Option<&'static str>, KeyAccess),
+    /// The handler checks the keys that it finds in the body.
+    InBody,
+    /// A command without keys.
+    Command(&'static str),
+    /// A command that may touch any key.
+    AnyKey(&'static str, KeyAccess),
 }
 
 const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: RouteHandler) -> Route {
@@ -136,7 +153,7 @@ pub(super) static ROUTES: [Route; 57] = [
 ];
 
 impl Route {
-    fn is_on(&self, role: ListenerRole) -> bool {
+    pub(super) fn is_on(&self, role: ListenerRole) -> bool {
         match self.on {
             RouteListeners::Both => true,
             RouteListeners::Native => role == ListenerRole::Native,
@@ -148,6 +165,38 @@ impl Route {
     pub(super) fn is_between_nodes(&self) -> bool {
         use RouteHandler::{PeerGrpc, PeerPost, PeerRemove, PeerSet, Read};
         matches!(self.handler, PeerSet | PeerRemove | PeerPost | PeerGrpc | Read(ReadRoute::Peer))
+    }
+
+    /// What the rules of the user must allow.
+    pub(super) fn rights(&self) -> RouteRights {
+        use RouteHandler as H;
+        use RouteRights::{AnyKey, Command, InBody, Key, Nobody, Nodes};
+        match self.handler {
+            H::Read(ReadRoute::Peer) | H::PeerSet | H::PeerRemove | H::PeerPost | H::PeerGrpc => Nodes,
+            H::Read(ReadRoute::Kv | ReadRoute::Data) => Key("get", None, KeyAccess::READ),
+            H::Read(read @ (ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity)) => {
+                Key("get", Some(read.parameter()), KeyAccess::READ)
+            }
+            H::Put => Key("set", None, KeyAccess::WRITE),
+            H::Patch => Key("set", None, KeyAccess::BOTH),
+            H::Delete => Key("del", None, KeyAccess::WRITE),
+            H::Store => Key("set", Some(ReadRoute::Entity.parameter()), KeyAccess::WRITE),
+            H::Remove => Key("del", Some(ReadRoute::Entity.parameter()), KeyAccess::WRITE),
+            H::Mget | H::GetItem | H::PostItem | H::DeleteItem => InBody,
+            H::Keys => Command("scan"),
+            H::ItemKeys => Command("keys"),
+            H::Range(_) => AnyKey("scan", KeyAccess::READ),
+            H::ClearGroup => AnyKey("flushdb", KeyAccess::WRITE),
+            H::ClearPrefix => AnyKey("del", KeyAccess::WRITE),
+            H::ClearTag => AnyKey("larder.cleartag", KeyAccess::WRITE),
+            H::Healthy | H::Ready | H::OpenApi | H::Docs => Nobody,
+            H::Peers | H::GroupcacheStats(_) | H::Metrics | H::Stats => Command("info"),
+            H::LogLevel | H::ConfigDifferences | H::ModeRules => Command("config|get"),
+            H::SetLogLevel | H::ReloadConfig | H::SetModeRules | H::ResetModeRules | H::Reload => Command("config|set"),
+            H::Record => Command("monitor"),
+            H::Snapshot => Command("lastsave"),
+            H::Backup | H::BeginSnapshot => Command("bgsave"),
+        }
     }
 
     /// Whether it may change entries, as far as method and listener tell.

@@ -18,12 +18,13 @@ use super::{
     request_body::{self, BodyLimit},
     response_body::ResponseBody,
     route_request::RouteRequest,
-    route_table::{Route, RouteHandler, find},
+    route_table::{Route, RouteHandler, RouteRights, find},
     snapshot_routes, store_backup, tag_routes,
 };
 use crate::{
     app::Worker,
     config::Categories,
+    identity::{Beyond, KeyAccess},
     lifecycle::{
         queue_delay::Admission,
         throttle::{Allowance, Caller, CommandClass, Scope, Throttled},
@@ -50,13 +51,20 @@ where
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let mut left = None;
-    let mut response = match (answer(context, request, logged.as_mut(), &mut left).await, of_items) {
+    let answered = answer(context, request, logged.as_mut(), &mut left).await;
+    let asks_for_login = answered.as_ref().is_err_and(Problem::asks_for_login);
+    let mut response = match (answered, of_items) {
         (Ok(response), _) => response,
         (Err(problem), None) => problem.into_response(),
         (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
     if let Some(allowance) = left {
         rate_limit_headers::insert(response.headers_mut(), &allowance);
+    }
+    if asks_for_login {
+        const SCHEMES: HeaderValue =
+            HeaderValue::from_static("Basic realm=\"larder\", charset=\"UTF-8\", Bearer realm=\"larder\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, SCHEMES);
     }
     if is_forwarded {
         forwarded_writes::add_changes(context, response.headers_mut());
@@ -101,7 +109,7 @@ fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
 /// Keys in bodies are not known yet.
 fn count_against_limits(
     context: &ConnectionContext,
-    headers: &HeaderMap,
+    (headers, user): (&HeaderMap, Option<&str>),
     route: &Route,
     (path_key, query): (&[u8], &[u8]),
 ) -> Result<Option<Allowance>, Throttled> {
@@ -120,7 +128,7 @@ fn count_against_limits(
         }
         _ => target::decode_path(path_key, &mut scratch).ok(),
     };
-    let caller = Caller { address: client(context, headers).ip, user: None };
+    let caller = Caller { address: client(context, headers).ip, user };
     let left = throttle.check(scope, caller, Some(class), key.into_iter())?;
     Ok(left.filter(|_| throttle.is_shown()))
 }
@@ -150,7 +158,15 @@ where
             _ => Err(Problem::overloaded()),
         };
     }
-    match count_against_limits(context, &head.headers, route, (variables.key, query)) {
+    let user = match route.rights() {
+        RouteRights::Nobody => Rc::default(),
+        RouteRights::Nodes if peer_routes::nodes_show_themselves(context) => Rc::default(),
+        _ => {
+            let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+            context.users.identify(&context.worker, header, client(context, &head.headers).ip).await?
+        }
+    };
+    match count_against_limits(context, (&head.headers, user.name()), route, (variables.key, query)) {
         Ok(allowance) => *left = allowance,
         Err(throttled) => {
             context.worker.counters.http_throttled.add(1);
@@ -176,8 +192,10 @@ where
         query,
         headers: &head.headers,
         now: clock::now(),
+        user,
         trace,
     };
+    check_rights(&request, route.rights())?;
     let at_most = |bytes, setting, kind| BodyLimit {
         context,
         bytes,
@@ -277,6 +295,26 @@ where
         RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),
         RouteHandler::ResetModeRules => mode_rules::reset_mode_rules(&request),
         RouteHandler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
+    }
+}
+
+/// Checks a request against the rules of its user. A key that cannot be read is the handler's to refuse.
+fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), Problem> {
+    let everything = Beyond::Keys(KeyAccess::BOTH);
+    match rights {
+        RouteRights::Nobody | RouteRights::InBody => Ok(()),
+        RouteRights::Nodes => request.user.check_command(request.worker, "set", everything),
+        RouteRights::Command(command) => request.user.check_command(request.worker, command, Beyond::Nothing),
+        RouteRights::AnyKey(command, access) => {
+            request.user.check_command(request.worker, command, Beyond::Keys(access))
+        }
+        RouteRights::Key(command, None, access) => {
+            request.key().map_or(Ok(()), |key| request.allow(command, &key, access))
+        }
+        RouteRights::Key(command, Some(parameter), access) => match request.key_parameter(parameter) {
+            Some(Ok(key)) => request.allow(command, &key, access),
+            Some(Err(_)) | None => Ok(()),
+        },
     }
 }
 

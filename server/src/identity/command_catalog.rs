@@ -1,4 +1,5 @@
 //! The commands that rules may name. The room `redis` fills the catalog from its table of commands.
+use super::command_request::CommandRequest;
 use crate::config::Categories;
 use std::collections::HashMap;
 
@@ -55,6 +56,11 @@ impl CommandCatalog {
     /// The rows, in the table's order.
     pub fn rows(&self) -> &[CatalogRow] {
         &self.rows
+    }
+    /// The request to run a command of the table (in lower case) without a first argument.
+    pub fn request<'n>(&self, name: &'n str) -> CommandRequest<'n> {
+        let place = self.place(name);
+        CommandRequest { place, name, categories: place.map(|at| self.rows[at].categories), first_argument: None }
     }
     /// The place of a command or subcommand (lower case) in the table.
     pub(super) fn place(&self, name: &str) -> Option<usize> {

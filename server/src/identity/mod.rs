@@ -14,6 +14,7 @@
 //! - A selector is complete in itself: commands of one never go with the keys of another.
 mod acl_log;
 mod command_catalog;
+mod command_request;
 mod command_rules;
 mod login_throttle;
 mod name_pattern;
@@ -29,7 +30,7 @@ mod users_file;
 
 pub use acl_log::{AclLog, AclLogEntry, RefusalReason};
 pub use command_catalog::{CatalogRow, CommandCatalog};
-pub use command_rules::CommandRequest;
+pub use command_request::CommandRequest;
 pub use name_pattern::KeyAccess;
 pub use passwords::{Passwords, fill_random};
 pub use permissions::{Beyond, Permissions, Refusal, TouchedChannel, TouchedKey};

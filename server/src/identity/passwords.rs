@@ -77,6 +77,13 @@ impl Passwords {
         let digest: [u8; 32] = Sha256::digest(password).into();
         digest.ct_eq(&[0; 32]).into()
     }
+    /// Whether this is one of those that are kept as SHA-256.
+    pub(super) fn contain_token(&self, token: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        self.0.iter().fold(false, |found, one| {
+            found | matches!(one, StoredPassword::Sha256(expected) if bool::from(expected.ct_eq(&digest)))
+        })
+    }
     /// Whether this is one of them. The time says nothing about which, or how much of it is right.
     pub fn contain(&self, password: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(password).into();

@@ -1,7 +1,8 @@
 //! What a user may do, compiled: for most commands the check is one bit and a few patterns.
 use super::{
     command_catalog::CommandCatalog,
-    command_rules::{CommandRequest, CommandRules},
+    command_request::CommandRequest,
+    command_rules::CommandRules,
     name_pattern::{KeyAccess, KeyPattern, NamePattern},
     rule_error::RuleError,
     selector::Selector,

@@ -20,6 +20,8 @@ pub struct Larder {
     /// Ports of further listeners for the Redis protocol, in the order of the file.
     pub listeners: Vec<u16>,
     pub admin: u16,
+    /// The line of a request that shows `--password`, if there is one.
+    authorization: String,
     /// With TLS, in the order of the arguments.
     pub https: Vec<u16>,
     pub rediss: Vec<u16>,
@@ -89,6 +91,10 @@ impl Larder {
             redis: port(&ready["redis"][0]),
             listeners: ready["redis"].as_array().unwrap()[1..].iter().map(port).collect(),
             admin: port(&ready["admin"]),
+            authorization: args
+                .iter()
+                .find_map(|arg| arg.strip_prefix("--password="))
+                .map_or_else(String::new, |password| format!("authorization: Bearer {password}\r\n")),
             https: ready["https"].as_array().unwrap().iter().map(port).collect(),
             rediss: ready["rediss"].as_array().unwrap().iter().map(port).collect(),
         })
@@ -113,7 +119,9 @@ impl Larder {
     }
     /// `GET`, the body as text; the status must be 200.
     pub fn get(&self, path: &str) -> String {
-        let (status, _, body) = self.admin(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+        let authorization = &self.authorization;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{authorization}connection: close\r\n\r\n");
+        let (status, _, body) = self.admin(&request);
         assert_eq!(status, 200, "{path}");
         String::from_utf8(body).unwrap()
     }

@@ -73,7 +73,7 @@ impl Network {
         inside.args(["netns", "exec", &format!("{name}{number}")]).arg(larder.get_program()).args(larder.get_args());
         inside.envs(larder.get_envs().filter_map(|(name, value)| Some((name, value?))));
         inside.args(["--http", &format!("{subnet}.{number}:{HTTP}"), "--redis", &format!("{subnet}.{number}:{REDIS}")]);
-        inside.args(["--admin", "127.0.0.1:0"]).args(args).stdout(Stdio::piped());
+        inside.args(["--admin", "127.0.0.1:0", "--insecure"]).args(args).stdout(Stdio::piped());
         let mut larder = inside.spawn().unwrap();
         let mut ready = String::new();
         BufReader::new(larder.stdout.take().unwrap()).read_line(&mut ready).unwrap();

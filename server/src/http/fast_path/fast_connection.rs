@@ -6,6 +6,7 @@ use super::super::{
     connection_deadlines::{ConnectionDeadline, Verdict},
     problem_json::Problem,
     read_responses::ReadRoute,
+    request_user::RequestUser,
     response_body::ResponseBody,
 };
 use crate::{
@@ -55,12 +56,14 @@ pub(crate) async fn serve<S: ClientStream>(
         hits: 0,
         behind: 0,
         admission: Admission::All,
+        user: Rc::default(),
     };
     deadline.allow(context.worker.app.live.idle_timeout());
     loop {
         // A socket that fails has nobody left to answer.
         match poll_fn(|cx| fast.turn(cx)).await.ok()? {
             Next::SendWaiting => fast.send_waiting().await.ok()?,
+            Next::LogIn => fast.log_in().await,
             Next::Handover => {
                 fast.flush().await.ok()?;
                 return Some((fast.stream, fast.input));
@@ -85,6 +88,8 @@ pub(crate) async fn serve<S: ClientStream>(
 enum Next {
     /// Reads wait for the source.
     SendWaiting,
+    /// Credentials are to be verified.
+    LogIn,
     /// The general path goes on.
     Handover,
     /// A client took too long over a head.
@@ -104,6 +109,8 @@ pub(super) enum FastState {
     InBody,
     /// `input` may hold whole requests: room in the output ran out before they did.
     Backlog,
+    /// `input` begins with a request whose credentials are to be verified.
+    LogIn,
     /// `input` begins with a request that the general path answers.
     OtherRequest,
 }
@@ -130,6 +137,8 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) behind: usize,
     /// What the core takes on in this turn.
     pub(super) admission: Admission,
+    /// Who sends the request that is being answered.
+    pub(super) user: Rc<RequestUser>,
 }
 
 /// An answer that could not be written at once, and the output that comes after it.
@@ -179,6 +188,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             {
                 return Poll::Ready(Ok(Next::Handover));
             }
+            if self.state == FastState::LogIn {
+                return Poll::Ready(Ok(Next::LogIn));
+            }
             let buffers = &mut *context.http.turn_buffers.borrow_mut();
             let kept = self.input.len();
             if kept > 0 {
@@ -214,7 +226,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             match self.state {
                 state @ (FastState::InHead | FastState::InBody) if was == state && answered == 0 => {}
                 FastState::InHead | FastState::InBody => self.deadline.allow(Some(worker.app.live.header_timeout())),
-                FastState::Idle | FastState::Backlog | FastState::OtherRequest => {
+                FastState::Idle | FastState::Backlog | FastState::LogIn | FastState::OtherRequest => {
                     self.deadline.allow(worker.app.live.idle_timeout())
                 }
             }
@@ -232,6 +244,18 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Verifies the credentials of the next request. The general path says what is wrong with them.
+    async fn log_in(&mut self) {
+        let (context, header) = (self.context, self.heads.authorization());
+        self.state = match context.users.identify(&context.worker, header, context.peer.ip()).await {
+            Ok(_) => FastState::Backlog,
+            Err(problem) => {
+                context.users.keep_refused(header, problem);
+                FastState::OtherRequest
+            }
+        };
     }
 
     /// Nothing to read: waits, or ends the connection if its time is over.

@@ -66,7 +66,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        let caller = Caller { address: self.context.peer.ip(), user: None };
+        let caller = Caller { address: self.context.peer.ip(), user: self.user.name() };
         let throttled = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty()).err();
         text.clear();
         let answer = match throttled {
@@ -81,7 +81,16 @@ impl<S: ClientStream> FastConnection<'_, S> {
             None => {
                 let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
                 let (group, key) = (&worker.groups[0], &b""[..]);
-                let request = RouteRequest { worker, group, key, query, headers: &headers, now, trace: None };
+                let request = RouteRequest {
+                    worker,
+                    group,
+                    key,
+                    query,
+                    headers: &headers,
+                    now,
+                    user: self.user.clone(),
+                    trace: None,
+                };
                 item_api::answer_from_memory(&request, method, body, text)
             }
         };

@@ -13,6 +13,7 @@ use super::{
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use crate::{
+    identity::KeyAccess,
     lifecycle::{
         queue_delay::Admission,
         throttle::{Caller, Scope},
@@ -33,7 +34,7 @@ use larder_proto::{
     output::Output,
 };
 use larder_store::clock;
-use std::time::Instant;
+use std::{rc::Rc, time::Instant};
 
 /// Reads of one connection that wait at a time.
 const MOST_WAITING: usize = 128;
@@ -42,6 +43,11 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
+        let is_open = self.context.users.is_open(&self.context.worker);
+        self.heads.take_authorization(!is_open);
+        if is_open {
+            self.user = Rc::default();
+        }
         let now = clock::now();
         self.admission = self.context.worker.queue_delay.admission();
         let date = buffers.date.at(now);
@@ -65,6 +71,14 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 Front::Partial if filled - at <= max_head => break FastState::InHead,
                 Front::Plain { .. } | Front::Partial | Front::Other => break FastState::OtherRequest,
             };
+            if !is_open {
+                match self.context.users.known(self.heads.authorization()) {
+                    Some(user) => self.user = user,
+                    // The general path knows the client behind a proxy.
+                    None if self.context.forwarded.is_some() => break FastState::OtherRequest,
+                    None => break FastState::LogIn,
+                }
+            }
             // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
             let writing = self.waiting.last().map(|last| matches!(last.answer, PendingAnswer::Write(_)));
             if writing.is_some_and(|writing| writing != body.is_some()) {
@@ -124,6 +138,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             _ => return false,
         };
         if body.len() > settings.max_value {
+            return false;
+        }
+        if self.user.check_key((worker, &worker.groups[0]), "set", (key, KeyAccess::WRITE)).is_err() {
             return false;
         }
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
@@ -210,6 +227,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             Ok(key) if (1..=worker.app.settings.max_key).contains(&key.len()) => key,
             _ => return false,
         };
+        if self.user.check_key((worker, &worker.groups[number]), "get", (key, KeyAccess::READ)).is_err() {
+            return false;
+        }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
         if self.admission == Admission::Nothing {
@@ -224,7 +244,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             return false;
         }
         if worker.app.throttle.is_on()
-            && let caller = (Caller { address: client(self.context, head).ip, user: None })
+            && let caller = (Caller { address: client(self.context, head).ip, user: self.user.name() })
             && let Err(throttled) = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty())
         {
             let response = route.failed(Some(key), Problem::throttled(&throttled));

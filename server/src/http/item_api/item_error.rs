@@ -64,6 +64,11 @@ impl ItemError {
         ItemError { status: problem.status(), ..ItemError::failed(ErrorCode::NotFound, problem) }
     }
 
+    /// The rules of the user do not allow it.
+    pub(super) fn forbidden(problem: &Problem) -> ItemError {
+        ItemError { status: problem.status(), ..ItemError::failed(ErrorCode::BadRequest, problem) }
+    }
+
     /// A write that was refused is a 400, as every refusal of this API; one that may be tried again keeps its status.
     pub(super) fn write_failed(problem: &Problem) -> ItemError {
         let status = match problem.status() {

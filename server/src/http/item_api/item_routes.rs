@@ -12,7 +12,7 @@ use super::{
     item_response, json_text,
     list_item_keys::full,
 };
-use crate::{read::Group, source::is_document, telemetry::RecordedOperation};
+use crate::{identity::KeyAccess, read::Group, source::is_document, telemetry::RecordedOperation};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_engine::Millis;
@@ -30,6 +30,16 @@ async fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<Respon
     store_document(request.group, item.key.as_bytes(), value.clone(), expiry).await?;
     let buffers = &request.worker.app.buffers;
     item_response::item(StatusCode::CREATED, &item, value, buffers).ok_or_else(|| full(buffers))
+}
+
+/// Checks a command on an item against the rules of the user.
+pub(super) fn allow(
+    request: &RouteRequest<'_>,
+    command: &'static str,
+    key: &[u8],
+    access: KeyAccess,
+) -> Result<(), ItemError> {
+    request.allow(command, key, access).map_err(|problem| ItemError::forbidden(&problem))
 }
 
 /// An item that is to be stored.
@@ -53,6 +63,7 @@ impl<'r> NewItem<'r> {
         let ttl = u64::try_from(item.ttl).ok().filter(|ttl| (shortest..=longest).contains(ttl));
         let ttl = ttl.ok_or(ErrorCode::BadTtl)?;
         request.check_key(item.key.as_bytes()).map_err(|problem| ItemError::write_failed(&problem))?;
+        allow(request, "set", item.key.as_bytes(), KeyAccess::WRITE)?;
         if value.len() > settings.max_value {
             let detail = format!("the value exceeds the limit of {} bytes (setting `max-value`)", settings.max_value);
             return Err(ItemError::of(ErrorCode::CannotSet, detail));
@@ -86,6 +97,7 @@ async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<Respons
     let key = wanted.key.as_bytes();
     // No such key can have been stored.
     request.check_key(key).map_err(|_| ErrorCode::NotFound)?;
+    allow(request, "get", key, KeyAccess::READ)?;
     request.note(RecordedOperation::Get, key);
     let (said, stored) = match key_routes::read(request, ReadRoute::Lookup, key).await {
         ReadOutcome::Found(_, said, value) => (said, value),
@@ -137,6 +149,7 @@ pub(super) async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<()
     if request.check_key(key).is_err() {
         return Ok(());
     }
+    allow(request, "del", key, KeyAccess::WRITE)?;
     request.note(RecordedOperation::Del, key);
     let deleted = request.group.delete(key).await;
     deleted.map(drop).map_err(|error| ItemError::write_failed(&Problem::source(&error)))

@@ -6,10 +6,12 @@ use super::{
     item_error::{ErrorCode, ItemError, error_response},
     item_request::ItemRequest,
     item_response::put_item,
-    item_routes::{self, NewItem, delete, store_document},
+    item_routes::{self, NewItem, allow, delete, store_document},
     json_text,
 };
-use crate::{config::Settings, read::StartedRead, source::is_document, telemetry::RecordedOperation};
+use crate::{
+    config::Settings, identity::KeyAccess, read::StartedRead, source::is_document, telemetry::RecordedOperation,
+};
 use http::{Method, Response, StatusCode};
 use larder_proto::http::head::BodyMethod;
 use std::{
@@ -80,6 +82,7 @@ fn get(request: &RouteRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<Di
     let key = wanted.key.as_bytes();
     // No such key can have been stored.
     request.check_key(key).map_err(|_| ErrorCode::NotFound)?;
+    allow(request, "get", key, KeyAccess::READ)?;
     request.note(RecordedOperation::Get, key);
     let cache = &request.group.cache;
     let found = request.group.begin(cache.key(key), request.now, &mut Vec::new(), |entry| {

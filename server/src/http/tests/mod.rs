@@ -8,3 +8,4 @@ mod source;
 mod store;
 mod support;
 mod tags;
+mod users;

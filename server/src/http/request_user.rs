@@ -1,0 +1,213 @@
+//! Who is calling: the user of a request, from its `Authorization`, and what the user's rules say of the request's keys.
+//!
+//! A header is verified once for a connection, then compared. Where `default` may do everything without a password, nobody is asked.
+use super::problem_json::{Problem, ProblemKind};
+use crate::{
+    app::Worker,
+    identity::{Beyond, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
+    read::Group,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use std::{
+    cell::{Cell, RefCell},
+    iter,
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+};
+use subtle::ConstantTimeEq as _;
+
+/// The user of a request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RequestUser {
+    /// `None`: nobody has to log in.
+    user: Option<Arc<User>>,
+    /// The rules of the user refuse something.
+    is_restricted: bool,
+}
+
+impl RequestUser {
+    fn of(user: Arc<User>) -> RequestUser {
+        RequestUser { is_restricted: !user.permissions().is_unrestricted(), user: Some(user) }
+    }
+    /// The name, if somebody has logged in.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| &*user.name)
+    }
+    #[inline]
+    fn restricted(&self) -> Option<&User> {
+        self.user.as_deref().filter(|_| self.is_restricted)
+    }
+
+    /// Checks a command on a key of a group. `command` is a row of the command table.
+    #[inline]
+    pub(super) fn check_key(
+        &self,
+        (worker, group): (&Worker, &Group),
+        command: &'static str,
+        (key, access): (&[u8], KeyAccess),
+    ) -> Result<(), Problem> {
+        let Some(user) = self.restricted() else { return Ok(()) };
+        let named;
+        let key = match worker.groups.first().is_some_and(|first| first.name == group.name) {
+            true => key,
+            false => {
+                named = [b"@", group.name.as_bytes(), b"/", key].concat();
+                &named
+            }
+        };
+        let touched = iter::once(TouchedKey { key, access, position: 1 });
+        check(worker, user, (command, key), touched, Beyond::Nothing)
+    }
+
+    /// Checks a command that names no keys, or touches any.
+    pub(super) fn check_command(&self, worker: &Worker, command: &'static str, beyond: Beyond) -> Result<(), Problem> {
+        match self.restricted() {
+            Some(user) => check(worker, user, (command, b"*"), iter::empty(), beyond),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check<'k>(
+    worker: &Worker,
+    user: &User,
+    (command, key): (&'static str, &[u8]),
+    keys: impl Iterator<Item = TouchedKey<'k>> + Clone,
+    beyond: Beyond,
+) -> Result<(), Problem> {
+    let users = &worker.app.users;
+    let request = users.catalog().request(command);
+    let Err(refusal) = user.permissions().check(&request, keys, iter::empty(), beyond) else { return Ok(()) };
+    let (reason, object, detail) = match refusal {
+        Refusal::Command | Refusal::Channel(_) => {
+            let detail = format!("user {} has no permissions to run the '{command}' command", user.name);
+            (RefusalReason::Command, command.as_bytes(), detail)
+        }
+        Refusal::Key(_) => {
+            (RefusalReason::Key, key, format!("user {} has no permissions to access the key", user.name))
+        }
+    };
+    worker.counters.user_refusals.add(1);
+    users.log().add((reason, "toplevel"), (object, &user.name), || "http".to_owned());
+    Err(Problem::of(ProblemKind::Forbidden, detail))
+}
+
+/// The users that a connection has had.
+#[derive(Debug, Default)]
+pub(super) struct KnownUsers {
+    /// The generation of users of which the rest is.
+    users_seen: Cell<u64>,
+    /// Requests need no `Authorization`, and it is not looked at.
+    is_open: Cell<bool>,
+    /// Requests without `Authorization`, if they are served.
+    without: RefCell<Option<Rc<RequestUser>>>,
+    /// The last header that was verified.
+    with: RefCell<Option<(Box<[u8]>, Rc<RequestUser>)>>,
+    /// A header that was refused, for the path that says so.
+    refused: RefCell<Option<(Box<[u8]>, Problem)>>,
+}
+
+impl KnownUsers {
+    /// Whether requests need no `Authorization`. Forgets users if users have changed.
+    #[inline]
+    pub(super) fn is_open(&self, worker: &Worker) -> bool {
+        if self.users_seen.get() != worker.app.users.generation() {
+            self.forget(worker);
+        }
+        self.is_open.get()
+    }
+    #[cold]
+    fn forget(&self, worker: &Worker) {
+        self.users_seen.set(worker.app.users.generation());
+        let default = worker.app.users.default_user();
+        let enters = default.is_on() && default.has_no_password();
+        self.is_open.set(enters && default.permissions().is_unrestricted());
+        *self.without.borrow_mut() = enters.then(|| Rc::new(RequestUser::of(default)));
+        *self.with.borrow_mut() = None;
+    }
+
+    /// The user with this header, if it was verified. Call [`Self::is_open`] before.
+    pub(super) fn known(&self, header: Option<&[u8]>) -> Option<Rc<RequestUser>> {
+        match header {
+            None => self.without.borrow().clone(),
+            Some(header) => {
+                let with = self.with.borrow();
+                let (_, user) = with.as_ref().filter(|(known, _)| bool::from(known.ct_eq(header)))?;
+                Some(user.clone())
+            }
+        }
+    }
+
+    /// The user with this header, verified if need be.
+    ///
+    /// # Errors
+    /// The credentials are missing or wrong, or the address has to wait.
+    pub(super) async fn identify(
+        &self,
+        worker: &Worker,
+        header: Option<&[u8]>,
+        address: IpAddr,
+    ) -> Result<Rc<RequestUser>, Problem> {
+        if self.is_open(worker) {
+            return Ok(Rc::default());
+        }
+        if let Some(known) = self.known(header) {
+            return Ok(known);
+        }
+        let header = header.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
+        let refused = self.refused.borrow_mut().take_if(|(refused, _)| **refused == *header);
+        if let Some((_, problem)) = refused {
+            return Err(problem);
+        }
+        let user = verify(worker, header, address).await?;
+        let user = Rc::new(RequestUser::of(user));
+        *self.with.borrow_mut() = Some((header.into(), user.clone()));
+        Ok(user)
+    }
+
+    /// Keeps a refusal for the path that says so, which asks next.
+    pub(super) fn keep_refused(&self, header: Option<&[u8]>, problem: Problem) {
+        *self.refused.borrow_mut() = header.map(|header| (header.into(), problem));
+    }
+}
+
+/// The user whom the credentials of a header show.
+async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<Arc<User>, Problem> {
+    let users = &worker.app.users;
+    let split = header.iter().position(|byte| *byte == b' ').unwrap_or(header.len());
+    let (scheme, credentials) = (&header[..split], header[split..].trim_ascii());
+    let (shown, outcome) = if scheme.eq_ignore_ascii_case(b"basic") {
+        let Ok(pair) = BASE64_STANDARD.decode(credentials) else {
+            return Err(Problem::of(ProblemKind::LoginRequired, "the credentials are not base64"));
+        };
+        let at = pair.iter().position(|byte| *byte == b':').unwrap_or(pair.len());
+        let (name, password) = (&pair[..at], pair.get(at + 1..).unwrap_or_default());
+        let name = if name.is_empty() { b"default" } else { name };
+        let outcome = users.log_in(address, name, password);
+        let outcome = match outcome {
+            LoginOutcome::Compare(user) => match users.compare(&user, password).await {
+                true => LoginOutcome::Granted(user),
+                false => LoginOutcome::Wrong,
+            },
+            other => other,
+        };
+        (String::from_utf8_lossy(&name[..name.len().min(64)]).into_owned(), outcome)
+    } else if scheme.eq_ignore_ascii_case(b"bearer") {
+        ("(bearer)".to_owned(), users.log_in_by_token(address, credentials))
+    } else {
+        return Err(Problem::of(ProblemKind::LoginRequired, "the scheme is neither Basic nor Bearer"));
+    };
+    match outcome {
+        LoginOutcome::Granted(user) => Ok(user),
+        LoginOutcome::Wait(wait) => Err(Problem::too_many_logins(wait)),
+        LoginOutcome::Wrong | LoginOutcome::Compare(_) => {
+            users.login_failed(address);
+            worker.counters.failed_logins.add(1);
+            tracing::warn!(client = %address, user = %shown.escape_debug(), "a login over HTTP failed");
+            let client = || format!("addr={address} http");
+            users.log().add((RefusalReason::Login, "toplevel"), (b"HTTP", &shown), client);
+            Err(Problem::of(ProblemKind::LoginRequired, "the user or the password is wrong, or the user is disabled"))
+        }
+    }
+}

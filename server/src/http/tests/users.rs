@@ -1,0 +1,212 @@
+//! Users over HTTP: credentials, rules by route and key, both paths, both listeners.
+use super::support::{Client, Path, Reply, Server, run};
+use crate::http::{
+    ListenerRole,
+    route_table::{ROUTES, RouteRights},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+const USERS: [(&str, &str); 6] = [
+    ("admin", ">a ~* &* +@all"),
+    ("shop", ">s ~shop:* ~@other/shop:* +@read +@write"),
+    ("reader", ">r %R~shop:* +get +mget +scan"),
+    ("nothing", ">n ~* &*"),
+    ("roles-read", ">rr +info +config|get +lastsave"),
+    ("same", ">s2 ~* +get"),
+];
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A server with these users, where `default` is off.
+fn server(args: &[&str]) -> Server {
+    let server = Server::new(args);
+    let users = &server.worker.app.users;
+    for (name, rules) in USERS {
+        let rules: Vec<&str> = ["on"].into_iter().chain(rules.split(' ')).collect();
+        users.set(name, &rules).expect("rules");
+    }
+    users.set("default", &["off"]).expect("a rule");
+    server
+}
+
+async fn send(client: &mut Client, line: &str, credentials: &str, body: &str) -> Reply {
+    let authorization = match credentials {
+        "" => String::new(),
+        shown => format!("Authorization: {shown}\r\n"),
+    };
+    let len = body.len();
+    let length =
+        if line.starts_with("GET") && body.is_empty() { String::new() } else { format!("Content-Length: {len}\r\n") };
+    client.send(format!("{line} HTTP/1.1\r\nHost: h\r\n{authorization}{length}\r\n{body}")).await
+}
+
+#[test]
+fn each_route_asks_for_a_user_who_may_use_it() {
+    run(|| async {
+        let server = server(&[]);
+        for role in [ListenerRole::Native, ListenerRole::Admin] {
+            for route in ROUTES.iter().filter(|route| route.is_on(role)) {
+                let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
+                let line = format!("{} {path}?key=k&id=k", route.method);
+                let is_item = path.starts_with("/cache/");
+                let body = if is_item { "{\"key\":\"k\",\"value\":1,\"ttl\":60}" } else { "{\"keys\":[\"k\"]}" };
+                let body = if route.method == http::Method::GET && !is_item { "" } else { body };
+                for (credentials, expected) in [
+                    (String::new(), 401),
+                    (basic("shop", "wrong"), 401),
+                    ("Digest x".to_owned(), 401),
+                    ("Basic !".to_owned(), 401),
+                    (basic("nothing", "n"), 403),
+                ] {
+                    // Failed logins are counted for each address.
+                    server.worker.app.users.forget_failed_logins();
+                    let mut client = server.connect_to(role, Path::Any).await;
+                    let reply = send(&mut client, &line, &credentials, body).await;
+                    match route.rights() {
+                        RouteRights::Nobody => assert!(!matches!(reply.status, 401 | 403), "{line}: {reply:?}"),
+                        _ => assert_eq!(reply.status, expected, "{line} with {credentials}: {reply:?}"),
+                    }
+                    let asks = reply.header("www-authenticate").is_some_and(|schemes| schemes.contains("Bearer"));
+                    assert_eq!(asks, reply.status == 401, "{line}: {reply:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn keys_are_checked_on_both_paths() {
+    run(|| async {
+        let server = server(&[]);
+        for path in [Path::Any, Path::General] {
+            server.set(b"shop:1", b"lamp");
+            server.set(b"other", b"secret");
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
+            let shop = basic("shop", "s");
+            for _ in 0..3 {
+                assert_eq!(send(&mut client, "GET /v1/kv/shop:1", &shop, "").await.text(), "lamp");
+                assert_eq!(send(&mut client, "GET /lookup?key=shop:1", "Bearer r", "").await.status, 200);
+            }
+            assert_eq!(send(&mut client, "GET /v1/kv/shop%3A1", "bEaReR s", "").await.text(), "lamp");
+            assert_eq!(send(&mut client, "GET /v1/kv/other", &shop, "").await.problem(), "forbidden");
+            assert_eq!(send(&mut client, "GET /v1/kv/shop:1", "", "").await.problem(), "login-required");
+            assert_eq!(send(&mut client, "GET /?key=other", &shop, "").await.problem(), "forbidden");
+            assert_eq!(send(&mut client, "GET /v0/entity?id=other", &shop, "").await.status, 403);
+            assert_eq!(send(&mut client, "PUT /v1/kv/shop:2", &shop, "x").await.status, 201);
+            assert_eq!(send(&mut client, "PUT /v1/kv/shop:2", "Bearer r", "x").await.problem(), "forbidden");
+            assert_eq!(send(&mut client, "PUT /v1/kv/b", &shop, "x").await.status, 403);
+            assert_eq!(send(&mut client, "DELETE /v1/kv/b", &shop, "").await.status, 403);
+            assert_eq!(send(&mut client, "DELETE /v1/kv/shop:2", &shop, "").await.status, 204);
+            let both = "{\"keys\":[\"shop:1\",\"other\"]}";
+            assert_eq!(send(&mut client, "POST /v1/mget", "Bearer r", both).await.status, 403);
+            assert_eq!(send(&mut client, "POST /v1/mget", "Bearer r", "{\"keys\":[\"shop:1\"]}").await.status, 200);
+            assert_eq!(send(&mut client, "GET /v1/keys", "Bearer r", "").await.status, 200);
+            // Values of any key, and clears of whatever is there, need all keys.
+            assert_eq!(send(&mut client, "GET /v1/range", &shop, "").await.status, 403);
+            assert_eq!(send(&mut client, "DELETE /v1/keys?prefix=shop:", &shop, "").await.status, 403);
+            assert_eq!(send(&mut client, "DELETE /v1/tags/t", &shop, "").await.status, 403);
+            // A group's keys have its name before them.
+            assert_eq!(send(&mut client, "PUT /v1/groups/other/kv/shop:1", &shop, "x").await.status, 201);
+            assert_eq!(send(&mut client, "GET /v1/groups/other/kv/shop:1", "Bearer r", "").await.status, 403);
+            assert_eq!(send(&mut client, "DELETE /v1/groups/other/kv/shop:1", &shop, "").await.status, 204);
+            for (line, key, status) in
+                [("POST", "shop:3", 201), ("POST", "x", 403), ("GET", "x", 403), ("DELETE", "x", 403)]
+            {
+                let body = format!("{{\"key\":\"{key}\",\"value\":1,\"ttl\":60}}");
+                let reply = send(&mut client, &format!("{line} /cache/v1/item"), &shop, &body).await;
+                assert_eq!(reply.status, status, "{line} {key}: {reply:?}");
+            }
+            let admin = basic("admin", "a");
+            assert_eq!(send(&mut client, "GET /v1/kv/other", &admin, "").await.text(), "secret");
+            assert_eq!(send(&mut client, "DELETE /v1/groups/other", &admin, "").await.status, 204);
+        }
+    });
+}
+
+#[test]
+fn the_password_guards_http_as_well() {
+    run(|| async {
+        let server = Server::new(&["--password", "main"]);
+        server.set(b"k", b"v");
+        let mut client = server.connect().await;
+        for shown in ["Bearer main".to_owned(), basic("default", "main"), basic("", "main")] {
+            assert_eq!(send(&mut client, "GET /v1/kv/k", &shown, "").await.text(), "v", "{shown}");
+        }
+        for shown in ["", "Bearer other", "Bearer", "Bearer ", &basic("default", ""), &basic("nobody", "main")] {
+            let mut client = server.connect().await;
+            assert_eq!(send(&mut client, "GET /v1/kv/k", shown, "").await.problem(), "login-required", "{shown}");
+        }
+        let mut admin = server.connect_to(ListenerRole::Admin, Path::Any).await;
+        assert_eq!(admin.get("/v1/log-level").await.problem(), "login-required");
+        assert_eq!(admin.get("/healthz").await.status, 200);
+        assert_eq!(send(&mut admin, "GET /v1/log-level", "Bearer main", "").await.status, 200);
+    });
+}
+
+#[test]
+fn the_admin_listener_has_roles() {
+    run(|| async {
+        let server = server(&[]);
+        let mut client = server.connect_to(ListenerRole::Admin, Path::Any).await;
+        let read = basic("roles-read", "rr");
+        for (line, status) in [
+            ("GET /metrics", 200),
+            ("GET /v1/stats", 200),
+            ("GET /v1/log-level", 200),
+            ("PUT /v1/log-level", 403),
+            ("POST /v1/config/reload", 403),
+            ("POST /v1/record", 403),
+            ("POST /v1/snapshot", 403),
+        ] {
+            assert_eq!(send(&mut client, line, &read, "").await.status, status, "{line}");
+        }
+        let admin = basic("admin", "a");
+        assert_eq!(send(&mut client, "PUT /v1/log-level", &admin, "info").await.status, 200);
+    });
+}
+
+#[test]
+fn changed_users_are_changed_at_once() {
+    run(|| async {
+        let server = server(&[]);
+        server.set(b"shop:1", b"lamp");
+        let users = &server.worker.app.users;
+        let mut client = server.connect().await;
+        let shop = basic("shop", "s");
+        assert_eq!(send(&mut client, "GET /v1/kv/shop:1", &shop, "").await.status, 200);
+        users.set("shop", &["resetkeys"]).expect("a rule");
+        assert_eq!(send(&mut client, "GET /v1/kv/shop:1", &shop, "").await.status, 403);
+        users.set("shop", &["~*", "resetpass", ">new"]).expect("rules");
+        let mut client = server.connect().await;
+        assert_eq!(send(&mut client, "GET /v1/kv/shop:1", &shop, "").await.status, 401);
+        assert_eq!(send(&mut client, "GET /v1/kv/shop:1", "Bearer new", "").await.status, 200);
+        // A token of two users is that of neither.
+        users.set("same", &[">new"]).expect("a rule");
+        let mut client = server.connect().await;
+        assert_eq!(send(&mut client, "GET /v1/kv/shop:1", "Bearer new", "").await.status, 401);
+        // Without a password and restricted: rules without credentials.
+        users.set("default", &["on", "nopass", "resetkeys", "~open*", "nocommands", "+get"]).expect("rules");
+        let mut client = server.connect().await;
+        assert_eq!(client.get("/v1/kv/open").await.status, 404);
+        assert_eq!(client.get("/v1/kv/shop:1").await.status, 403);
+    });
+}
+
+#[test]
+fn too_many_failed_logins_have_to_wait() {
+    run(|| async {
+        let server = server(&[]);
+        for _ in 0..20 {
+            let mut client = server.connect().await;
+            assert_eq!(send(&mut client, "GET /v1/kv/k", "Bearer guess", "").await.status, 401);
+        }
+        let mut client = server.connect().await;
+        let reply = send(&mut client, "GET /v1/kv/k", &basic("admin", "a"), "").await;
+        assert_eq!((reply.status, reply.problem().as_str()), (429, "too-many-logins"));
+        assert!(reply.header("retry-after").is_some());
+        // One request fails once.
+        assert_eq!(server.worker.app.users.log().latest(1)[0].count, 20);
+    });
+}

@@ -21,7 +21,7 @@ use super::{
     settings_table::{Fallback, TABLE},
     snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
     source_url::SourceUrl,
-    tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings},
+    tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
     trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
 };
 use larder_store::{
@@ -237,6 +237,7 @@ fn tls(scope: &EffectiveSettings) -> TlsSettings {
         certificates: files.map(|(cert, key)| CertificateFiles { cert: cert.into(), key: key.into() }).collect(),
         client_ca: scope.text("tls-client-ca").map(Into::into),
         client_auth: TlsClientAuth::from_name(scope.text("tls-client-auth").unwrap_or_default()),
+        client_user: TlsClientUser::from_name(scope.text("tls-client-user").unwrap_or_default()),
         handshake_timeout: scope.duration("tls-handshake-timeout").unwrap_or_default(),
         reload_interval: scope.duration("tls-reload-interval"),
     }

@@ -125,6 +125,9 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     if top.text("tls-client-auth") == Some("optional") && !is_set("tls-client-ca") {
         problem(top, "tls-client-auth", "has no meaning without tls-client-ca");
     }
+    if !matches!(top.text("tls-client-user"), None | Some("off")) && !is_set("tls-client-ca") {
+        problem(top, "tls-client-user", "has no meaning without tls-client-ca");
+    }
     if is_on("peer-tls") && !is_set("https") {
         problem(top, "peer-tls", "https must be set: the other nodes reach this one there");
     }

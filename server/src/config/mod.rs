@@ -82,7 +82,7 @@ pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind
 pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;
-pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsSettings};
+pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings};
 pub use trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings};
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
+    TlsClientUser,
     peer_settings::{PeerHash, PeerName, PeerTransport},
     replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
@@ -466,6 +467,15 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("required"),
         example: "optional",
         help: "Whether a client must show a certificate of `tls-client-ca`. `optional`: it may come without; one that it shows must be right.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "tls-client-user",
+        section: SettingSection::Tls,
+        kind: ValueKind::Choice(TlsClientUser::NAMES),
+        default: Is("off"),
+        example: "cn",
+        help: "What of a client's certificate names its user (docs/users.md): `cn`, the common name of the subject, or `san`, its first alternative name (DNS name, e-mail address or URI). A client whose certificate names no user logs in like others.",
         ..ROW
     },
     SettingSpec {

@@ -48,7 +48,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "snapshot-interval" | "restore" => &["--snapshot-file=larder.snapshot"],
         name if name.starts_with("snapshot-s3-") => &["--snapshot-file=s3://bucket/key"],
         "https" | "rediss" | "admin-tls" => &PAIR,
-        "tls-client-auth" => &["--tls-client-ca=b.crt"],
+        "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
         "peer-tls" => &NODE,
         "peer-tls-ca" | "peer-tls-name" => {
             return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();

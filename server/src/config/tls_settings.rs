@@ -10,6 +10,7 @@ pub struct TlsSettings {
     /// Certificates of the authorities of clients, PEM. `None`: clients are not asked for a certificate.
     pub client_ca: Option<PathBuf>,
     pub client_auth: TlsClientAuth,
+    pub client_user: TlsClientUser,
     pub handshake_timeout: Duration,
     /// `None`: files are read again at SIGHUP only.
     pub reload_interval: Option<Duration>,
@@ -44,6 +45,28 @@ impl TlsClientAuth {
     pub(super) const NAMES: &'static [&'static str] = &["required", "optional"];
     pub(super) fn from_name(name: &str) -> TlsClientAuth {
         if name == "optional" { TlsClientAuth::Optional } else { TlsClientAuth::Required }
+    }
+}
+
+/// What of a client's certificate names its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsClientUser {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The common name of the subject.
+    CommonName,
+    /// The first alternative name: a DNS name, e-mail address or URI.
+    AlternativeName,
+}
+impl TlsClientUser {
+    pub(super) const NAMES: &'static [&'static str] = &["off", "cn", "san"];
+    pub(super) fn from_name(name: &str) -> TlsClientUser {
+        match name {
+            "cn" => TlsClientUser::CommonName,
+            "san" => TlsClientUser::AlternativeName,
+            _ => TlsClientUser::Off,
+        }
     }
 }
 

@@ -43,11 +43,21 @@ impl ConnectionContext {
         peer: SocketAddr,
         role: ListenerRole,
         is_node: bool,
+        certificate_user: Option<&str>,
     ) -> ConnectionContext {
         let holder = buffer_account(&worker).await;
         let proxies = &worker.app.settings.proxies;
         let forwarded = proxies.header.field().filter(|_| proxies.trusts(peer.ip()));
-        ConnectionContext { worker, http, holder, peer, role, is_node, forwarded, users: KnownUsers::default() }
+        ConnectionContext {
+            worker,
+            http,
+            holder,
+            peer,
+            role,
+            is_node,
+            forwarded,
+            users: KnownUsers::new(certificate_user),
+        }
     }
 
     /// The client of a request. `fields` finds the values of a header.

@@ -96,6 +96,8 @@ fn check<'k>(
 /// The users that a connection has had.
 #[derive(Debug, Default)]
 pub(super) struct KnownUsers {
+    /// The name in the client's certificate (`tls-client-user`): who it is without `Authorization`, if there is such a user.
+    certificate_user: Option<Box<str>>,
     /// The generation of users of which the rest is.
     users_seen: Cell<u64>,
     /// Requests need no `Authorization`, and it is not looked at.
@@ -109,6 +111,10 @@ pub(super) struct KnownUsers {
 }
 
 impl KnownUsers {
+    /// Of a connection whose client has shown a certificate of this user.
+    pub(super) fn new(certificate_user: Option<&str>) -> KnownUsers {
+        KnownUsers { certificate_user: certificate_user.map(Into::into), ..KnownUsers::default() }
+    }
     /// Whether requests need no `Authorization`. Forgets users if users have changed.
     #[inline]
     pub(super) fn is_open(&self, worker: &Worker) -> bool {
@@ -120,10 +126,11 @@ impl KnownUsers {
     #[cold]
     fn forget(&self, worker: &Worker) {
         self.users_seen.set(worker.app.users.generation());
-        let default = worker.app.users.default_user();
-        let enters = default.is_on() && default.has_no_password();
-        self.is_open.set(enters && default.permissions().is_unrestricted());
-        *self.without.borrow_mut() = enters.then(|| Rc::new(RequestUser::of(default)));
+        let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
+        let default = || Some(worker.app.users.default_user()).filter(|default| default.has_no_password());
+        let user = shown.filter(|user| user.is_on()).or_else(|| default().filter(|default| default.is_on()));
+        self.is_open.set(user.as_ref().is_some_and(|user| user.permissions().is_unrestricted()));
+        *self.without.borrow_mut() = user.map(|user| Rc::new(RequestUser::of(user)));
         *self.with.borrow_mut() = None;
     }
 

@@ -17,7 +17,8 @@ pub async fn serve_connection<S: ClientStream>(
     role: ListenerRole,
 ) {
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
-    let context = Rc::new(ConnectionContext::new(worker, http, peer, role, stream.is_node()).await);
+    let context =
+        Rc::new(ConnectionContext::new(worker, http, peer, role, stream.is_node(), stream.certificate_user()).await);
     // The admin listener has no hot routes.
     let handover = match role {
         ListenerRole::Native if !stream.speaks_http2() => fast_path::serve(&context, stream, &deadline).await,

@@ -47,6 +47,8 @@ pub struct Session {
     user_restricted: bool,
     /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is.
     users_seen: u64,
+    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if there is such a user.
+    certificate_user: Option<Box<str>>,
     /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
     pub(super) is_forwarded: bool,
     replies: ReplyMode,
@@ -118,6 +120,7 @@ impl Session {
             user: worker.app.users.default_user(),
             user_restricted: false,
             users_seen: worker.app.users.generation(),
+            certificate_user: None,
             is_forwarded: false,
             replies: ReplyMode::On,
             outstanding: Outstanding::Nothing,
@@ -135,11 +138,21 @@ impl Session {
         session
     }
 
-    /// Makes the client what it is before it logs in: the user `default`, logged in if that needs no password.
+    /// The client has shown a certificate with this name.
+    pub fn show_certificate(&mut self, worker: &Worker, name: Option<&str>) {
+        if let Some(name) = name {
+            self.certificate_user = Some(name.into());
+            self.become_default(worker);
+        }
+    }
+    /// Makes the client what it is before it logs in: the user of its certificate, or `default`, logged in if that needs no password.
     fn become_default(&mut self, worker: &Worker) {
         self.users_seen = worker.app.users.generation();
-        let user = worker.app.users.default_user();
-        let enters = user.is_on() && user.has_no_password();
+        let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
+        let shown = shown.filter(|user| user.is_on());
+        let is_shown = shown.is_some();
+        let user = shown.unwrap_or_else(|| worker.app.users.default_user());
+        let enters = is_shown || user.is_on() && user.has_no_password();
         self.log_in(user);
         self.authenticate(enters);
     }

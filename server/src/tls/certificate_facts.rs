@@ -1,4 +1,5 @@
 //! What Larder reads out of a certificate: the hosts that it is for, and its lifetime.
+use crate::config::TlsClientUser;
 use std::{
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -30,6 +31,25 @@ pub(super) enum CertificateAge {
     /// It has so long left.
     EndsSoon(Duration),
     Expired,
+}
+
+/// The name of the user in a client's certificate. `None`: it has no such name, or nobody asks for one.
+pub(super) fn user_in(der: &[u8], which: TlsClientUser) -> Option<String> {
+    if which == TlsClientUser::Off {
+        return None;
+    }
+    let certificate = Certificate::from_der(der).ok()?;
+    let fields = certificate.tbs_certificate();
+    if which == TlsClientUser::CommonName {
+        return Some(fields.subject().common_name().ok()??.value().into_owned());
+    }
+    let (_, names) = fields.get_extension::<SubjectAltName>().ok()??;
+    names.0.into_iter().find_map(|name| match name {
+        GeneralName::DnsName(name) | GeneralName::Rfc822Name(name) | GeneralName::UniformResourceIdentifier(name) => {
+            Some(name.as_str().to_owned())
+        }
+        _ => None,
+    })
 }
 
 impl CertificateFacts {

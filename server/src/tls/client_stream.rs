@@ -38,6 +38,9 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
 
     /// The client has shown a node's certificate (`peer-tls-ca`).
     fn is_node(&self) -> bool;
+
+    /// The name of the user in the certificate that the client has shown (`tls-client-user`).
+    fn certificate_user(&self) -> Option<&str>;
 }
 
 impl ClientStream for TcpStream {
@@ -72,6 +75,10 @@ impl ClientStream for TcpStream {
     fn is_node(&self) -> bool {
         false
     }
+    #[inline]
+    fn certificate_user(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// What the library keeps of unsent output at most, bytes (its default buffer limit).
@@ -83,11 +90,12 @@ const IDLE: usize = 8 * 1024;
 pub struct TlsClientStream {
     stream: TlsStream<TcpStream>,
     is_node: bool,
+    user: Option<Box<str>>,
 }
 
 impl TlsClientStream {
-    pub(super) fn new(stream: TlsStream<TcpStream>, is_node: bool) -> TlsClientStream {
-        TlsClientStream { stream, is_node }
+    pub(super) fn new(stream: TlsStream<TcpStream>, is_node: bool, user: Option<Box<str>>) -> TlsClientStream {
+        TlsClientStream { stream, is_node, user }
     }
 
     /// Whether a session was resumed.
@@ -129,6 +137,9 @@ impl ClientStream for TlsClientStream {
     }
     fn is_node(&self) -> bool {
         self.is_node
+    }
+    fn certificate_user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 }
 

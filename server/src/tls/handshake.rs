@@ -87,7 +87,8 @@ pub async fn handshake(
         Some(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let is_node = tls.is_node(shown);
-            Ok(TlsClientStream::new(stream, is_node))
+            let user = tls.user_in(shown);
+            Ok(TlsClientStream::new(stream, is_node, user))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! TLS of the listeners: the current configurations, and their exchange when files change.
 use super::{
-    certificate_facts::{CertificateAge, CertificateFacts},
+    certificate_facts::{CertificateAge, CertificateFacts, user_in},
     client_tls::ClientTls,
     file_stamps::FileStamps,
     server_config::{LoadedFiles, NodeProtocol, load, tickets},
@@ -140,6 +140,12 @@ impl ServerTls {
         let current = self.current.load();
         let (Some(nodes), Some((own, others))) = (&current.nodes, shown.split_first()) else { return false };
         nodes.verify_client_cert(own, others, UnixTime::now()).is_ok()
+    }
+
+    /// The name of the user in the certificate that a client has shown.
+    pub(super) fn user_in(&self, shown: &[CertificateDer<'_>]) -> Option<Box<str>> {
+        let user = user_in(shown.first()?, self.settings.client_user);
+        user.map(String::into_boxed_str)
     }
 
     /// The numbers of the files.

@@ -107,7 +107,7 @@ impl Server {
 
 async fn serve_general(worker: Rc<Worker>, http: Rc<http::HttpWorkerState>, stream: TcpStream, peer: SocketAddr) {
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
-    let context = Rc::new(ConnectionContext::new(worker, http, peer, ListenerRole::Native, false).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, peer, ListenerRole::Native, false, None).await);
     general_path::serve(context, stream, Vec::new(), deadline).await;
 }
 

@@ -102,9 +102,20 @@ pub struct ClientConnection {
 impl ClientConnection {
     /// The state of a newly accepted connection.
     pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
+        ClientConnection::with_certificate(worker, client, access, None)
+    }
+    /// The same, of a client that has shown a certificate of this user.
+    pub fn with_certificate(
+        worker: &Worker,
+        client: Arc<Client>,
+        access: Arc<CommandAccess>,
+        user: Option<&str>,
+    ) -> ClientConnection {
+        let mut session = Session::new(worker, client.clone(), access);
+        session.show_certificate(worker, user);
         let settings = &worker.app.settings;
         ClientConnection {
-            session: Session::new(worker, client.clone(), access),
+            session,
             input: CommandInput::default(),
             out: Output::default(),
             parser: Parser::default(),

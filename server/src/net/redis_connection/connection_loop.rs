@@ -53,7 +53,7 @@ pub(crate) async fn serve<S: ClientStream>(
     }
     let mut connection = ConnectionLoop {
         worker: &worker,
-        conn: ClientConnection::new(&worker, listed.client.clone(), access),
+        conn: ClientConnection::with_certificate(&worker, listed.client.clone(), access, stream.certificate_user()),
         holder: &holder,
         stream: &mut stream,
         pool: &pool,

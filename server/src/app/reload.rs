@@ -26,8 +26,11 @@ impl App {
         // Held throughout: two reloads at the same time come one after the other.
         let mut running = self.running.lock();
         let changes = running.changes()?;
-        let users = self.users.load().map_err(ConfigError)?;
-        self.users_changed(&users, 0);
+        // Without a file, users are what ACL SETUSER made of them.
+        if self.users.file().is_some() {
+            let users = self.users.load().map_err(ConfigError)?;
+            self.users_changed(&users, 0);
+        }
         self.apply(&changes);
         if let Some(tls) = &self.tls {
             tls.reload();

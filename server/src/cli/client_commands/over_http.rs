@@ -1,12 +1,18 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
 use super::client_request::{ClientRequest, RequestOutcome};
-use crate::{cli::output::put_out, config::TlsClientSettings, source::connect_tcp, tls::ClientTls};
+use crate::{
+    cli::output::put_out,
+    config::{Secret, TlsClientSettings},
+    source::connect_tcp,
+    tls::ClientTls,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1};
+use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1, header::HeaderValue};
 use hyper_util::rt::TokioIo;
 use larder_units::show_duration;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{future::Future, time::Duration};
 use tokio::time;
 
@@ -17,11 +23,13 @@ const MAX_ERROR: usize = 64 << 10;
 /// A ring of tens of thousands of nodes takes less.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// `http://HOST[:PORT][/BASE]`, or `https://…`
+/// `http://[USER:PASSWORD@]HOST[:PORT][/BASE]`, or `https://…`
 #[derive(Debug, Clone)]
 pub(super) struct HttpUrl {
     /// For the `Host` header.
     authority: String,
+    /// For the `Authorization` header.
+    credentials: Option<Secret>,
     /// To connect to; IPv6 without brackets.
     host: String,
     port: u16,
@@ -37,11 +45,20 @@ impl HttpUrl {
         let authority = uri.authority().ok_or("the host is missing: write http://HOST:PORT")?;
         let is_tls = uri.scheme_str() == Some("https");
         let is_http = is_tls || uri.scheme_str() == Some("http");
-        if !is_http || authority.as_str().contains('@') || uri.query().is_some() {
-            return Err("write http://HOST:PORT or https://HOST:PORT".to_string());
+        let (user, shown) = match authority.as_str().rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority.as_str()),
+        };
+        if !is_http || user.is_some_and(|user| !user.contains(':')) || uri.query().is_some() {
+            return Err("write http://HOST:PORT or https://HOST:PORT, or USER:PASSWORD@ before HOST".to_string());
         }
+        let basic = |user: &str| {
+            let pair: Vec<u8> = percent_decode_str(user).collect();
+            Secret::from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+        };
         Ok(HttpUrl {
-            authority: authority.to_string(),
+            authority: shown.to_owned(),
+            credentials: user.map(basic),
             host: authority.host().trim_matches(['[', ']']).to_string(),
             port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             base: uri.path().trim_end_matches('/').to_string(),
@@ -92,9 +109,12 @@ pub(super) async fn send(
 /// Sends a request on a connection of its own.
 async fn exchange(
     url: &HttpUrl,
-    request: hyper::Request<Full<Bytes>>,
+    mut request: hyper::Request<Full<Bytes>>,
     timeout: Duration,
 ) -> Result<Response<Incoming>, String> {
+    if let Some(Ok(credentials)) = url.credentials.as_deref().map(HeaderValue::from_str) {
+        request.headers_mut().insert(hyper::header::AUTHORIZATION, credentials);
+    }
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
     let tls = url.tls.as_ref().map(|tls| ClientTls::new(tls, &url.host, &[b"http/1.1"])).transpose()?;
     let stream = within(timeout, connect_tcp(&url.host, url.port, tls.as_ref()))
@@ -186,6 +206,14 @@ fn causes(error: &hyper::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_with_a_user() {
+        let url = HttpUrl::parse("http://shop:p%40ss@cache.internal:8080").unwrap();
+        assert_eq!((url.authority.as_str(), url.host.as_str()), ("cache.internal:8080", "cache.internal"));
+        assert_eq!(url.credentials.as_deref(), Some("Basic c2hvcDpwQHNz"));
+        assert!(!format!("{url:?}").contains("c2hvcDpwQHNz"));
+    }
 
     #[test]
     fn urls() {

@@ -184,6 +184,15 @@ fn changed_and_deleted_users_are_changed_at_once() {
 }
 
 #[test]
+fn a_reload_keeps_users_that_no_file_has() {
+    let server = Server::new(&[]);
+    let mut client = user(&server, "~* &* +@all");
+    server.worker.app.reload().expect("nothing has changed");
+    assert_eq!(client.session.client.closing(), None);
+    assert_eq!(client.say("ACL WHOAMI"), "$1\r\nu\r\n");
+}
+
+#[test]
 fn subscribers_who_may_hear_less_are_closed() {
     let server = Server::new(&[]);
     let mut admin = server.client();

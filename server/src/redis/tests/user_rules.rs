@@ -208,6 +208,45 @@ fn random_rules_allow_what_redis_allows() {
 }
 
 #[test]
+fn what_reaches_beyond_its_keys_needs_more_rights() {
+    let redis = Redis::start();
+    let mut direct = redis.connect();
+    let table = direct.call(&[b"COMMAND".to_vec()]);
+    let known = UpstreamCommands::parse(&table).expect("its table");
+    let catalog = catalog();
+    let refused = |rules: &[&str], line: &str| {
+        let user = User::new("u", &catalog).changed(rules, &catalog).expect("rules");
+        parsed(line, |args| kind(check_forwarded(user.permissions(), known.find(args), args)))
+    };
+    let (key, command) = (Some(Refusal::Key(None)), Some(Refusal::Command));
+    for (line, with_some_keys, with_all_keys) in [
+        ("SORT a1", None, None),
+        ("SORT a1 BY nosort GET #", None, None),
+        ("SORT a1 BY w*", key, None),
+        ("SORT a1 GET x", key, None),
+        ("SORT a1 LIMIT 0 1 STORE a2", None, None),
+        ("SORT a1 STORE b", key, None),
+        ("SORT a1 STORE b STORE a2", key, None),
+        ("SORT a1 STORE b GET store", key, None),
+        ("SORT_RO a1 BY w*", key, None),
+        ("GEORADIUS a1 0 0 1 m STORE b STORE a2", key, None),
+        ("GEORADIUS a1 0 0 1 m STORE a2 STOREDIST a3", None, None),
+        ("XREADGROUP GROUP STREAMS c STREAMS b >", key, None),
+        ("ZUNIONSTORE a1 1 b", key, None),
+        ("MIGRATE host 1 a1 0 1", key, None),
+        ("EVAL x 1 a1", command, command),
+        ("EVALSHA x 0", command, command),
+        ("FCALL_RO f 1 a1", command, command),
+        ("NO.SUCH.COMMAND a1", key, None),
+    ] {
+        // Everything but one command: scripts could call that one.
+        assert_eq!(refused(&["+@all", "-flushall", "~a*", "&*"], line), with_some_keys, "{line}");
+        assert_eq!(refused(&["+@all", "-flushall", "~*", "&*"], line), with_all_keys, "{line}");
+        assert_eq!(refused(&["+@all", "~*", "&*"], line), None, "{line}");
+    }
+}
+
+#[test]
 fn what_commands_do_with_keys_is_as_in_redis() {
     let redis = Redis::start();
     let mut direct = redis.connect();

@@ -1,5 +1,6 @@
 //! Proxies in front of the listeners: who they are, and how they say who the client is.
 use ipnet::IpNet;
+use larder_proto::http::forwarded::ForwardedSyntax;
 use std::net::IpAddr;
 
 /// The proxies whose word on the client's address counts, and the ways in which they give it.
@@ -59,6 +60,14 @@ impl ForwardedHeader {
             "forwarded" => ForwardedHeader::Forwarded,
             "off" => ForwardedHeader::Off,
             _ => ForwardedHeader::XForwardedFor,
+        }
+    }
+    /// How it lists addresses.
+    pub fn syntax(self) -> Option<ForwardedSyntax> {
+        match self {
+            ForwardedHeader::Off => None,
+            ForwardedHeader::XForwardedFor => Some(ForwardedSyntax::XForwardedFor),
+            ForwardedHeader::Forwarded => Some(ForwardedSyntax::Forwarded),
         }
     }
     /// The field's name, in lower case.

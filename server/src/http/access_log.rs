@@ -1,8 +1,8 @@
 //! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who asked, who answered, and how long it took.
 //!
 //! Off, it costs a request nothing but a look at two numbers that nobody writes.
-use super::forwarded_for::ClientAddress;
 use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
+use larder_proto::http::forwarded::ClientAddress;
 use std::{sync::Arc, time::Instant};
 
 /// A share is counted in millionths.

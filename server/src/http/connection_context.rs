@@ -1,13 +1,10 @@
 //! What the code of one connection works with: its worker, its buffer account, its client and its listener.
-use super::{
-    forwarded_for::{ClientAddress, client_of},
-    http_worker_state::HttpWorkerState,
-    request_user::KnownUsers,
-};
+use super::{http_worker_state::HttpWorkerState, request_user::KnownUsers};
 use crate::{
     app::Worker,
     buffers::{BufferAccount, ClientProtocol},
 };
+use larder_proto::http::forwarded::{ClientAddress, client_of};
 use std::{future::poll_fn, net::SocketAddr, rc::Rc, task::Poll};
 
 /// Which routes a listener has.
@@ -66,10 +63,12 @@ impl ConnectionContext {
         &self,
         fields: impl FnOnce(&'static str) -> F,
     ) -> ClientAddress {
-        match self.forwarded {
-            None => self.peer.into(),
-            Some(header) => client_of(&self.worker.app.settings.proxies, self.peer.into(), fields(header)),
-        }
+        let proxies = &self.worker.app.settings.proxies;
+        let named = self.forwarded.and_then(|header| {
+            let syntax = proxies.header.syntax()?;
+            client_of(syntax, fields(header), |address| proxies.trusts(address))
+        });
+        named.unwrap_or_else(|| self.peer.into())
     }
 }
 

@@ -29,6 +29,10 @@ use std::{
 
 /// Streams that an HTTP/2 client may have open at once.
 const STREAMS: u32 = 128;
+/// Streams that it may reset before they are looked at; more end the connection (rapid reset, CVE-2023-44487).
+const RESETS: usize = 20;
+/// Streams that are reset because of its mistakes; more end the connection.
+const ERRORS: usize = 256;
 /// Time for the last words on a connection that we end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -67,6 +71,8 @@ pub(super) async fn serve<S: ClientStream>(
         let connection = http2::Builder::new(OnThisCore)
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(ERRORS)
             .max_header_list_size(u32::try_from(max_headers).unwrap_or(u32::MAX))
             .serve_connection(io, service);
         let mut connection = pin!(connection);

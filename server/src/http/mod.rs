@@ -23,7 +23,6 @@ mod data_content_type;
 mod docs_page;
 mod document_routes;
 mod fast_path;
-mod forwarded_for;
 mod forwarded_writes;
 mod general_path;
 mod group_control;

@@ -3,9 +3,7 @@ use super::{
     access_log::{self, LoggedRequest},
     config_routes,
     connection_context::{ConnectionContext, ListenerRole},
-    docs_page, document_routes,
-    forwarded_for::ClientAddress,
-    forwarded_writes, group_control,
+    docs_page, document_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
     grpc_service, health,
     item_api::{self, ItemPath},
@@ -34,7 +32,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use larder_proto::http::target;
+use larder_proto::http::{forwarded::ClientAddress, target};
 use larder_store::clock;
 use std::rc::Rc;
 

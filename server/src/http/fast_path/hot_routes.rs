@@ -3,7 +3,6 @@ use super::{
     super::{
         access_log::{self, LoggedRequest},
         connection_context::ConnectionContext,
-        forwarded_for::ClientAddress,
         http_worker_state::{INPUT, TurnBuffers},
         key_routes,
         problem_json::Problem,
@@ -27,6 +26,7 @@ use bytes::Bytes;
 use larder_engine::{Entry, Millis};
 use larder_proto::{
     http::{
+        forwarded::ClientAddress,
         head::{BodyMethod, Front},
         target,
         text::Date,

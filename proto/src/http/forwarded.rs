@@ -1,8 +1,7 @@
-//! The client of a request that came over trusted proxies: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
+//! The client of a request that came over trusted proxies, by `X-Forwarded-For` or `Forwarded` (RFC 7239).
 //!
 //! Each proxy adds the address from which it got the request, at the end. A client can write what it likes before that. So the client is the
 //! rightmost address that is no trusted proxy's: the last one that a trusted proxy vouches for.
-use crate::config::{ForwardedHeader, ProxySettings};
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -10,10 +9,11 @@ use std::{
 
 /// The address of a client, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClientAddress {
-    pub(super) ip: IpAddr,
+pub struct ClientAddress {
+    /// IPv4 addresses as such, not mapped into IPv6.
+    pub ip: IpAddr,
     /// Proxies seldom say it.
-    port: Option<u16>,
+    pub port: Option<u16>,
 }
 
 impl From<SocketAddr> for ClientAddress {
@@ -31,18 +31,27 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-/// The client of a request that a trusted proxy has sent. `fields` are the values of the header that counts, in their order.
+/// How a header lists the addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForwardedSyntax {
+    /// `X-Forwarded-For: 192.0.2.1, 10.0.0.2`
+    XForwardedFor,
+    /// `Forwarded: for=192.0.2.1;proto=http, for=10.0.0.2`
+    Forwarded,
+}
+
+/// The client of a request that a trusted proxy has sent; `None`: that proxy. `fields` are the values of the header in their order,
+/// `is_trusted` knows the addresses of trusted proxies.
 ///
 /// An entry that is no address (`unknown`, a pseudonym, nonsense) ends the way: the client is then the proxy that wrote it.
-pub(super) fn client_of<'h>(
-    proxies: &ProxySettings,
-    proxy: ClientAddress,
+pub fn client_of<'h>(
+    syntax: ForwardedSyntax,
     fields: impl Iterator<Item = &'h [u8]>,
-) -> ClientAddress {
-    let entry = match proxies.header {
-        ForwardedHeader::Off => return proxy,
-        ForwardedHeader::XForwardedFor => |entry: &[u8]| address(entry),
-        ForwardedHeader::Forwarded => for_parameter,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> Option<ClientAddress> {
+    let entry = match syntax {
+        ForwardedSyntax::XForwardedFor => |entry: &[u8]| address(entry),
+        ForwardedSyntax::Forwarded => for_parameter,
     };
     // From the left: each address that is no trusted proxy replaces what was found before it.
     let mut client = None;
@@ -50,12 +59,12 @@ pub(super) fn client_of<'h>(
         for element in elements(field) {
             client = match entry(element) {
                 None => None,
-                Some(address) if proxies.trusts(address.ip) => client.or(Some(address)),
+                Some(address) if is_trusted(address.ip) => client.or(Some(address)),
                 address => address,
             };
         }
     }
-    client.unwrap_or(proxy)
+    client
 }
 
 /// The elements of a list (RFC 9110 section 5.6.1). A comma in a quoted string ends none.
@@ -107,11 +116,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn client(header: ForwardedHeader, fields: &[&str]) -> String {
-        let trusted = ["10.0.0.0/8", "2001:db8:cafe::/48"].map(|range| range.parse().expect("a range")).to_vec();
-        let proxies = ProxySettings { trusted, header };
+    /// 10.0.0.0/8 and 2001:db8:cafe::/48.
+    fn is_trusted(address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => v4.octets()[0] == 10,
+            IpAddr::V6(v6) => v6.segments()[..3] == [0x2001, 0xdb8, 0xcafe],
+        }
+    }
+    fn client(syntax: ForwardedSyntax, fields: &[&str]) -> String {
         let proxy = ClientAddress::from(SocketAddr::from(([10, 0, 0, 1], 5)));
-        client_of(&proxies, proxy, fields.iter().map(|field| field.as_bytes())).to_string()
+        client_of(syntax, fields.iter().map(|field| field.as_bytes()), is_trusted).unwrap_or(proxy).to_string()
     }
 
     #[test]
@@ -138,7 +152,7 @@ mod tests {
             (&[""], "10.0.0.1:5"),
             (&[], "10.0.0.1:5"),
         ] {
-            assert_eq!(client(ForwardedHeader::XForwardedFor, fields), expected, "{fields:?}");
+            assert_eq!(client(ForwardedSyntax::XForwardedFor, fields), expected, "{fields:?}");
         }
     }
 
@@ -161,25 +175,23 @@ mod tests {
             (&["for=\"192.0.2.7"], "10.0.0.1:5"),
             (&["192.0.2.7"], "10.0.0.1:5"),
         ] {
-            assert_eq!(client(ForwardedHeader::Forwarded, fields), expected, "{fields:?}");
+            assert_eq!(client(ForwardedSyntax::Forwarded, fields), expected, "{fields:?}");
         }
-        assert_eq!(client(ForwardedHeader::Off, &["for=192.0.2.60"]), "10.0.0.1:5");
     }
 
     proptest! {
         /// What stands before the entry of a trusted proxy changes nothing, short of an open quote, which hides that entry.
         #[test]
         fn clients_choose_nothing(before in "[ -~&&[^\"]]{0,60}") {
-            for (header, entry) in [(ForwardedHeader::XForwardedFor, "192.0.2.1"), (ForwardedHeader::Forwarded, "for=192.0.2.1")] {
-                let found = client(header, &[&format!("{before}, {entry}, {}", entry.replace("192.0.2.1", "10.0.0.7"))]);
+            for (syntax, entry) in [(ForwardedSyntax::XForwardedFor, "192.0.2.1"), (ForwardedSyntax::Forwarded, "for=192.0.2.1")] {
+                let found = client(syntax, &[&format!("{before}, {entry}, {}", entry.replace("192.0.2.1", "10.0.0.7"))]);
                 prop_assert_eq!(&found, "192.0.2.1");
             }
         }
         #[test]
         fn any_bytes(fields in any::<Vec<Vec<u8>>>()) {
-            for header in [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded] {
-                let proxies = ProxySettings { trusted: Vec::new(), header };
-                client_of(&proxies, SocketAddr::from(([10, 0, 0, 1], 5)).into(), fields.iter().map(Vec::as_slice));
+            for syntax in [ForwardedSyntax::XForwardedFor, ForwardedSyntax::Forwarded] {
+                client_of(syntax, fields.iter().map(Vec::as_slice), is_trusted);
             }
         }
     }

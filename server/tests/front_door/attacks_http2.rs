@@ -1,0 +1,210 @@
+//! Attacks over HTTP/2, frame by frame (RFC 9113): rapid reset, CONTINUATION floods, and others that ask for much and take nothing.
+use crate::{
+    established::{ARGS, Established},
+    larder::{Larder, connect},
+};
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `ENHANCE_YOUR_CALM`.
+const CALM: u32 = 11;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A field that is not put into the table (RFC 7541 section 6.2.2).
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |len: usize| match len {
+        0..127 => vec![u8::try_from(len).unwrap()],
+        len => {
+            let (mut rest, mut bytes) = (len - 127, vec![127]);
+            while rest >= 128 {
+                bytes.push(128 | (rest % 128) as u8);
+                rest /= 128;
+            }
+            bytes.push(rest as u8);
+            bytes
+        }
+    };
+    [&[0][..], &length(name.len()), name.as_bytes(), &length(value.len()), value.as_bytes()].concat()
+}
+
+/// `GET` of a path.
+fn get(path: &str) -> Vec<u8> {
+    [field(":method", "GET"), field(":scheme", "http"), field(":authority", "x"), field(":path", path)].concat()
+}
+
+struct Attacker(TcpStream);
+impl Attacker {
+    fn new(larder: &Larder) -> Attacker {
+        let mut stream = connect(larder.http);
+        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+        Attacker(stream)
+    }
+    /// Sends as long as Larder takes it; false once it does not.
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+    /// The error of the GOAWAY that ends the connection, if one came.
+    fn ended_with(mut self) -> Option<u32> {
+        let mut all = Vec::new();
+        let _ = self.0.read_to_end(&mut all);
+        let mut rest = &all[..];
+        let mut error = None;
+        while rest.len() >= 9 {
+            let len = usize::try_from(u32::from_be_bytes([0, rest[0], rest[1], rest[2]])).unwrap();
+            let Some(payload) = rest.get(9..9 + len) else { break };
+            if rest[3] == GOAWAY {
+                error = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+            rest = &rest[9 + len..];
+        }
+        error
+    }
+}
+
+fn larder(more: &[&str]) -> Larder {
+    Larder::start(&[&ARGS[..], more].concat())
+}
+
+#[test]
+fn rapid_reset_ends_the_connection() {
+    // CVE-2023-44487: streams that are opened and reset at once, so that none counts as open.
+    let larder = larder(&[]);
+    let mut established = Established::of(&larder);
+    let mut attacker = Attacker::new(&larder);
+    let mut reset = 0;
+    while attacker.send(
+        &(0..100)
+            .flat_map(|at| {
+                let stream = 2 * (reset + at) + 1;
+                [
+                    frame(HEADERS, END_STREAM | END_HEADERS, stream, &get("/v1/kv/none")),
+                    frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]),
+                ]
+                .concat()
+            })
+            .collect::<Vec<u8>>(),
+    ) {
+        reset += 100;
+        established.is_served();
+        assert!(reset < 100_000, "it goes on for ever");
+    }
+    assert_eq!(attacker.ended_with().unwrap_or(CALM), CALM);
+    established.is_served();
+}
+
+#[test]
+fn a_head_of_endless_continuations_ends_the_connection() {
+    // CVE-2024-27983 and others: frames of a head that never ends.
+    let larder = larder(&[]);
+    let mut established = Established::of(&larder);
+    let before = larder.resident();
+    for piece in [field("x", &"y".repeat(1000)), Vec::new()] {
+        let mut attacker = Attacker::new(&larder);
+        attacker.send(&frame(HEADERS, END_STREAM, 1, &get("/v1/kv/none")));
+        let mut frames = 0;
+        while attacker.send(&frame(CONTINUATION, 0, 1, &piece)) {
+            frames += 1;
+            assert!(frames < 1_000_000, "it goes on for ever");
+        }
+        let ended = attacker.ended_with();
+        assert!(matches!(ended, None | Some(1 | CALM)), "{ended:?}");
+        established.is_served();
+    }
+    let grown = larder.resident().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more");
+}
+
+#[test]
+fn more_streams_than_allowed_are_refused() {
+    let larder = larder(&[]);
+    let mut established = Established::of(&larder);
+    let mut attacker = Attacker::new(&larder);
+    // Requests with bodies that never come.
+    let opens: Vec<u8> = (0..2000u32)
+        .flat_map(|at| {
+            let head = [
+                field(":method", "PUT"),
+                field(":scheme", "http"),
+                field(":authority", "x"),
+                field(":path", "/v1/kv/none"),
+            ]
+            .concat();
+            frame(HEADERS, END_HEADERS, 2 * at + 1, &head)
+        })
+        .collect();
+    attacker.send(&opens);
+    for _ in 0..20 {
+        established.is_served();
+    }
+    // None of them has stored anything.
+    assert_eq!(larder.client().command(&["EXISTS", "none"]), crate::common::Reply::Int(0));
+}
+
+#[test]
+fn answers_that_nobody_takes_are_bounded() {
+    let larder = larder(&["--idle-timeout=1s"]);
+    larder.client().command(&["SET", "big", &"v".repeat(1 << 20)]);
+    let mut established = Established::of(&larder);
+    let mut attackers: Vec<Attacker> = (0..20).map(|_| Attacker::new(&larder)).collect();
+    for attacker in &mut attackers {
+        // The window of the connection is as large as can be, and nothing is read.
+        let mut bytes = frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000u32.to_be_bytes());
+        for at in 0..100u32 {
+            bytes.extend(frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 1, &get("/v1/kv/big")));
+            bytes.extend(frame(WINDOW_UPDATE, 0, 2 * at + 1, &0x7fff_0000u32.to_be_bytes()));
+        }
+        attacker.send(&bytes);
+    }
+    for _ in 0..50 {
+        established.is_served();
+    }
+}
+
+#[test]
+fn floods_of_small_frames_are_not_answered_without_bound() {
+    let larder = larder(&["--idle-timeout=2s"]);
+    let mut established = Established::of(&larder);
+    let before = larder.resident();
+    for flood in [
+        frame(PING, 0, 0, &[0; 8]),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(DATA, 0, 1, &[]),
+        frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 0]),
+    ] {
+        let mut attacker = Attacker::new(&larder);
+        attacker.0.set_nonblocking(true).unwrap();
+        let many = flood.repeat(1000);
+        let (mut idle, mut sent) = (0, 0);
+        // Its answers are not read: it is not read from for ever, either.
+        while idle < 20 && sent < 256 << 20 {
+            match attacker.0.write(&many) {
+                Ok(bytes) => (sent, idle) = (sent + bytes, 0),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => idle += 1,
+                Err(_ended) => break,
+            }
+            if sent % 100 == 0 || idle > 0 {
+                established.is_served();
+            }
+        }
+        assert!(sent < 256 << 20, "{sent} bytes of kind {} were taken", flood[3]);
+        let grown = larder.resident().saturating_sub(before);
+        assert!(grown < 48 << 20, "{grown} bytes more");
+    }
+}

@@ -29,6 +29,25 @@ fn commands_have_limits_of_their_own_for_each_address() {
 }
 
 #[test]
+fn a_user_has_one_budget_from_all_addresses() {
+    let larder = Larder::start(&["--throttle-user=1/s", "--throttle-user-burst=5"]);
+    let mut client = larder.client();
+    for user in ["ann", "bob"] {
+        let reply = client.command(&["ACL", "SETUSER", user, "on", ">secret", "~*", "+@all"]);
+        assert_eq!(reply, Reply::ok());
+    }
+    let ping = |host: u8, user: &str| {
+        let lines = format!("AUTH {user} secret\r\n{}QUIT\r\n", "PING\r\n".repeat(4));
+        exchange(from(host, larder.redis), lines.as_bytes())
+    };
+    assert_eq!(ping(2, "ann"), "+OK\r\n+PONG\r\n+PONG\r\n+PONG\r\n+PONG\r\n+OK\r\n");
+    let answer = ping(3, "ann");
+    assert!(answer.contains("-ERR throttled: limit of setting throttle-user reached"), "{answer}");
+    assert!(!ping(2, "bob").contains("throttled"), "another user");
+    assert!((0..20).all(|_| client.command(&["PING"]) == Reply::Simple("PONG".into())), "nobody in particular");
+}
+
+#[test]
 fn prefixes_have_limits_for_all_clients_together() {
     let larder = Larder::start(&["--throttle-prefixes=report:=4/s", "--throttle-prefixes=report:open:=100/s"]);
     let mut client = larder.client();

@@ -130,7 +130,7 @@ pub(super) struct Problem {
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
     /// The limit that the client has reached. It is told so with 429, except on routes whose clients know 503.
-    limit: Option<Throttled>,
+    limit: Option<Box<Throttled>>,
 }
 
 impl Problem {
@@ -187,7 +187,7 @@ impl Problem {
     pub(super) fn throttled(throttled: &Throttled) -> Problem {
         Problem {
             retry_after: Some(throttled.retry_after),
-            limit: Some(throttled.clone()),
+            limit: Some(Box::new(throttled.clone())),
             ..Problem::of(
                 ProblemKind::Throttled,
                 format!("the rate allowed by setting `{}` is used up", throttled.setting()),

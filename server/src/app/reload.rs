@@ -26,11 +26,7 @@ impl App {
         // Held throughout: two reloads at the same time come one after the other.
         let mut running = self.running.lock();
         let changes = running.changes()?;
-        // Without a file, users are what ACL SETUSER made of them.
-        if self.users.file().is_some() {
-            let users = self.users.load().map_err(ConfigError)?;
-            self.users_changed(&users, 0);
-        }
+        self.reload_users()?;
         self.apply(&changes);
         if let Some(tls) = &self.tls {
             tls.reload();
@@ -55,6 +51,15 @@ impl App {
                 }
             }
         }
+    }
+
+    /// Reads the users file again. Without a file, users are what ACL SETUSER made of them.
+    pub(crate) fn reload_users(&self) -> Result<(), ConfigError> {
+        if self.users.file().is_some() {
+            let users = self.users.load().map_err(ConfigError)?;
+            self.users_changed(&users, 0);
+        }
+        Ok(())
     }
 
     fn apply(&self, changes: &ConfigChanges) {

@@ -187,7 +187,7 @@ fn changed_and_deleted_users_are_changed_at_once() {
 fn a_reload_keeps_users_that_no_file_has() {
     let server = Server::new(&[]);
     let mut client = user(&server, "~* &* +@all");
-    server.worker.app.reload().expect("nothing has changed");
+    server.worker.app.reload_users().expect("there is no file");
     assert_eq!(client.session.client.closing(), None);
     assert_eq!(client.say("ACL WHOAMI"), "$1\r\nu\r\n");
 }

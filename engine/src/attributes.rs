@@ -1,7 +1,7 @@
 //! What an entry carries besides key and value: tags, and metadata of the caller's.
 //!
 //! ```text
-//!   word:  bits 0-22 length of the attributes · 23 common metadata · 24-31 number of tags        in the record's head (`record`)
+//!   word:  bits 0-23 length of the attributes · 24-31 number of tags        in the record's head (`record`)
 //!   attributes:  tag id 4, as often as there are tags | metadata            after the value
 //! ```
 
@@ -11,9 +11,7 @@ const ID: usize = 4;
 /// Bytes that a tag which nobody else carries takes besides its name, roughly.
 const TAG: usize = ID + 64;
 const COUNT_SHIFT: u32 = 24;
-/// The word of an entry that has the common metadata and nothing else. Nothing follows its value.
-pub(crate) const COMMON: u32 = 1 << 23;
-const LENGTH: u32 = COMMON - 1;
+const LENGTH: u32 = (1 << COUNT_SHIFT) - 1;
 
 /// What an entry is to carry besides key and value. An entry without takes no room for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,9 +29,6 @@ impl Attributes<'_> {
     pub const MAX_TAG: usize = 1024;
     /// Longest metadata. An entry with longer ones does not fit.
     pub const MAX_METADATA: usize = 1 << 20;
-
-    /// Metadata that take no room in a small entry without tags: what the engine's user stores most. For Larder it is the mark of a document.
-    pub const COMMON_METADATA: &'static [u8] = &[9, 0, 0];
 
     /// Nothing.
     pub const NONE: Attributes<'static> = Attributes { tags: &[], metadata: &[] };
@@ -88,9 +83,6 @@ impl<'a> EncodedAttributes<'a> {
             }
         }
         let count = buffer.len() / ID;
-        if count == 0 && attributes.metadata == Attributes::COMMON_METADATA {
-            return EncodedAttributes { word: COMMON, bytes: &[] };
-        }
         buffer.extend_from_slice(attributes.metadata);
         EncodedAttributes { word: (count as u32) << COUNT_SHIFT | buffer.len() as u32, bytes: buffer }
     }
@@ -123,7 +115,7 @@ pub(crate) fn length(word: u32) -> usize {
 
 /// The metadata among the attributes.
 pub(crate) fn metadata(word: u32, bytes: &[u8]) -> &[u8] {
-    if word == COMMON { Attributes::COMMON_METADATA } else { &bytes[count(word) * ID..] }
+    &bytes[count(word) * ID..]
 }
 
 #[cfg(test)]
@@ -146,46 +138,6 @@ mod tests {
         };
         assert_eq!(footprint(Attributes::NONE), Some(8 + 3 + 5 + 8));
         assert_eq!(footprint(with(b"metadata")), Some(8 + 4 + 3 + 8 + 5 + 8));
-    }
-
-    #[test]
-    fn the_common_metadata_take_no_room_in_a_small_entry() {
-        let cache = Cache::new(Config { shards: Some(1), ..Config::default() });
-        let key = cache.key(b"key");
-        let (common, other) = (Attributes::COMMON_METADATA, &[9, 0, 1][..]);
-        let tagged = Attributes { tags: &[b"tag"], metadata: common };
-        // From each to each: the same record is overwritten, or another one takes its place.
-        for first in [with(common), with(other), Attributes::NONE, tagged] {
-            for second in [with(common), with(other), Attributes::NONE, tagged] {
-                for (attributes, value) in [(first, &b"value"[..]), (second, b"other"), (second, &[7; 20_000])] {
-                    for expiry in [None, Some(50)] {
-                        let write = Write { attributes, ..Write::new(value) };
-                        cache.tier().set(key, write, 0).expect("it fits");
-                        if let Some(at) = expiry {
-                            cache.tier().update(key, 0, |_, _| (Change::Expire(Expiry::At(at)), ())).expect("it fits");
-                        }
-                        let found = cache.tier().get(key, 0, |entry| {
-                            assert_eq!(entry.value.as_bytes(), value);
-                            assert_eq!((entry.expiry(), entry.tags().count()), (expiry, attributes.tags.len()));
-                            (entry.metadata().to_vec(), entry.footprint())
-                        });
-                        let (metadata, footprint) = found.expect("it is there");
-                        assert_eq!(metadata, attributes.metadata);
-                        if value.len() == 5 && attributes == with(common) {
-                            assert_eq!(footprint, 8 + 3 + 5 + 8 + expiry.map_or(0, |_| 6));
-                        }
-                    }
-                }
-                // What an update keeps, and what a tag adds to.
-                let change = |change| cache.tier().update(key, 0, |_, _| (change, ())).expect("it fits");
-                cache.tier().set(key, Write { attributes: second, ..Write::new(b"value") }, 0).expect("it fits");
-                change(Change::Append(b"!"));
-                let metadata = |entry: crate::Entry<'_>| (entry.metadata().to_vec(), entry.value.as_bytes().to_vec());
-                assert_eq!(cache.tier().get(key, 0, metadata), Some((second.metadata.to_vec(), b"value!".to_vec())));
-                assert!(cache.tier().delete(key, 0) && cache.tier().get(key, 0, |_| ()).is_none());
-            }
-        }
-        assert_eq!(cache.stats().entries, 0);
     }
 
     #[test]

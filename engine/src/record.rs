@@ -9,9 +9,6 @@
 //!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
 //!
-//! A large record has no lengths in its meta word. So absent and large without a word, but with lengths, says something else: a small entry with
-//! the common metadata ([`Attributes::COMMON_METADATA`](crate::Attributes::COMMON_METADATA)) and no tags, which therefore take no room.
-//!
 //! The attributes come last: most reads look at key and value alone, and wait for as few cache lines as those of a record without.
 //! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 6429. Its highest
 //! bit says that it is the end of the entry's freshness (`staleness`): the entry is kept longer.
@@ -23,7 +20,6 @@ const WORD: u32 = 1 << 4;
 const LARGE: u32 = 1 << 5;
 const ABSENT: u32 = 1 << 6;
 const DEAD: u32 = 1 << 7;
-
 const KEY_SHIFT: u32 = 8;
 const VALUE_SHIFT: u32 = 18;
 
@@ -67,20 +63,12 @@ impl Meta {
         self.0 & EXPIRY != 0
     }
 
-    /// It is small and has the common metadata.
-    #[inline]
-    fn has_common(self) -> bool {
-        self.0 & (WORD | LARGE | ABSENT) == LARGE | ABSENT && self.0 >> KEY_SHIFT != 0
-    }
-
-    #[inline]
     pub(crate) fn is_large(self) -> bool {
-        self.0 & LARGE != 0 && !self.has_common()
+        self.0 & LARGE != 0
     }
 
-    #[inline]
     pub(crate) fn is_absent(self) -> bool {
-        self.0 & ABSENT != 0 && !self.has_common()
+        self.0 & ABSENT != 0
     }
 
     /// No entry as callers see them, nor a remembered absence: see [`crate::derived`].
@@ -90,7 +78,7 @@ impl Meta {
 
     #[inline]
     pub(crate) fn has_attributes(self) -> bool {
-        self.0 & (ABSENT | WORD) == WORD || self.has_common()
+        self.0 & (ABSENT | WORD) == WORD
     }
 
     /// It may have an end or tags, so more than the meta word says whether it may be served.
@@ -155,9 +143,7 @@ impl Parts<'_> {
         if self.end.is_some() {
             meta |= EXPIRY;
         }
-        if self.has_common() {
-            meta |= ABSENT | LARGE;
-        } else if self.word != 0 {
+        if self.word != 0 {
             meta |= WORD;
         }
         if self.absent {
@@ -174,18 +160,13 @@ impl Parts<'_> {
         Meta(meta)
     }
 
-    /// Two bits of the meta word say what the word would.
-    fn has_common(&self) -> bool {
-        matches!(self.body, Body::Small { key, value, .. } if self.word == attributes::COMMON && key.len() + value.len() > 0)
-    }
-
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.meta().0.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
         if let Some(end) = self.end {
             out.extend_from_slice(&end.bytes());
         }
-        if self.word != 0 && !self.has_common() {
+        if self.word != 0 {
             out.extend_from_slice(&self.word.to_le_bytes());
         }
         match self.body {
@@ -251,11 +232,7 @@ pub(crate) fn set_end(record: &mut [u8], end: End) {
 
 /// 0: none.
 pub(crate) fn word(record: &[u8], meta: Meta) -> u32 {
-    match meta.0 & WORD {
-        0 if meta.has_common() => attributes::COMMON,
-        0 => 0,
-        _ => u32_at(record, meta.body_at() - WORD_BYTES),
-    }
+    if meta.0 & WORD == 0 { 0 } else { u32_at(record, meta.body_at() - WORD_BYTES) }
 }
 
 #[inline]
@@ -274,7 +251,7 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     if !meta.has_attributes() {
         return Body::Small { key, attributes: &[], value: rest };
     }
-    let (value, attributes) = rest.split_at(rest.len() - attributes::length(word(record, meta)));
+    let (value, attributes) = rest.split_at(rest.len() - attributes::length(u32_at(record, at - WORD_BYTES)));
     Body::Small { key, attributes, value }
 }
 
@@ -285,7 +262,7 @@ pub(crate) fn overwrite(record: &mut [u8], meta: Meta, parts: &Parts<'_>) {
         set_end(record, end);
     }
     let body_at = meta.body_at();
-    if meta.0 & WORD != 0 {
+    if parts.word != 0 {
         record[body_at - WORD_BYTES..body_at].copy_from_slice(&parts.word.to_le_bytes());
     }
     if let Body::Small { key, attributes, value } = parts.body {

@@ -6,7 +6,7 @@ use crate::{
     buffers::Buffers,
     clients::{Client, Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
     config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
-    identity::{ChangedUsers, CommandCatalog, Users},
+    identity::{ChangedUsers, CommandCatalog, UpstreamRights, Users},
     lifecycle::{
         RunError,
         drain_phase::Drain,
@@ -21,7 +21,7 @@ use crate::{
     snapshot::Snapshots,
     source::{
         BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
-        ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, mode_rules_text,
+        ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, mode_rules_text,
     },
     telemetry::{CommandCalls, Counters, Logs, Telemetry},
     tls::ServerTls,
@@ -85,6 +85,8 @@ pub struct App {
     pub drain: Drain,
     /// The users, and what they may do.
     pub users: Arc<Users>,
+    /// What the users of a Redis source may do; `None`: clients have the users of this process.
+    pub upstream_rights: Option<Arc<UpstreamRights>>,
     /// A random number drawn at start. It distinguishes this run of the server from all others (entity tags).
     pub instance: u64,
 }
@@ -127,6 +129,8 @@ pub struct Worker {
     pub peers: Option<Rc<PeerClient>>,
     /// This core's connections to the primary, if this process is a replica that forwards writes.
     pub forwarder: Forwarder,
+    /// This core's connections to a Redis source as the users of clients.
+    pub user_servers: UserServers,
 }
 
 impl App {
@@ -188,6 +192,7 @@ impl App {
             drain: Drain::default(),
             calls: CommandCalls::new(settings.threads, commands.rows().len()),
             users: Arc::new(Users::new(&settings, commands).map_err(|problems| RunError::Users(problems.join("\n")))?),
+            upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),
             cursors: Cursors::default(),
             instance: fastrand::u64(..),
             live: LiveSettings::new(&settings),
@@ -357,7 +362,16 @@ impl Worker {
         let forwarder = Forwarder::new(app.replication.clone());
         let counters = app.telemetry.worker(id).clone();
         let queue_delay = QueueDelay::new(app.settings.max_queue_delay);
-        Worker { id, groups, counters, queue_delay, peers: client, forwarder, app }
+        Worker {
+            id,
+            groups,
+            counters,
+            queue_delay,
+            peers: client,
+            forwarder,
+            user_servers: UserServers::default(),
+            app,
+        }
     }
 
     /// Passes fetches to the source of their group, or refuses them if the core takes on no more than hits.

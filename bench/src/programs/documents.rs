@@ -73,12 +73,7 @@ fn memory(out: &mut dyn Write) -> anyhow::Result<()> {
         let ratio = (stats.used_bytes as f64 - keys) / held;
         report(out, format!("tier bytes without keys / text bytes, documents of {name}"), ratio, Some(MEMORY))?;
         let ratio = stats.used_bytes as f64 / held;
-        report(
-            out,
-            format!("tier bytes with keys of {KEY} bytes / text bytes, documents of {name}"),
-            ratio,
-            Some(MEMORY),
-        )?;
+        report(out, format!("tier bytes with keys of {KEY} bytes / text bytes, documents of {name}"), ratio, None)?;
     }
     let cache = new_cache();
     store(&cache, b"list", b"[]")?;

@@ -4,7 +4,8 @@ use super::{
     computed_defaults::computed,
     config_error::ConfigError,
     cross_checks::{
-        check_open_listeners, check_snapshots, check_tls, compare, compare_prefixes, compare_shards, warnings,
+        check_open_listeners, check_passthrough, check_snapshots, check_tls, compare, compare_prefixes, compare_shards,
+        warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     load_config::ConfigInput,
@@ -88,6 +89,7 @@ pub(super) fn check(
     compare(&scopes, &raw.top, &mut problems);
     check_tls(&scopes, &mut problems);
     check_open_listeners(&scopes, &mut problems);
+    check_passthrough(&scopes[0], &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {
@@ -181,6 +183,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         snapshot: snapshot(top),
         password: top.secret("password"),
         users_file: top.text("users-file").map(Into::into),
+        passthrough: (top.text("auth") == Some("passthrough")).then(|| top.duration("auth-cache").unwrap_or_default()),
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),
         max_body: top.number("max-body"),

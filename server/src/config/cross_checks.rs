@@ -9,7 +9,7 @@ use super::{
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
     snapshot_settings::{SnapshotPlace, object_of},
-    source_url::SourceUrl,
+    source_url::{Deployment, SourceUrl},
     trusted_proxies::ProxyProtocol,
 };
 use larder_units::{parse_duration, show_duration, show_size};
@@ -133,6 +133,29 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     }
     if is_on("peer-tls") && !is_set("peer-tls-ca") && !is_set("tls-client-ca") {
         problem(top, "peer-tls", "peer-tls-ca must be set: nodes know each other by certificates of that authority");
+    }
+}
+
+/// `auth = "passthrough"` needs a source that checks users, and listeners whose clients it can check.
+pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<String>) {
+    if top.text("auth") != Some("passthrough") {
+        return;
+    }
+    let mut problem =
+        |what: &str| problems.push(format!("{}: auth: passthrough: {what}", top.effective("auth").origin));
+    let has_users = |source: &SourceUrl| matches!(source, SourceUrl::Redis(url) if !matches!(url.deployment, Deployment::Cluster { .. }));
+    if !matches!(top.one("source"), Some(SettingValue::Source(source)) if has_users(source)) {
+        problem("source must be one Redis, which checks the users (redis:, rediss:, unix: or redis+sentinel:)");
+    }
+    for name in ["password", "users-file"] {
+        if !top.effective(name).values.is_empty() {
+            problem(&format!("{name} has no meaning: the source checks the users"));
+        }
+    }
+    for name in ["http", "https"] {
+        if !top.effective(name).values.is_empty() {
+            problem(&format!("{name} must be off: clients of HTTP cannot log in at the source"));
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Settings {
     pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,
     pub users_file: Option<PathBuf>,
+    /// The source checks clients' credentials; how long its answers count. `None`: this process checks them.
+    pub passthrough: Option<Duration>,
     pub max_key: usize,
     pub max_value: usize,
     pub max_body: usize,

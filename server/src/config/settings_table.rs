@@ -374,6 +374,24 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "auth",
+        section: SettingSection::Listening,
+        kind: ValueKind::Choice(&["larder", "passthrough"]),
+        default: Is("larder"),
+        example: "passthrough",
+        help: "Who checks the users of Redis clients. `larder`: this process, by `password` and `users-file`; without either every client may do what Larder's own user at the source may do. `passthrough`: the Redis that is the source; clients log in with their credentials there, and get from the memory tier only what that Redis's ACL lets them read. See docs/passthrough.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "auth-cache",
+        section: SettingSection::Listening,
+        kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
+        default: Is("200ms"),
+        example: "1s",
+        help: "With `auth = \"passthrough\"`: how old a user's rules may be while Larder decides by them; it asks the source for the rules twice as often. What Larder cannot decide goes to the source as that user, like every read with `0s`.",
+        ..ROW
+    },
+    SettingSpec {
         name: "item-prefix",
         section: SettingSection::Listening,
         kind: ValueKind::RoutePrefix,

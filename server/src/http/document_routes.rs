@@ -64,11 +64,10 @@ pub(super) fn stores_document(query: &[u8]) -> Result<bool, Problem> {
     }
 }
 
-/// Stores a document with these tags: 201 for a key that had no entry, 204 otherwise.
+/// Stores a document: 201 for a key that had no entry, 204 otherwise.
 pub(super) async fn put(
     request: &RouteRequest<'_>,
     (key, expiry): (&[u8], Expiry),
-    tags: &[Box<[u8]>],
     preconditions: &Preconditions,
     body: &[u8],
 ) -> Result<Stored, Problem> {
@@ -76,10 +75,9 @@ pub(super) async fn put(
     let text: Bytes = compact(body).map_err(bad)?.into();
     let instance = request.worker.app.instance;
     check_place(request, key)?;
-    let tags: Vec<&[u8]> = tags.iter().map(|tag| &**tag).collect();
     let changed = request.group.change_document(key, expiry, |held| {
         match preconditions.of_write(held.map(|held| held.version ^ instance)) {
-            true => (DocumentChange::Replace(text, &tags), ()),
+            true => (DocumentChange::Store(text), ()),
             false => (DocumentChange::Keep, ()),
         }
     });

@@ -226,9 +226,11 @@ impl<'r> PutRequest<'r> {
         // The body may have taken its time.
         let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
         if self.is_document {
+            if !self.tags.is_empty() {
+                return Err(Problem::of(ProblemKind::BadTag, "documents are stored without tags"));
+            }
             let end = expiry.map_or_else(|| request.group.policy.lifetime(&self.key), Expiry::At);
-            let stored =
-                document_routes::put(request, (&self.key, end), &self.tags, &self.preconditions, &value).await?;
+            let stored = document_routes::put(request, (&self.key, end), &self.preconditions, &value).await?;
             return put(stored, instance);
         }
         let stored = if self.preconditions.is_empty() {

@@ -24,6 +24,7 @@ mod rule_error;
 mod selector;
 #[cfg(test)]
 mod tests;
+mod upstream_rights;
 mod user;
 mod users;
 mod users_file;
@@ -35,5 +36,6 @@ pub use name_pattern::KeyAccess;
 pub use passwords::{Passwords, fill_random};
 pub use permissions::{Beyond, Permissions, Refusal, TouchedChannel, TouchedKey};
 pub use rule_error::RuleError;
+pub use upstream_rights::{RightsAnswer, RightsNow, UpstreamRights, UserRights};
 pub use user::{DEFAULT_USER, RejectedRule, User};
 pub use users::{ChangedUsers, LoginOutcome, Users};

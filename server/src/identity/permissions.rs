@@ -115,27 +115,7 @@ impl Permissions {
         selectors: impl IntoIterator<Item = (&'a [u8], &'a [u8], &'a [u8])>,
         catalog: &CommandCatalog,
     ) -> Result<Permissions, RuleError> {
-        let mut all = Vec::new();
-        for (commands, keys, channels) in selectors {
-            let mut selector = Selector::new();
-            for word in words(commands) {
-                selector.apply(word, catalog).or_else(|error| match error {
-                    // The upstream has commands that nobody here knows.
-                    RuleError::UnknownCommand => selector.commands.add_foreign(word),
-                    error => Err(error),
-                })?;
-            }
-            for (fields, sign) in [(keys, b'~'), (channels, b'&')] {
-                for word in words(fields) {
-                    match word.first() {
-                        Some(b'~' | b'%' | b'&') => selector.apply(word, catalog)?,
-                        _ => selector.apply(&[&[sign], word].concat(), catalog)?,
-                    }
-                }
-            }
-            all.push(selector);
-        }
-        Ok(Permissions::compile(&all, catalog))
+        Ok(Permissions::compile(&selectors_of_getuser(selectors, catalog)?, catalog))
     }
 
     /// Whether everything is allowed. Then there is nothing to check.
@@ -182,6 +162,34 @@ impl Permissions {
     pub fn allow_channel(&self, channel: TouchedChannel<'_>) -> bool {
         self.is_unrestricted || self.selectors.iter().any(|one| one.allows_channel(channel))
     }
+}
+
+/// The selectors that the fields of `ACL GETUSER` describe: see [`Permissions::of_getuser`].
+pub(super) fn selectors_of_getuser<'a>(
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8], &'a [u8])>,
+    catalog: &CommandCatalog,
+) -> Result<Vec<Selector>, RuleError> {
+    let mut all = Vec::new();
+    for (commands, keys, channels) in fields {
+        let mut selector = Selector::new();
+        for word in words(commands) {
+            selector.apply(word, catalog).or_else(|error| match error {
+                // The upstream has commands that nobody here knows.
+                RuleError::UnknownCommand => selector.commands.add_foreign(word),
+                error => Err(error),
+            })?;
+        }
+        for (fields, sign) in [(keys, b'~'), (channels, b'&')] {
+            for word in words(fields) {
+                match word.first() {
+                    Some(b'~' | b'%' | b'&') => selector.apply(word, catalog)?,
+                    _ => selector.apply(&[&[sign], word].concat(), catalog)?,
+                }
+            }
+        }
+        all.push(selector);
+    }
+    Ok(all)
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -2,7 +2,7 @@
 use super::{
     command_catalog::CommandCatalog,
     passwords::{Passwords, StoredPassword},
-    permissions::Permissions,
+    permissions::{Permissions, selectors_of_getuser},
     rule_error::RuleError,
     selector::Selector,
 };
@@ -47,6 +47,36 @@ impl User {
     pub fn unrestricted(name: &str, catalog: &CommandCatalog) -> User {
         let rules: [&[u8]; 5] = [b"on", b"nopass", b"~*", b"&*", b"+@all"];
         User::new(name, catalog).changed(&rules, catalog).unwrap_or_else(|_| User::new(name, catalog))
+    }
+
+    /// The user that a Redis describes in its reply to `ACL GETUSER`: its flags, the SHA-256 of its passwords in hex, and the fields that
+    /// [`Permissions::of_getuser`] takes.
+    ///
+    /// # Errors
+    /// A field has something that is no rule.
+    pub fn of_getuser<'a>(
+        name: &str,
+        flags: impl IntoIterator<Item = &'a [u8]>,
+        hashes: impl IntoIterator<Item = &'a [u8]>,
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8], &'a [u8])>,
+        catalog: &CommandCatalog,
+    ) -> Result<User, RuleError> {
+        let mut user = User::new(name, catalog);
+        for flag in flags {
+            match flag {
+                b"on" => user.is_on = true,
+                b"nopass" => user.has_no_password = true,
+                // The others repeat what the fields say.
+                _ => {}
+            }
+        }
+        let hashes: Result<_, _> = hashes.into_iter().map(StoredPassword::parse).collect();
+        user.passwords = Passwords(hashes?);
+        let mut selectors = selectors_of_getuser(fields, catalog)?.into_iter();
+        user.root = selectors.next().unwrap_or_else(Selector::new);
+        user.selectors = selectors.collect();
+        user.permissions = Permissions::compile([&user.root].into_iter().chain(&user.selectors), catalog);
+        Ok(user)
     }
 
     /// This user after these rules, which are applied in order.

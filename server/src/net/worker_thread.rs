@@ -12,7 +12,7 @@ use crate::{
     http,
     lifecycle::{RunError, drain_phase::Phase},
     peer::{self, Standing},
-    redis::CommandAccess,
+    redis::{self, CommandAccess},
     tls::{ClientStream, HandshakeTurns, ServerTls},
 };
 use larder_store::clock;
@@ -77,6 +77,10 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
         }
         Ok(runtime) => runtime.block_on(async move {
             let worker = Rc::new(Worker::new(id, app));
+            if id == 0 {
+                redis::learn_rights(&worker).await;
+                tokio::task::spawn_local(redis::keep_asking_for_rights(worker.clone()));
+            }
             let _ = up.send(Ok(()));
             drop(up);
             if id == 0 {

@@ -2,7 +2,7 @@
 use super::{group::Group, write_through::too_large};
 use crate::source::{DOCUMENT_ATTRIBUTES, FetchedValue, Reads, SourceError, is_document};
 use bytes::Bytes;
-use larder_engine::{Attributes, Change, Entry, Expiry, Millis, Stored};
+use larder_engine::{Change, Entry, Expiry, Millis, Stored};
 use larder_store::{ValueKind, clock};
 use std::rc::Rc;
 
@@ -19,13 +19,11 @@ pub struct HeldValue<'h> {
 
 /// What a change makes of an entry.
 #[derive(Debug)]
-pub enum DocumentChange<'t> {
+pub enum DocumentChange {
     /// It stays as it is.
     Keep,
-    /// This compact text becomes its value, and it becomes a document. One that it was keeps its tags.
+    /// This compact text becomes its value, and it becomes a document.
     Store(Bytes),
-    /// The same, with these tags alone. A store of this machine keeps none.
-    Replace(Bytes, &'t [&'t [u8]]),
 }
 
 impl Group {
@@ -55,11 +53,11 @@ impl Group {
     /// # Errors
     /// The store's error; `Refused` where the text is too large for the memory tier, or where no documents are kept
     /// ([`keeps_documents`](Group::keeps_documents)).
-    pub async fn change_document<'t, R>(
+    pub async fn change_document<R>(
         self: &Rc<Self>,
         key: &[u8],
         expiry: Expiry,
-        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange<'t>, R),
+        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
     ) -> Result<(Stored, R), SourceError> {
         if self.is_stored_here(key) {
             return self.change_in_tier(key, expiry, change).await;
@@ -76,9 +74,7 @@ impl Group {
             is_document: found.kind == ValueKind::Document,
             version: tier_version().unwrap_or(0),
         }));
-        let (DocumentChange::Store(value) | DocumentChange::Replace(value, _)) = wanted else {
-            return Ok((Stored::Unmet, answer));
-        };
+        let DocumentChange::Store(value) = wanted else { return Ok((Stored::Unmet, answer)) };
         let now = clock::now();
         let expiry = match expiry {
             Expiry::Keep => found.as_ref().and_then(|found| found.expiry),
@@ -93,11 +89,11 @@ impl Group {
         Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer))
     }
 
-    async fn change_in_tier<'t, R>(
+    async fn change_in_tier<R>(
         self: &Rc<Self>,
         key: &[u8],
         expiry: Expiry,
-        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange<'t>, R),
+        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
     ) -> Result<(Stored, R), SourceError> {
         let now = clock::now();
         let (stored, answer) = {
@@ -117,11 +113,8 @@ impl Group {
                     DocumentChange::Keep => return (Change::Keep, (false, answer)),
                     DocumentChange::Store(text) => {
                         scratch.extend_from_slice(&text);
+                        // A document keeps its tags.
                         if is_document { Change::Put(expiry) } else { Change::Replace(expiry, DOCUMENT_ATTRIBUTES) }
-                    }
-                    DocumentChange::Replace(text, tags) => {
-                        scratch.extend_from_slice(&text);
-                        Change::Replace(expiry, Attributes { tags, ..DOCUMENT_ATTRIBUTES })
                     }
                 };
                 (change, (true, answer))

@@ -1,5 +1,6 @@
 //! Logging in: Larder's own users (settings `password` and `users-file`), and what their rules refuse.
 use super::{
+    command::{Command, CommandKind},
     command_context::CommandContext,
     command_error::{CommandError, WRONG_PASS},
     command_lookup::FoundCommand,
@@ -86,8 +87,13 @@ pub(super) fn check_user(
     session: &Session,
     (ours, row): (FoundCommand, Option<&UpstreamCommand>),
     args: Args<'_>,
+    goes_upstream: bool,
 ) -> Result<(), CommandError> {
     let Some(user) = session.restricted_user() else { return Ok(()) };
+    // The upstream refuses its users' commands itself, in its own words and in its log.
+    if session.has_upstream_user() && session.multi.is_none() && goes_upstream {
+        return Ok(());
+    }
     let (checked, name): (_, Box<str>) = match ours {
         FoundCommand::Command(command) => {
             (command_rights::check(user.permissions(), command, args), command.name.into())
@@ -101,6 +107,20 @@ pub(super) fn check_user(
         log_refusal(worker, session, &user.name, (refusal, &name), args);
         command_rights::refusal(&user.name, &name, refusal)
     })
+}
+
+/// Whether the upstream has to decide about a command on data of one of its users: that user's rules refuse it, as far as they are known.
+pub(super) fn asks_upstream(
+    session: &Session,
+    command: &Command,
+    row: Option<&UpstreamCommand>,
+    args: Args<'_>,
+) -> bool {
+    let refuses = |user: &User| match command.kind {
+        CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
+        _ => command_rights::check(user.permissions(), command, args).is_err(),
+    };
+    session.asks_upstream() || session.has_upstream_user() && session.restricted_user().is_some_and(refuses)
 }
 
 #[cold]

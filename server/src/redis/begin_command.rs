@@ -44,7 +44,7 @@ pub fn begin(
     if args.is_empty() {
         return Flow::Done;
     }
-    session.note_changed_users(worker);
+    session.note_changed_users(worker, now);
     match find_for(*args) {
         FoundCommand::Command(command)
             if !session.is_unusual()
@@ -250,8 +250,9 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return transaction::queue(call);
                 }
-                let forwarded =
-                    call.session.dedicated.is_some() || call.session.has_outstanding(Outstanding::Forwarded);
+                let forwarded = call.session.dedicated.is_some()
+                    || call.session.has_outstanding(Outstanding::Forwarded)
+                    || asks_upstream(call);
                 if forwarded && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
                     return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
@@ -299,6 +300,16 @@ fn unusual(
     flow
 }
 
+/// Whether the upstream has to decide whether its user may run the command.
+fn asks_upstream(call: &CommandContext<'_>) -> bool {
+    if !call.session.has_upstream_user() || !call.command.is_data() {
+        return false;
+    }
+    let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+    let row = known.as_ref().and_then(|known| known.find(call.args));
+    auth::asks_upstream(call.session, call.command, row, call.args)
+}
+
 /// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's
 /// table, `command` is the row that will run.
 fn check_access(
@@ -322,7 +333,9 @@ fn check_access(
     if !session.authenticated() {
         return Ok(());
     }
-    auth::check_user(worker, session, (ours, known.as_ref().and_then(|known| known.find(*args))), *args)
+    let goes_upstream = command.is_data() || at_source(worker, command, *args);
+    let row = known.as_ref().and_then(|known| known.find(*args));
+    auth::check_user(worker, session, (ours, row), *args, goes_upstream)
 }
 
 /// Answers a command with `error` without beginning it (throttle, no room in the buffers).

@@ -35,6 +35,7 @@ pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command,
     may_be_read
         && session.has_outstanding(Outstanding::Reads)
         && session.dedicated.is_none()
+        && !session.asks_upstream()
         && session.multi.is_none()
         && cacheable(worker, args, session.resp3).is_some()
 }

@@ -58,7 +58,7 @@ pub fn begin(
         || app.throttle.is_on()
         || app.telemetry.recorder.is_on()
         || app.clients.monitors().any()
-        || session.has_old_user(worker)
+        || session.has_old_user(worker, now)
     {
         return gets;
     }

@@ -8,12 +8,12 @@ use super::{
     command_rights,
     subscribed_topics::SubscribedTopics,
     tracking_client::Tracker,
-    upstream::client_state::UpstreamState,
+    upstream::{client_state::UpstreamState, user::UpstreamUser},
 };
 use crate::{
     app::Worker,
     clients::{Client, Moves},
-    identity::{DEFAULT_USER, Refusal, User},
+    identity::{DEFAULT_USER, Refusal, RightsNow, User},
     read::WatchedKeys,
     source::DedicatedConnection,
     telemetry::Counters,
@@ -21,6 +21,7 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::Args;
+use larder_store::clock;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
@@ -45,10 +46,13 @@ pub struct Session {
     user: Arc<User>,
     /// The rules of the user refuse something.
     user_restricted: bool,
-    /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is.
+    /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is. For a user of the upstream, the version of its
+    /// rights.
     users_seen: u64,
     /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if there is such a user.
     certificate_user: Option<Box<str>>,
+    /// Only the upstream knows what the client's user may do: every command on data goes there.
+    asks_upstream: bool,
     /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
     pub(super) is_forwarded: bool,
     replies: ReplyMode,
@@ -121,6 +125,7 @@ impl Session {
             user_restricted: false,
             users_seen: worker.app.users.generation(),
             certificate_user: None,
+            asks_upstream: false,
             is_forwarded: false,
             replies: ReplyMode::On,
             outstanding: Outstanding::Nothing,
@@ -147,6 +152,9 @@ impl Session {
     }
     /// Makes the client what it is before it logs in: the user of its certificate, or `default`, logged in if that needs no password.
     fn become_default(&mut self, worker: &Worker) {
+        if worker.app.upstream_rights.is_some() {
+            return self.become_default_of_upstream(worker);
+        }
         self.users_seen = worker.app.users.generation();
         let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
         let shown = shown.filter(|user| user.is_on());
@@ -155,6 +163,22 @@ impl Session {
         let enters = is_shown || user.is_on() && user.has_no_password();
         self.log_in(user);
         self.authenticate(enters);
+    }
+    /// Makes the client the upstream's user `default`, logged in if that needs no password.
+    fn become_default_of_upstream(&mut self, worker: &Worker) {
+        let default = worker.app.upstream_rights.as_ref().map(|all| all.of_default().clone());
+        let enters = matches!(
+            default.as_ref().map(|rights| rights.now(clock::now())),
+            Some(RightsNow::Known(user)) if user.has_no_password()
+        );
+        let server = worker.groups[0].source.as_redis().filter(|_| enters);
+        match server.and_then(|server| worker.user_servers.of(server, None, None)) {
+            Some(server) => self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default }),
+            None => {
+                self.log_in(Arc::new(User::new(DEFAULT_USER, worker.app.users.catalog())));
+                self.authenticate(false);
+            }
+        }
     }
     /// The client has logged in as this user.
     pub(super) fn log_in(&mut self, user: Arc<User>) {
@@ -172,20 +196,45 @@ impl Session {
     pub(super) fn restricted_user(&self) -> Option<&User> {
         self.user_restricted.then_some(&*self.user)
     }
-    /// Whether users have changed since the client's rules were read.
+    /// The client has logged in as this user of the upstream.
+    pub(super) fn log_in_at_upstream(&mut self, worker: &Worker, name: &str, user: UpstreamUser) {
+        self.upstream.user = Some(user);
+        self.log_in(Arc::new(User::unrestricted(name, worker.app.users.catalog())));
+        self.take_changed_user(worker, clock::now());
+    }
+    /// Whether rules may have changed since those of the client's user were read.
     #[inline]
-    pub(super) fn has_old_user(&self, worker: &Worker) -> bool {
-        self.users_seen != worker.app.users.generation()
+    pub(super) fn has_old_user(&self, worker: &Worker, now: Millis) -> bool {
+        match &self.upstream.user {
+            None => self.users_seen != worker.app.users.generation(),
+            Some(user) => user.rights.as_ref().is_some_and(|rights| !rights.is_current(self.users_seen, now)),
+        }
     }
     /// Takes over changes of the client's user. A deleted user's client has to go.
     #[inline]
-    pub(super) fn note_changed_users(&mut self, worker: &Worker) {
-        if self.has_old_user(worker) {
-            self.take_changed_user(worker);
+    pub(super) fn note_changed_users(&mut self, worker: &Worker, now: Millis) {
+        if self.has_old_user(worker, now) {
+            self.take_changed_user(worker, now);
         }
     }
     #[cold]
-    fn take_changed_user(&mut self, worker: &Worker) {
+    fn take_changed_user(&mut self, worker: &Worker, now: Millis) {
+        if let Some(user) = &self.upstream.user {
+            let rights = user.rights.clone();
+            let version = rights.as_ref().map_or(0, |rights| rights.version());
+            let now = rights.map_or(RightsNow::AskSource, |rights| rights.now(now));
+            self.users_seen = version;
+            self.asks_upstream = matches!(now, RightsNow::AskSource);
+            match now {
+                RightsNow::Known(user) => self.set_user(user),
+                RightsNow::AskSource => {}
+                RightsNow::Gone => {
+                    self.client.close();
+                    self.authenticate(false);
+                }
+            }
+            return self.settle();
+        }
         self.users_seen = worker.app.users.generation();
         match worker.app.users.again(&self.user) {
             Some(user) => {
@@ -206,6 +255,8 @@ impl Session {
         let mut session = Session::new(worker, client, CommandAccess::to_all());
         session.backend = Backend::Memory;
         // The rules of the client's user were applied where it is connected.
+        session.upstream.user = None;
+        session.asks_upstream = false;
         session.set_user(Arc::new(User::unrestricted(DEFAULT_USER, worker.app.users.catalog())));
         session.authenticate(true);
         session.set_resp3(resp3);
@@ -223,6 +274,14 @@ impl Session {
             Some(user) => command_rights::check(user.permissions(), command, args),
             None => Ok(()),
         }
+    }
+    /// Whether the client has logged in as a user of the upstream.
+    pub(super) fn has_upstream_user(&self) -> bool {
+        self.upstream.user.is_some()
+    }
+    /// Whether only the upstream knows what the client's user may do.
+    pub(super) fn asks_upstream(&self) -> bool {
+        self.asks_upstream
     }
     /// Whether the client's user may GET this key.
     #[inline]
@@ -290,6 +349,7 @@ impl Session {
             || self.multi.is_some()
             || self.dedicated.is_some()
             || self.has_upstream_state()
+            || self.asks_upstream
             || self.tracker.is_some()
             || self.subscriptions.is_some()
             || self.restricted && !self.access.passes(GET);
@@ -355,6 +415,7 @@ impl Session {
         // The connection is dropped, not released: it still has the client's state.
         self.dedicated = None;
         self.upstream = UpstreamState::default();
+        self.asks_upstream = false;
         self.tracker = None;
         self.subscriptions = None;
         self.note_subscriptions();

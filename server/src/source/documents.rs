@@ -13,9 +13,7 @@ use larder_engine::Attributes;
 use larder_store::ValueKind;
 
 /// The metadata of a document that carries nothing else.
-pub const DOCUMENT_METADATA: &[u8] = Attributes::COMMON_METADATA;
-const _: () =
-    assert!(matches!(DOCUMENT_METADATA, [DOCUMENT, 0, 0]), "CopyMetadataView reads it as a document without more");
+pub const DOCUMENT_METADATA: &[u8] = &[DOCUMENT, 0, 0];
 
 /// The attributes of a document that carries nothing else.
 pub const DOCUMENT_ATTRIBUTES: Attributes<'static> = Attributes { tags: &[], metadata: DOCUMENT_METADATA };

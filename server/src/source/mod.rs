@@ -63,6 +63,7 @@ mod table;
 pub(crate) mod test_store;
 mod upstream_commands;
 mod upstream_stream;
+mod user_servers;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
@@ -95,4 +96,5 @@ pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
 pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub(crate) use upstream_stream::{Stream, connect_tcp};
+pub use user_servers::UserServers;
 pub use value_stream::{ValueChunks, ValueStream};

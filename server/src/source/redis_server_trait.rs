@@ -6,7 +6,7 @@ use super::{
 use crate::config::Secret;
 use bytes::Bytes;
 use larder_proto::resp::Args;
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 /// Relays whole Redis commands.
 pub trait Relay {
@@ -75,14 +75,11 @@ pub trait RedisServer: Relay {
     fn credentials(&self) -> (&str, Option<Secret>);
     /// The server's default user has a new password, set by a client through Larder.
     fn note_password(&self, _password: &[u8]) {}
-    /// Opens a [dedicated connection](RedisServer::open_dedicated) as another user; `None` authenticates with the password alone. If the
-    /// server rejects the user, the error is [`Refused`](SourceError::Refused).
-    fn log_in<'a>(
-        &'a self,
-        user: Option<&'a str>,
-        password: &'a str,
-        resp3: bool,
-    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>>;
+    /// The same server, by connections of its own as another user: without a name the password alone authenticates, without either
+    /// nothing does. `None`: several servers are behind the source, and users cannot log in.
+    fn as_user(&self, user: Option<&str>, password: Option<&str>) -> Option<Rc<dyn RedisServer>>;
+    /// Asks the server whether its user may log in. If it may not, the error is [`Refused`](SourceError::Refused).
+    fn check_login(&self) -> LocalFuture<'_, Result<(), SourceError>>;
     /// Whether the source is one server, not several that clients see as one.
     fn is_single(&self) -> bool {
         true

@@ -50,6 +50,10 @@ fn http_origin() {
     run("docs/http-origin.md");
 }
 #[test]
+fn passthrough() {
+    run("docs/passthrough.md");
+}
+#[test]
 fn snapshots() {
     run("docs/snapshots.md");
 }

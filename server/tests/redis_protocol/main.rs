@@ -23,6 +23,7 @@ mod innocent_bystanders;
 mod json_examples;
 mod maintenance_notifications;
 mod other_protocols;
+mod passthrough;
 mod password;
 mod pipeline;
 mod pubsub;

@@ -123,32 +123,3 @@ fn a_patch_cannot_pass_the_limit_of_values() {
         assert_eq!(client.get("/v1/kv/d").await.body.len(), 908);
     });
 }
-
-#[test]
-fn a_document_has_the_tags_that_it_was_stored_with() {
-    run(|| async {
-        let server = Server::new(&[]);
-        let client = &mut server.connect().await;
-        let clear = |tag: &str| format!("DELETE /v1/tags/{tag} HTTP/1.1\r\nHost: h\r\n\r\n");
-        assert_eq!(send(client, "PUT", "/v1/kv/d?type=json&tag=a", "Cache-Tag: b\r\n", "{\"n\": 1}").await.status, 201);
-        assert_eq!(send(client, "PATCH", "/v1/kv/d", MERGE_PATCH, "{\"m\":2}").await.status, 204);
-        let got = client.get("/v1/kv/d").await;
-        assert_eq!((got.text(), got.header("content-type")), ("{\"n\":1,\"m\":2}", Some("application/json")));
-        assert_eq!(client.send(clear("b")).await.status, 204);
-        assert_eq!(client.get("/v1/kv/d").await.status, 404, "the patch kept its tags");
-        // What is stored again has the tags of that time.
-        assert_eq!(send(client, "PUT", "/v1/kv/d?type=json&tag=a", "", "[1]").await.status, 201);
-        assert_eq!(send(client, "PUT", "/v1/kv/d?type=json", "", "[2]").await.status, 204);
-        client.send(clear("a")).await;
-        assert_eq!(client.get("/v1/kv/d?pointer=/0").await.text(), "2");
-        assert_eq!(send(client, "PUT", "/v1/kv/d", "", "bytes").await.status, 204);
-        assert_eq!(send(client, "PUT", "/v1/kv/d?type=json&tag=c", "If-Match: *\r\n", "[3]").await.status, 204);
-        assert_eq!(client.get("/v1/kv/d").await.text(), "[3]");
-        client.send(clear("c")).await;
-        assert_eq!(client.get("/v1/kv/d").await.status, 404);
-        // A store keeps no tags, of documents as of other values.
-        let server = Server::with_source(&[], Rc::new(MemoryStore::default()));
-        let client = &mut server.connect().await;
-        assert_eq!(send(client, "PUT", "/v1/kv/d?type=json&tag=a", "", "[1]").await.problem(), "bad-tag");
-    });
-}

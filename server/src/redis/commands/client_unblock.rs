@@ -46,7 +46,7 @@ async fn at_upstream(call: &mut CommandContext<'_>) -> Result<Flow, CommandError
     let connection = connection.to_string();
     let reason = call.args.get(3).unwrap_or(b"timeout");
     let command = resp::encode(&[b"CLIENT", b"UNBLOCK", connection.as_bytes(), reason]);
-    let replies = requests::server(call)?.relay(command.into(), 1, call.session.resp3).await?;
+    let replies = requests::own_server(call)?.relay(command.into(), 1, call.session.resp3).await?;
     call.session.pass_part(replies.last(), call.reply.output());
     Ok(Flow::Done)
 }

@@ -76,11 +76,7 @@ pub(in crate::redis) fn run_monitor<'a>(call: &'a mut CommandContext<'_>) -> Lat
 
 async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(), CommandError> {
     if call.session.upstream.subscribed.is_none() {
-        let server = requests::server(call)?;
-        let relay = match &call.session.upstream.user {
-            Some(user) => user.connect(server, true).await?,
-            None => server.open_dedicated(call.args, true).await?,
-        };
+        let relay = requests::server(call)?.get().open_dedicated(call.args, true).await?;
         call.session.upstream.subscribed = Some(UpstreamSubscriptions { relay, counts: [0; 3], monitor: None });
     }
     let resp3 = call.session.resp3;

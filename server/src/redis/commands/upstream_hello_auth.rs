@@ -15,7 +15,7 @@ pub(in crate::redis) fn auth<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> 
     Box::pin(async move {
         let login = connection::login(call)?;
         match login.is_for_redis(call) {
-            true => login.log_in(call, call.session.resp3).await?,
+            true => login.log_in(call).await?,
             false => compare(call, login).await?,
         }
         call.reply.ok();
@@ -49,7 +49,7 @@ async fn greet(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     let hello = Hello::parse(call)?;
     let resp3 = hello.resp3.unwrap_or(call.session.resp3);
     match hello.login {
-        Some(login) if login.is_for_redis(call) => login.log_in(call, resp3).await?,
+        Some(login) if login.is_for_redis(call) => login.log_in(call).await?,
         Some(login) if !call.session.authenticated() || call.worker.app.users.are_own() => compare(call, login).await?,
         Some(_) | None => {}
     }

@@ -58,7 +58,7 @@ fn begin(call: &mut CommandContext<'_>, starts: bool, local: fn(&mut CommandCont
 /// CLIENT TRACKING at an upstream Redis.
 pub(in crate::redis) fn run_tracking<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
-        let server = requests::server(call)?;
+        let server = requests::own_server(call)?;
         if server.client_tracking() != ClientTracking::Server {
             server.commands().await?;
             return local_tracking::tracking(call);
@@ -155,7 +155,7 @@ fn is_broadcast(args: Args<'_>) -> bool {
 async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<TrackingRedirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((requests::encoded(call.args), None)) };
     let target = local_tracking::target(call, call.arg(place))?;
-    let carrier = requests::server(call)?.open_dedicated(call.args, true).await?;
+    let carrier = requests::server(call)?.get().open_dedicated(call.args, true).await?;
     let replies = carrier.relay(encode(&[b"CLIENT", b"ID"]).into(), 1, true).await?;
     let Ok(View::Integer(number)) = view(&replies[0]) else {
         return Err(CommandError::Owned(

@@ -89,12 +89,10 @@ impl RedisServer for Restless {
     fn credentials(&self) -> (&str, Option<crate::config::Secret>) {
         ("default", None)
     }
-    fn log_in<'a>(
-        &'a self,
-        _: Option<&'a str>,
-        _: &'a str,
-        _: bool,
-    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
+    fn as_user(&self, _: Option<&str>, _: Option<&str>) -> Option<Rc<dyn RedisServer>> {
+        None
+    }
+    fn check_login(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         unimplemented!()
     }
     fn wait_identity(&self) -> LocalFuture<'_, ()> {

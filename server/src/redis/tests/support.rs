@@ -96,6 +96,7 @@ impl Server {
             pause: Pause::default(),
             drain: Drain::default(),
             users: Arc::new(Users::new(&settings, redis::catalog()).expect("no users file, or a right one")),
+            upstream_rights: None,
             instance: 1,
             replication: Arc::new(Replication::new(&settings, &[])),
             settings,
@@ -111,6 +112,7 @@ impl Server {
             queue_delay: Default::default(),
             peers: None,
             forwarder,
+            user_servers: Default::default(),
         };
         Server { worker }
     }

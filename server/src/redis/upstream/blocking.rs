@@ -38,10 +38,10 @@ pub(in crate::redis) async fn block(
     command: Vec<u8>,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    let has_numbers = requests::server(call)?.has_client_ids();
+    let has_numbers = requests::own_server(call)?.has_client_ids();
     let own = match call.session.dedicated {
         Some(_) => None,
-        None => Some(requests::server(call)?.open_dedicated(call.args, resp3).await?),
+        None => Some(requests::server(call)?.get().open_dedicated(call.args, resp3).await?),
     };
     let Some(dedicated) = own.as_deref().or(call.session.dedicated.as_deref()) else {
         return Err(requests::no_redis());

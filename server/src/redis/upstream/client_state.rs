@@ -11,6 +11,8 @@ use larder_proto::{
 pub(in crate::redis) struct UpstreamState {
     /// The selected database, if it is not the source's own.
     pub(in crate::redis) database: Option<u32>,
+    /// The dedicated connection has become another user's, so it is not used again for another client.
+    pub(in crate::redis) changed_user: bool,
     /// The user of the client, if it is not Larder's own user.
     pub(in crate::redis) user: Option<UpstreamUser>,
     /// Whether CLIENT TRACKING is on.

@@ -14,6 +14,7 @@ use crate::{
 use bytes::Bytes;
 use larder_proto::output::{Mark, Output};
 use std::{
+    mem,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
@@ -31,10 +32,7 @@ impl Session {
 
     /// Whether the client has state at the upstream for which pushes may arrive.
     pub fn has_upstream_state(&self) -> bool {
-        self.upstream.tracking
-            || self.upstream.database.is_some()
-            || self.upstream.user.is_some()
-            || self.upstream.subscribed.is_some()
+        self.upstream.tracking || self.upstream.database.is_some() || self.upstream.subscribed.is_some()
     }
 
     /// Whether only subscription commands are allowed: RESP2 with subscriptions.
@@ -151,15 +149,17 @@ impl Session {
     /// Gives the client a dedicated connection.
     pub(in crate::redis) fn dedicate(&mut self, dedicated: Box<dyn DedicatedConnection>) {
         self.upstream.passed = dedicated.pushes().requests();
+        self.upstream.changed_user = false;
         self.dedicated = Some(dedicated);
         self.settle();
     }
     /// Releases the dedicated connection if no state needs it any more. It can then serve another client.
     pub(in crate::redis) fn release_dedicated(&mut self) {
         let state = &self.upstream;
-        if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() && state.user.is_none()
-        {
-            self.dedicated.take().into_iter().for_each(DedicatedConnection::release);
+        if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() {
+            let is_of_other = mem::take(&mut self.upstream.changed_user);
+            let not_needed = self.dedicated.take().filter(|_| !is_of_other);
+            not_needed.into_iter().for_each(DedicatedConnection::release);
         }
         self.settle();
     }

@@ -1,9 +1,11 @@
-//! AUTH in front of a Redis when Larder has no password of its own (setting `password`). Redis knows the users.
+//! AUTH in front of a Redis when Larder has no users of its own. Redis knows the users.
 //!
-//! Larder's own user keeps the normal path. Any other user gets a dedicated connection that is logged in as that user.
-//! All its commands on data go over it, past the copies, so Redis enforces the user's rights.
-use super::{requests, user::UpstreamUser};
+//! Commands of a user go to Redis over connections that are logged in as that user, which its clients share. With
+//! `auth = "passthrough"` its reads are answered from the copies where the [`rights`] that Redis tells allow it. Without,
+//! Larder's own user keeps the normal path, and all commands on data of any other user go to Redis.
+use super::{requests, rights, user::UpstreamUser};
 use crate::{
+    identity::RightsNow,
     redis::{
         auth,
         command_context::CommandContext,
@@ -13,6 +15,7 @@ use crate::{
     source::RedisServer,
 };
 use larder_proto::resp::encode;
+use larder_store::clock;
 use subtle::ConstantTimeEq as _;
 
 /// The credentials that a client sends: a password, with or without a user.
@@ -30,7 +33,8 @@ impl Login<'_> {
     /// Whether Redis must check the credentials.
     pub(in crate::redis) fn is_for_redis(self, call: &CommandContext<'_>) -> bool {
         let server = call.group().source.as_redis().filter(|_| !call.worker.app.users.are_own());
-        server.is_some_and(|server| server.is_single() && !self.is_larder(server, call.session))
+        let is_passthrough = call.worker.app.upstream_rights.is_some();
+        server.is_some_and(|server| server.is_single() && (is_passthrough || !self.is_larder(server, call.session)))
     }
     /// Whether these are the credentials that Larder itself uses.
     fn is_larder(self, server: &dyn RedisServer, session: &Session) -> bool {
@@ -40,12 +44,15 @@ impl Login<'_> {
             && password.is_some_and(|password| password.as_bytes().ct_eq(self.password).into())
     }
 
-    /// Lets Redis check the credentials, and gives the client its dedicated connection.
-    pub(in crate::redis) async fn log_in(self, call: &mut CommandContext<'_>, resp3: bool) -> Result<(), CommandError> {
+    /// Lets Redis check the credentials. The client's commands then go there as that user.
+    pub(in crate::redis) async fn log_in(self, call: &mut CommandContext<'_>) -> Result<(), CommandError> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
         let (name, password) = (text(self.name())?, text(self.password)?);
-        let server = requests::server(call)?;
-        let is_other = name != server.credentials().0;
+        let own = requests::own_server(call)?;
+        let all_rights = call.worker.app.upstream_rights.clone();
+        let rights = all_rights.map(|all| all.of(name));
+        let user = self.user.is_some().then_some(name);
+        let server = call.worker.user_servers.of(own, user, Some(password)).ok_or_else(requests::no_redis)?;
         match call.session.dedicated {
             // The connection keeps its other state.
             Some(_) => {
@@ -55,17 +62,26 @@ impl Login<'_> {
                 if let Some(why) = replies[0].strip_prefix(b"-") {
                     return Err(CommandError::Owned(why.trim_ascii_end().to_vec()));
                 }
+                call.session.upstream.changed_user = true;
             }
-            None => {
-                let own = server.log_in(self.user.is_some().then_some(name), password, resp3).await?;
-                if is_other {
-                    call.session.dedicate(own);
+            None if rights.as_ref().is_some_and(|rights| rights.admit(self.password, clock::now())) => {}
+            None => server.check_login().await?,
+        }
+        match rights {
+            None if name == own.credentials().0 => {
+                call.session.upstream.user = None;
+                call.session.client.about.lock().user = name.into();
+                call.session.authenticate(true);
+            }
+            rights => {
+                if let (Some(all), Some(rights)) = (&call.worker.app.upstream_rights, &rights)
+                    && matches!(rights.now(clock::now()), RightsNow::AskSource | RightsNow::Gone)
+                {
+                    rights::learn(call.worker, all, &[rights.clone()]).await;
                 }
+                call.session.log_in_at_upstream(call.worker, name, UpstreamUser { server, rights });
             }
         }
-        call.session.upstream.user = is_other.then(|| UpstreamUser { name: name.into(), password: password.into() });
-        call.session.client.about.lock().user = name.into();
-        call.session.authenticate(true);
         call.session.release_dedicated();
         Ok(())
     }

@@ -6,5 +6,6 @@ mod dedicated;
 pub(in crate::redis) mod login;
 pub(in crate::redis) mod replies;
 pub(in crate::redis) mod requests;
+pub(in crate::redis) mod rights;
 pub(in crate::redis) mod tracking_redirect;
-mod user;
+pub(in crate::redis) mod user;

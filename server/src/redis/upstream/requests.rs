@@ -10,6 +10,7 @@ use crate::{
     source::{RawReplies, RedisServer, Relay, SourceError},
 };
 use larder_proto::resp::{Args, encode};
+use std::rc::Rc;
 
 /// Sends encoded commands over the dedicated connection if there is one, else over the shared connection.
 pub(in crate::redis) async fn send(
@@ -23,24 +24,46 @@ pub(in crate::redis) async fn send(
 }
 /// The connection for a client's commands: the dedicated one if there is one, else the shared one.
 pub(in crate::redis) fn connection_for<'c>(worker: &'c Worker, session: &'c Session) -> Option<&'c dyn Relay> {
-    match &session.dedicated {
-        Some(dedicated) => Some(&**dedicated),
-        None => worker.groups[0].source.as_redis().map(|server| server as _),
+    match (&session.dedicated, &session.upstream.user) {
+        (Some(dedicated), _) => Some(&**dedicated),
+        (None, Some(user)) => Some(&*user.server as _),
+        (None, None) => worker.groups[0].source.as_redis().map(|server| server as _),
     }
 }
 
 /// Gives the client a dedicated connection, unless it has one.
 pub(in crate::redis) async fn dedicate(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
     if call.session.dedicated.is_none() {
-        let dedicated = server(call)?.open_dedicated(call.args, call.session.resp3).await?;
+        let dedicated = server(call)?.get().open_dedicated(call.args, call.session.resp3).await?;
         call.session.dedicate(dedicated);
     }
     Ok(())
 }
 
-pub(in crate::redis) fn server<'c>(call: &CommandContext<'c>) -> Result<&'c dyn RedisServer, SourceError> {
+/// The upstream as the client's user, for commands of the client.
+pub(in crate::redis) fn server<'c>(call: &CommandContext<'c>) -> Result<ServerOfClient<'c>, SourceError> {
+    match &call.session.upstream.user {
+        Some(user) => Ok(ServerOfClient::User(user.server.clone())),
+        None => own_server(call).map(ServerOfClient::Own),
+    }
+}
+/// The upstream as Larder's own user, for what Larder asks itself.
+pub(in crate::redis) fn own_server<'c>(call: &CommandContext<'c>) -> Result<&'c dyn RedisServer, SourceError> {
     let group = call.group();
     group.source.as_redis().ok_or_else(no_redis)
+}
+/// Connections to the upstream as the user that a client has.
+pub(in crate::redis) enum ServerOfClient<'c> {
+    Own(&'c dyn RedisServer),
+    User(Rc<dyn RedisServer>),
+}
+impl ServerOfClient<'_> {
+    pub(in crate::redis) fn get(&self) -> &dyn RedisServer {
+        match self {
+            ServerOfClient::Own(server) => *server,
+            ServerOfClient::User(server) => &**server,
+        }
+    }
 }
 pub(in crate::redis) fn no_redis() -> SourceError {
     SourceError::Unavailable("it is no Redis".into())

@@ -1,22 +1,11 @@
 //! The user of a client at an upstream Redis.
-use crate::{
-    config::Secret,
-    source::{DedicatedConnection, LocalFuture, RedisServer, SourceError},
-};
+use crate::{identity::UserRights, source::RedisServer};
+use std::{rc::Rc, sync::Arc};
 
-/// A user other than Larder's own.
+/// A user other than Larder's own, or any user with `auth = "passthrough"`.
 pub(in crate::redis) struct UpstreamUser {
-    pub(super) name: Box<str>,
-    /// Needed for a second connection.
-    pub(super) password: Secret,
-}
-impl UpstreamUser {
-    /// Opens one more connection as this user.
-    pub(in crate::redis) fn connect<'a>(
-        &'a self,
-        server: &'a dyn RedisServer,
-        resp3: bool,
-    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
-        server.log_in(Some(&self.name), &self.password, resp3)
-    }
+    /// The server, over connections as this user, which its clients share.
+    pub(in crate::redis) server: Rc<dyn RedisServer>,
+    /// What the user may do. `None`: only Redis knows, so every command on data goes there.
+    pub(in crate::redis) rights: Option<Arc<UserRights>>,
 }

@@ -25,6 +25,8 @@ pub(super) struct ConnectionSettings {
     pub(super) master: Option<Arc<SentinelMaster>>,
     /// Reads from replicas of a cluster.
     pub(super) read_only: bool,
+    /// They authenticate as a client's user, who may have fewer permissions than Larder.
+    pub(super) is_of_user: bool,
     pub(super) tls: Option<ClientTls>,
     pub(super) limits: SourceLimits,
     /// Counts commands and replies in transit.
@@ -66,6 +68,7 @@ impl ConnectionSettings {
             password: Arc::new(Password::new(url)?),
             master,
             read_only: false,
+            is_of_user: false,
             tls,
             limits,
             buffers,
@@ -101,6 +104,7 @@ impl ConnectionSettings {
             password: self.password.clone(),
             master,
             read_only: self.read_only,
+            is_of_user: self.is_of_user,
             tls,
             limits: self.limits,
             buffers: self.buffers.clone(),
@@ -113,13 +117,15 @@ impl ConnectionSettings {
             identity: self.identity.clone(),
         }
     }
-    /// The settings for connections of another user.
-    pub(super) fn of_user(&self, user: Option<&str>, password: &str) -> ConnectionSettings {
-        let url = RedisUrl { user: user.map(Into::into), password: Some(password.into()), ..self.url.clone() };
+    /// The settings for connections of another user. Without a name the password alone authenticates; without either nothing does.
+    pub(super) fn of_user(&self, user: Option<&str>, password: Option<&str>) -> ConnectionSettings {
+        let password = password.map(Secret::from);
+        let url = RedisUrl { user: user.map(Into::into), password: password.clone(), ..self.url.clone() };
         // A wrong password must not affect the source's health.
         ConnectionSettings {
-            password: Arc::new(Password::fixed(password.into())),
+            password: Arc::new(Password::fixed(password)),
             health: Arc::default(),
+            is_of_user: true,
             ..self.with_server(url, self.master.clone(), self.tls.clone())
         }
     }

@@ -72,7 +72,17 @@ impl RedisSource {
         let mode = scope.clone().map_or(ConnectionMode::Resp2, ConnectionMode::Tracking);
         let connections = (0..settings.limits.connections.max(1))
             .map(|_| UpstreamConnection::fetching(settings.clone(), mode.clone(), keeps_replies, redirector.clone()));
-        let connections: Rc<[UpstreamConnection]> = connections.collect();
+        RedisSource::over(connections.collect(), settings, scope)
+    }
+    /// The server as a client's user: for relayed commands, not for fetches.
+    fn of_user(settings: Arc<ConnectionSettings>) -> RedisSource {
+        RedisSource::over(Rc::new([UpstreamConnection::shared(settings.clone(), false)]), settings, None)
+    }
+    fn over(
+        connections: Rc<[UpstreamConnection]>,
+        settings: Arc<ConnectionSettings>,
+        scope: Option<InvalidationScope>,
+    ) -> RedisSource {
         let (affinity, routed) = ReplyAffinity::add(&settings.affinity, settings.queue_number(), connections.len());
         tokio::task::spawn_local(fetch_routed(routed, Rc::downgrade(&connections), settings.health.clone()));
         RedisSource {
@@ -334,30 +344,19 @@ impl RedisServer for RedisSource {
     fn credentials(&self) -> (&str, Option<Secret>) {
         self.settings.credentials()
     }
-    fn log_in<'a>(
-        &'a self,
-        user: Option<&'a str>,
-        password: &'a str,
-        resp3: bool,
-    ) -> LocalFuture<'a, Result<Box<dyn DedicatedConnection>, SourceError>> {
-        Box::pin(async move {
-            if user.is_none() && resp3 {
-                // HELLO needs a user, and the error for a password alone differs: so try the password alone first.
-                self.log_in(None, password, false).await?;
-                return self.log_in(Some("default"), password, true).await;
-            }
-            let settings = Arc::new(self.settings.of_user(user, password));
-            let connection = UpstreamConnection::of_user(settings, resp3);
+    fn as_user(&self, user: Option<&str>, password: Option<&str>) -> Option<Rc<dyn RedisServer>> {
+        Some(Rc::new(RedisSource::of_user(Arc::new(self.settings.of_user(user, password)))))
+    }
+    fn check_login(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(async {
+            let connection = UpstreamConnection::dedicated(self.settings.clone(), false);
             // It is answered after the handshake, and every user may send it.
             match connection.relay(resp::encode(&[b"HELLO"]).into(), 1).await {
                 Err(SourceError::Unavailable(reason)) if has_code(&reason) => Err(SourceError::Refused(reason)),
                 Err(error) => Err(error),
                 Ok(_) => {
-                    let slow_timeout = self.settings.limits.slow_timeout;
-                    // Counts a request, so that the connection is never reused for another client.
-                    connection.pushes().note_request(1);
-                    Ok(Box::new(PooledConnection { connection, resp3, slow_timeout, pool: Rc::default() })
-                        as Box<dyn DedicatedConnection>)
+                    self.pool.put(connection, false);
+                    Ok(())
                 }
             }
         })

@@ -94,19 +94,17 @@ pub(super) struct ConnectionPurpose {
     pub(super) fetches: bool,
     /// It fetches whole replies, too.
     pub(super) keeps_replies: bool,
-    /// It authenticates as a client's user, who may have fewer permissions than Larder.
-    pub(super) of_user: bool,
 }
 
 /// All commands are sent at once. Each works since Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, needed for RESP3 only).
 fn steps(
     settings: &ConnectionSettings,
     mode: &ConnectionMode,
-    ConnectionPurpose { fetches, keeps_replies, of_user }: ConnectionPurpose,
+    ConnectionPurpose { fetches, keeps_replies }: ConnectionPurpose,
     password: Option<&Secret>,
 ) -> Vec<Step> {
     use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
-    let url = &settings.url;
+    let (url, of_user) = (&settings.url, settings.is_of_user);
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(mode, ConnectionMode::Resp2);
     let no_hello = if matches!(mode, ConnectionMode::Tracking(_)) { NoHello } else { Fail };

@@ -37,9 +37,9 @@ impl Password {
         Ok(Password { file: url.password_file.clone(), current: Mutex::new(current), refused: LogLimiter::new(PERIOD) })
     }
 
-    /// The password that a client gave; there is no file to read again.
-    pub(super) fn fixed(password: Secret) -> Password {
-        Password { file: None, current: Mutex::new(Some(password)), refused: LogLimiter::new(PERIOD) }
+    /// The password that a client gave, if any; there is no file to read again.
+    pub(super) fn fixed(password: Option<Secret>) -> Password {
+        Password { file: None, current: Mutex::new(password), refused: LogLimiter::new(PERIOD) }
     }
 
     /// The current password, if there is one.

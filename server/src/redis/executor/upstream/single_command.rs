@@ -36,6 +36,7 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
     };
     if sent.as_ref().is_ok_and(|replies| *replies.last() == *b"+OK\r\n") {
         note_password(call);
+        note_changed_users(call);
     }
     effects.settle(&sent);
     if reach.everything && may_be_done(&sent) {
@@ -54,7 +55,7 @@ pub(super) async fn checked(
     if kind != CommandKind::Forward {
         return Ok(None);
     }
-    let known = requests::server(call)?.commands().await?;
+    let known = requests::own_server(call)?.commands().await?;
     forwarded_commands::check(call.session, Some(&*known), args)?;
     Ok(Some(known))
 }
@@ -71,12 +72,20 @@ pub(super) async fn send(
         (None, false, _) => requests::send(call, commands, count).await,
         (Some(_), _, Some(own)) => own.relay_slow(commands.into(), count, resp3).await,
         (Some(apart), _, None) => {
-            requests::server(call)?.relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
+            requests::server(call)?.get().relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
             let relay = requests::connection_for(call.worker, call.session).ok_or_else(requests::no_redis)?;
             relay.relay_slow(commands.into(), count, resp3).await
         }
+    }
+}
+
+/// A client has changed users of the upstream: what was known about them counts no more.
+fn note_changed_users(call: &CommandContext<'_>) {
+    let changes = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::USERS) && row.flags.has(Flags::ADMIN));
+    if let Some(rights) = call.worker.app.upstream_rights.as_ref().filter(|_| changes) {
+        rights.forget();
     }
 }
 

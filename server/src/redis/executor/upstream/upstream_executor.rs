@@ -48,7 +48,7 @@ impl Executor for UpstreamExecutor {
                 CommandKind::Transaction(TransactionStep::Exec) => exec(call).await,
                 CommandKind::Transaction(TransactionStep::Multi) => {
                     // If the upstream cannot answer now, the error appears when its table is needed.
-                    let _ = requests::server(call)?.commands().await;
+                    let _ = requests::own_server(call)?.commands().await;
                     Ok(transaction::begin(call))
                 }
                 CommandKind::Transaction(_) => watch(call).await,

@@ -35,7 +35,7 @@ impl RequestQueue {
             let said = password.current();
             let refusal = match self.reach(said.as_ref(), master.as_mut()).await {
                 // A client's own user gets the server's error; its password is not Larder's.
-                Err(reason) if password::is_wanted(&reason) && !self.purpose.of_user => reason,
+                Err(reason) if password::is_wanted(&reason) && !self.settings.is_of_user => reason,
                 outcome => return outcome,
             };
             match password.renew(said.as_ref()).await {

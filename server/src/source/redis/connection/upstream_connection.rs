@@ -43,7 +43,7 @@ impl UpstreamConnection {
         redirector: Option<Weak<dyn FetchRedirector>>,
     ) -> UpstreamConnection {
         let health = Some(ConnectionHealth::new(settings.health.clone()));
-        let purpose = ConnectionPurpose { fetches: true, keeps_replies, of_user: false };
+        let purpose = ConnectionPurpose { fetches: true, keeps_replies };
         UpstreamConnection::spawn(settings, mode, purpose, redirector, move |inner| keep_connected(inner, health))
     }
     /// A shared connection for other commands. It reconnects, but does not count for the health.
@@ -55,11 +55,6 @@ impl UpstreamConnection {
     /// A dedicated connection, which does not reconnect.
     pub(crate) fn dedicated(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
         UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once)
-    }
-    /// A dedicated connection of the user in the settings, for a client that has logged in.
-    pub(crate) fn of_user(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
-        let purpose = ConnectionPurpose { of_user: true, ..ConnectionPurpose::default() };
-        UpstreamConnection::spawn(settings, untracked(resp3), purpose, None, connect_once)
     }
     /// The push messages of this connection.
     pub(crate) fn pushes(&self) -> &PushQueue {

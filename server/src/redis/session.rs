@@ -196,6 +196,14 @@ impl Session {
     pub(super) fn restricted_user(&self) -> Option<&User> {
         self.user_restricted.then_some(&*self.user)
     }
+    /// The client has logged in as the user that Larder itself is at the upstream.
+    pub(super) fn log_in_as_larder(&mut self, worker: &Worker, name: &str) {
+        self.upstream.user = None;
+        self.asks_upstream = false;
+        self.users_seen = worker.app.users.generation();
+        self.log_in(worker.app.users.default_user());
+        self.client.about.lock().user = name.into();
+    }
     /// The client has logged in as this user of the upstream.
     pub(super) fn log_in_at_upstream(&mut self, worker: &Worker, name: &str, user: UpstreamUser) {
         self.upstream.user = Some(user);

@@ -69,9 +69,7 @@ impl Login<'_> {
         }
         match rights {
             None if name == own.credentials().0 => {
-                call.session.upstream.user = None;
-                call.session.client.about.lock().user = name.into();
-                call.session.authenticate(true);
+                call.session.log_in_as_larder(call.worker, name);
             }
             rights => {
                 if let (Some(all), Some(rights)) = (&call.worker.app.upstream_rights, &rights)

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     app::Worker,
     clients::{Client, Moves},
-    identity::{DEFAULT_USER, Refusal, RightsNow, User},
+    identity::{DEFAULT_USER, Refusal, RightsNow, User, UserRights},
     read::WatchedKeys,
     source::DedicatedConnection,
     telemetry::Counters,
@@ -215,7 +215,11 @@ impl Session {
     pub(super) fn has_old_user(&self, worker: &Worker, now: Millis) -> bool {
         match &self.upstream.user {
             None => self.users_seen != worker.app.users.generation(),
-            Some(user) => user.rights.as_ref().is_some_and(|rights| !rights.is_current(self.users_seen, now)),
+            // Rules that count again may be the same as before.
+            Some(user) => {
+                let is_old = |rights: &Arc<UserRights>| self.asks_upstream || !rights.is_current(self.users_seen, now);
+                user.rights.as_ref().is_some_and(is_old)
+            }
         }
     }
     /// Takes over changes of the client's user. A deleted user's client has to go.

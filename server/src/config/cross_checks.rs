@@ -67,7 +67,8 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
     let top = &scopes[0];
     let is_on = |name: &str| top.one(name) == Some(&SettingValue::Switch(true));
     let is_set = |name: &str| !top.effective(name).values.is_empty();
-    if !problems.is_empty() || is_on("insecure") || is_set("password") || is_set("users-file") {
+    let asks_source = top.text("auth") == Some("passthrough");
+    if !problems.is_empty() || is_on("insecure") || is_set("password") || is_set("users-file") || asks_source {
         return;
     }
     let mut open = Vec::new();
@@ -152,10 +153,8 @@ pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<Stri
             problem(&format!("{name} has no meaning: the source checks the users"));
         }
     }
-    for name in ["http", "https"] {
-        if !top.effective(name).values.is_empty() {
-            problem(&format!("{name} must be off: clients of HTTP cannot log in at the source"));
-        }
+    if !top.effective("peers").values.is_empty() {
+        problem("peers has no meaning: nodes serve each other without asking for users");
     }
 }
 

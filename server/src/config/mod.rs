@@ -21,6 +21,7 @@ mod demo_url;
 mod effective_values;
 mod env_variables;
 mod gcache_file;
+mod key_length;
 mod listen_address;
 mod load_config;
 mod machine_limits;

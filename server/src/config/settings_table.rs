@@ -3,6 +3,7 @@
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
     TlsClientUser,
+    key_length::MAX_KEY,
     peer_settings::{PeerHash, PeerName, PeerTransport},
     replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
@@ -231,7 +232,6 @@ const TEN_YEARS: u64 = 10 * 365 * 86_400_000;
 const DAY: u64 = 86_400_000;
 /// What the engine's formats allow; lower limits may be set.
 const MAX_VALUE: u64 = 512 * MIB;
-pub(super) const MAX_KEY: u64 = 64 * KIB;
 
 const ROW: SettingSpec = SettingSpec {
     name: "",

@@ -1,9 +1,10 @@
 //! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`, key prefixes under `[prefixes."PREFIX"]`; every value keeps its line.
 use super::{
     effective_values::{NamedTable, prefix},
+    key_length::MAX_KEY,
     nearest_name::nearest,
     raw_settings::{Layer, RawTable, RawValue, SettingOrigin},
-    settings_table::{MAX_KEY, SettingSpec, TABLE, ValueKind, find},
+    settings_table::{SettingSpec, TABLE, ValueKind, find},
 };
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
 use toml::{

@@ -62,6 +62,7 @@ mod store_backup;
 mod tag_routes;
 #[cfg(test)]
 mod tests;
+mod upstream_user;
 
 pub use connection_context::ListenerRole;
 pub use http_worker_state::HttpWorkerState;

@@ -1,7 +1,10 @@
 //! Who is calling: the user of a request, from its `Authorization`, and what the user's rules say of the request's keys.
 //!
 //! A header is verified once for a connection, then compared. Where `default` may do everything without a password, nobody is asked.
-use super::problem_json::{Problem, ProblemKind};
+use super::{
+    problem_json::{Problem, ProblemKind},
+    upstream_user::KnownUpstreamUser,
+};
 use crate::{
     app::Worker,
     identity::{Beyond, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
@@ -27,7 +30,7 @@ pub(super) struct RequestUser {
 }
 
 impl RequestUser {
-    fn of(user: Arc<User>) -> RequestUser {
+    pub(super) fn of(user: Arc<User>) -> RequestUser {
         RequestUser { is_restricted: !user.permissions().is_unrestricted(), user: Some(user) }
     }
     /// The name, if somebody has logged in.
@@ -106,6 +109,8 @@ pub(super) struct KnownUsers {
     without: RefCell<Option<Rc<RequestUser>>>,
     /// The last header that was verified.
     with: RefCell<Option<(Box<[u8]>, Rc<RequestUser>)>>,
+    /// The last user, where the Redis behind checks users.
+    upstream: KnownUpstreamUser,
     /// A header that was refused, for the path that says so.
     refused: RefCell<Option<(Box<[u8]>, Problem)>>,
 }
@@ -129,6 +134,9 @@ impl KnownUsers {
         let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
         let default = || Some(worker.app.users.default_user()).filter(|default| default.has_no_password());
         let user = shown.filter(|user| user.is_on()).or_else(|| default().filter(|default| default.is_on()));
+        if worker.app.upstream_rights.is_some() {
+            return;
+        }
         self.is_open.set(user.as_ref().is_some_and(|user| user.permissions().is_unrestricted()));
         *self.without.borrow_mut() = user.map(|user| Rc::new(RequestUser::of(user)));
         *self.with.borrow_mut() = None;
@@ -136,6 +144,9 @@ impl KnownUsers {
 
     /// The user with this header, if it was verified. Call [`Self::is_open`] before.
     pub(super) fn known(&self, header: Option<&[u8]>) -> Option<Rc<RequestUser>> {
+        if let Some(user) = self.upstream.get(header) {
+            return Some(user);
+        }
         match header {
             None => self.without.borrow().clone(),
             Some(header) => {
@@ -162,6 +173,9 @@ impl KnownUsers {
         if let Some(known) = self.known(header) {
             return Ok(known);
         }
+        if let Some(all) = &worker.app.upstream_rights {
+            return self.upstream.identify(worker, all, header, address).await;
+        }
         let header = header.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
         let refused = self.refused.borrow_mut().take_if(|(refused, _)| **refused == *header);
         if let Some((_, problem)) = refused {
@@ -179,21 +193,34 @@ impl KnownUsers {
     }
 }
 
+/// The user and the password of `Authorization: Basic` (RFC 7617).
+///
+/// # Errors
+/// It is another scheme, or malformed.
+pub(super) fn basic_credentials(header: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Problem> {
+    let split = header.iter().position(|byte| *byte == b' ').unwrap_or(header.len());
+    if !header[..split].eq_ignore_ascii_case(b"basic") {
+        return Err(Problem::of(ProblemKind::LoginRequired, "the scheme is not Basic"));
+    }
+    let Ok(mut name) = BASE64_STANDARD.decode(header[split..].trim_ascii()) else {
+        return Err(Problem::of(ProblemKind::LoginRequired, "the credentials are not base64"));
+    };
+    let at = name.iter().position(|byte| *byte == b':').unwrap_or(name.len());
+    let password = name.get(at + 1..).unwrap_or_default().to_vec();
+    name.truncate(at);
+    Ok((if name.is_empty() { b"default".to_vec() } else { name }, password))
+}
+
 /// The user whom the credentials of a header show.
 async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<Arc<User>, Problem> {
     let users = &worker.app.users;
     let split = header.iter().position(|byte| *byte == b' ').unwrap_or(header.len());
     let (scheme, credentials) = (&header[..split], header[split..].trim_ascii());
     let (shown, outcome) = if scheme.eq_ignore_ascii_case(b"basic") {
-        let Ok(pair) = BASE64_STANDARD.decode(credentials) else {
-            return Err(Problem::of(ProblemKind::LoginRequired, "the credentials are not base64"));
-        };
-        let at = pair.iter().position(|byte| *byte == b':').unwrap_or(pair.len());
-        let (name, password) = (&pair[..at], pair.get(at + 1..).unwrap_or_default());
-        let name = if name.is_empty() { b"default" } else { name };
-        let outcome = users.log_in(address, name, password);
+        let (name, password) = basic_credentials(header)?;
+        let outcome = users.log_in(address, &name, &password);
         let outcome = match outcome {
-            LoginOutcome::Compare(user) => match users.compare(&user, password).await {
+            LoginOutcome::Compare(user) => match users.compare(&user, &password).await {
                 true => LoginOutcome::Granted(user),
                 false => LoginOutcome::Wrong,
             },

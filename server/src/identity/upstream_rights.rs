@@ -158,6 +158,10 @@ impl UserRights {
             RightsNow::AskSource | RightsNow::Gone => false,
         }
     }
+    /// What the Redis said last, however long ago.
+    pub fn last(&self) -> Option<Arc<User>> {
+        self.user.load_full()
+    }
     /// What counts now.
     pub fn now(&self, now: Millis) -> RightsNow {
         if self.valid_until.load(Acquire) < now {

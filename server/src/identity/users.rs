@@ -229,6 +229,10 @@ impl Users {
             _ => LoginOutcome::Wrong,
         }
     }
+    /// How long this address has to wait before a login of it is looked at.
+    pub fn login_wait(&self, address: IpAddr) -> Option<Duration> {
+        self.throttle.wait(address, Instant::now())
+    }
     /// Compares a password with those of a user, on a thread of its own: one at a time, so that logins leave the cores to others.
     pub async fn compare(&self, user: &Arc<User>, password: &[u8]) -> bool {
         let Ok(_turn) = self.comparisons.acquire().await else { return false };

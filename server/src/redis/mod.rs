@@ -67,4 +67,7 @@ pub use limited_commands::{count_against_limits, is_for_entries};
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;
 pub use session::{Outstanding, Session};
-pub use upstream::rights::{keep_asking as keep_asking_for_rights, learn_all as learn_rights};
+pub use upstream::{
+    login::check_login,
+    rights::{keep_asking as keep_asking_for_rights, learn_all as learn_rights, learn_one as learn_rights_of},
+};

@@ -66,18 +66,9 @@ impl Larder {
         Larder::spawn(command(), [http, redis], args)
     }
 
-    /// Starts one that does not listen for HTTP.
-    pub fn without_http(args: &[&str]) -> Larder {
-        let listeners = ["--http=off", "--redis=127.0.0.1:0", "--admin=127.0.0.1:0"].map(String::from);
-        Larder::spawn_on(command(), listeners, args)
-            .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
-    }
-
-    fn spawn(command: Command, [http, redis]: [u16; 2], args: &[&str]) -> Result<Larder, String> {
+    fn spawn(mut command: Command, [http, redis]: [u16; 2], args: &[&str]) -> Result<Larder, String> {
         let listeners = [("http", http), ("redis", redis), ("admin", 0)];
-        Larder::spawn_on(command, listeners.map(|(name, port)| format!("--{name}=127.0.0.1:{port}")), args)
-    }
-    fn spawn_on(mut command: Command, listeners: [String; 3], args: &[&str]) -> Result<Larder, String> {
+        let listeners = listeners.map(|(name, port)| format!("--{name}=127.0.0.1:{port}"));
         let mut child = command.args(listeners).args(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -96,7 +87,7 @@ impl Larder {
             stderr: child.stderr.take(),
             child,
             stdout,
-            http: ready["http"].get(0).map_or(0, port),
+            http: port(&ready["http"][0]),
             redis: port(&ready["redis"][0]),
             listeners: ready["redis"].as_array().unwrap()[1..].iter().map(port).collect(),
             admin: port(&ready["admin"]),

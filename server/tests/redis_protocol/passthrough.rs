@@ -2,7 +2,11 @@
 //! lets them.
 use crate::{
     common::{Client, RedisServer, Reply, wait_until},
-    larder::Larder,
+    larder::{Larder, connect},
+};
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
 };
 
 /// A Redis with users, and a value for each of them.
@@ -23,7 +27,7 @@ fn redis(users: &[&str]) -> RedisServer {
 }
 fn larder(redis: &RedisServer, more: &[&str]) -> Larder {
     let url = format!("redis://larder:l@127.0.0.1:{}", redis.port());
-    Larder::without_http(&[&["--source", &url, "--auth", "passthrough", "--threads", "2"], more].concat())
+    Larder::start(&[&["--source", &url, "--auth", "passthrough", "--threads", "2"], more].concat())
 }
 fn log_in(mut client: Client, user: &str, password: &str) -> Client {
     assert_eq!(client.command(&["AUTH", user, password]), Reply::ok(), "{user}");
@@ -234,6 +238,73 @@ fn transactions_subscriptions_and_other_databases_are_the_users_own() {
     let mut other = log_in(larder.client(), "other", "o");
     assert_eq!(other.command(&["PUBLISH", "news.1", "hello"]), Reply::Int(2));
     assert_eq!(app.read().unwrap(), direct.read().unwrap());
+}
+
+/// `Authorization: Basic` with the users of Redis: on one connection, so that the fast path knows the user, and each on its own.
+#[test]
+fn users_of_redis_log_in_over_http() {
+    let redis = redis(&[APP, OTHER]);
+    for cache in ["200ms", "0s"] {
+        let larder = larder(&redis, &["--auth-cache", cache]);
+        let ask = |method: &str, key: &str, credentials: &str, body: &str| {
+            let length = body.len();
+            let (status, ..) = larder.http(&format!(
+                "{method} /v1/kv/{key} HTTP/1.1\r\nhost: x\r\n{credentials}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            ));
+            status
+        };
+        let [app, other, wrong, bearer] =
+            ["Basic YXBwOmE=", "Basic b3RoZXI6bw==", "Basic YXBwOndyb25n", "Bearer a"].map(|value| format!("authorization: {value}\r\n"));
+        for (method, key, credentials, status) in [
+            ("GET", "app:1", "", 401),
+            ("GET", "app:1", &*wrong, 401),
+            ("GET", "app:1", &*bearer, 401),
+            ("GET", "other:1", &*other, 200),
+            ("GET", "app:1", &*app, 200),
+            ("GET", "other:1", &*app, 403),
+            ("PUT", "app:9", &*app, 204),
+            ("PUT", "shared:1", &*app, 403),
+            ("DELETE", "app:9", &*app, 403),
+            ("DELETE", "app:9", &*other, 204),
+        ] {
+            let got = ask(method, key, credentials, "v");
+            // Whether a key was there is not the question here.
+            assert!(got == status || (status, got) == (204, 201), "{cache}: {method} {key} {credentials:?}: {got}");
+        }
+        let (status, ..) = larder.http("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        assert_eq!(status, 200);
+        let mut stream = connect(larder.http);
+        let mut get = |key: &str, credentials: &str| {
+            stream.write_all(format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\n{credentials}\r\n").as_bytes()).unwrap();
+            let head = String::from_utf8(read_head(&mut stream)).unwrap();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let mut body = vec![0; length.parse().unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            head.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+        };
+        for _ in 0..3 {
+            for (key, credentials, status) in
+                [("app:1", &app, 200), ("app:1", &app, 200), ("other:1", &app, 403), ("other:1", &other, 200), ("app:1", &wrong, 401)]
+            {
+                assert_eq!(get(key, credentials), status, "{cache}: {key} {credentials}");
+            }
+        }
+        let mut root = log_in(redis.client(), "default", "root");
+        assert_eq!(root.command(&["ACL", "SETUSER", "app", "resetkeys"]), Reply::ok());
+        wait_until("the key to be refused", || get("app:1", &app) == 403);
+        assert_eq!(root.command(&["ACL", "SETUSER", "app", "~app:*", "%R~shared:*"]), Reply::ok());
+        wait_until("the key to be allowed", || get("app:1", &app) == 200);
+    }
+}
+
+fn read_head(stream: &mut TcpStream) -> Vec<u8> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    head.to_ascii_lowercase()
 }
 
 /// Every user and password of its own connection in turn, on one connection of a client.

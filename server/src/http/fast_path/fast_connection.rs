@@ -250,6 +250,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
     async fn log_in(&mut self) {
         let (context, header) = (self.context, self.heads.authorization());
         self.state = match context.users.identify(&context.worker, header, context.peer.ip()).await {
+            // Where rules count no time at all, the general path asks about each request.
+            Ok(_) if context.users.known(header).is_none() => FastState::OtherRequest,
             Ok(_) => FastState::Backlog,
             Err(problem) => {
                 context.users.keep_refused(header, problem);

@@ -5,17 +5,19 @@
 //! Larder's own user keeps the normal path, and all commands on data of any other user go to Redis.
 use super::{requests, rights, user::UpstreamUser};
 use crate::{
-    identity::RightsNow,
+    app::Worker,
+    identity::{RightsNow, UserRights},
     redis::{
         auth,
         command_context::CommandContext,
         command_error::{CommandError, WRONG_PASS},
         session::Session,
     },
-    source::RedisServer,
+    source::{RedisServer, SourceError},
 };
 use larder_proto::resp::encode;
 use larder_store::clock;
+use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 
 /// The credentials that a client sends: a password, with or without a user.
@@ -83,4 +85,22 @@ impl Login<'_> {
         call.session.release_dedicated();
         Ok(())
     }
+}
+
+/// Has the Redis behind check the credentials of a client that does not speak its protocol.
+///
+/// # Errors
+/// [`SourceError::Refused`]: they are wrong. Others: Redis cannot be asked.
+pub async fn check_login(worker: &Worker, user: &[u8], password: &[u8]) -> Result<Arc<UserRights>, SourceError> {
+    let wrong = || SourceError::Refused("WRONGPASS".into());
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| wrong());
+    let (name, password_text) = (text(user)?, text(password)?);
+    let all = worker.app.upstream_rights.as_ref().ok_or_else(requests::no_redis)?;
+    let own = worker.groups[0].source.as_redis().ok_or_else(requests::no_redis)?;
+    let rights = all.of(name);
+    if !rights.admit(password, clock::now()) {
+        let server = worker.user_servers.of(own, Some(name), Some(password_text)).ok_or_else(requests::no_redis)?;
+        server.check_login().await?;
+    }
+    Ok(rights)
 }

@@ -2,10 +2,11 @@
 use crate::{
     app::Worker,
     identity::{RightsAnswer, UpstreamRights, User, UserRights},
+    source::SourceError,
 };
 use larder_proto::resp::{View, encode, view};
 use larder_store::clock;
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, slice, sync::Arc};
 use tokio::time::sleep;
 
 /// Asks for the rights of all users that clients have, as often as answers would get too old otherwise. Ends with the worker.
@@ -27,12 +28,27 @@ pub async fn learn_all(worker: &Worker) {
 
 /// Asks for these users' rights.
 pub(in crate::redis) async fn learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) {
-    let Some(server) = worker.groups[0].source.as_redis() else { return };
+    // While Redis cannot be asked, the answers that are there get too old by themselves.
+    let _ = try_learn(worker, all, users).await;
+}
+
+/// Asks for the rights of one user.
+///
+/// # Errors
+/// Redis cannot be asked.
+pub async fn learn_one(worker: &Worker, rights: &Arc<UserRights>) -> Result<(), SourceError> {
+    match &worker.app.upstream_rights {
+        Some(all) => try_learn(worker, all, slice::from_ref(rights)).await,
+        None => Ok(()),
+    }
+}
+
+async fn try_learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) -> Result<(), SourceError> {
+    let Some(server) = worker.groups[0].source.as_redis() else { return Ok(()) };
     let asked = clock::now();
     let commands: Vec<u8> =
         users.iter().flat_map(|rights| encode(&[b"ACL", b"GETUSER", rights.name.as_bytes()])).collect();
-    // While Redis cannot be asked, the answers that are there get too old by themselves.
-    let Ok(replies) = server.relay(commands.into(), users.len(), false).await else { return };
+    let replies = server.relay(commands.into(), users.len(), false).await?;
     for (rights, reply) in users.iter().zip(replies.iter()) {
         let answer = answer(worker, &rights.name, reply).unwrap_or_else(|reason| {
             if all.may_warn() {
@@ -42,6 +58,7 @@ pub(in crate::redis) async fn learn(worker: &Worker, all: &UpstreamRights, users
         });
         all.learn(rights, asked, answer);
     }
+    Ok(())
 }
 
 /// What a reply to `ACL GETUSER` says; it is one array of names and values, in turn.

@@ -26,6 +26,24 @@ fn writes_of_all_kinds_reach_two_replicas() {
 }
 
 #[test]
+fn documents_are_documents_at_a_replica() {
+    let primary = Larder::start(&[]);
+    let mut client = primary.client();
+    let value = format!("[1,\"{}\"]", "x".repeat(30_000));
+    assert_eq!(client.command(&["JSON.SET", "copied", "$", &value]), Reply::ok());
+    let replica = replica_of(primary.redis, &[]);
+    wait_for_link(&replica);
+    assert_eq!(client.command(&["JSON.SET", "followed", "$", "[1]"]), Reply::ok());
+    assert_eq!(client.command(&["JSON.ARRAPPEND", "followed", "$", "2"]), Reply::Array(Some(vec![Reply::Int(2)])));
+    wait_for_equality(&primary, &replica);
+    for (key, text) in [("copied", &*value), ("followed", "[1,2]")] {
+        let mut client = replica.client();
+        assert_eq!(client.command(&["TYPE", key]), Reply::Simple("ReJSON-RL".into()), "{key}");
+        assert!(client.command(&["JSON.GET", key]) == Reply::bulk(text), "{key}");
+    }
+}
+
+#[test]
 fn writers_on_all_cores_at_once() {
     let primary = Larder::start(&["--threads=4"]);
     let replica = replica_of(primary.redis, &["--threads=2"]);

@@ -151,6 +151,23 @@ fn a_primary_that_is_down_is_named_and_reads_go_on() {
     assert_eq!(client.command(&["GET", "k"]), Reply::bulk("x"));
 }
 
+/// The connections to the primary that has ended are not used any more.
+#[test]
+fn the_first_write_after_a_restart_of_the_primary_is_made() {
+    let mut primary = Larder::start(&[]);
+    let replica = replica_of(primary.redis, &["--replica-writes=forward"]);
+    wait_for_link(&replica);
+    let mut client = replica.client();
+    assert_eq!(client.command(&["SET", "k", "v"]), Reply::ok());
+    primary.signal(Signal::KILL);
+    primary.wait();
+    wait_until("the loss to be noticed", || info(&replica, "master_link_status").as_deref() == Some("down"));
+    primary.start_again(&[]);
+    wait_for_link(&replica);
+    assert_eq!(client.command(&["SET", "k", "w"]), Reply::ok());
+    assert_eq!(primary.client().command(&["GET", "k"]), Reply::bulk("w"));
+}
+
 #[test]
 fn replicas_that_follow_each_other_pass_no_write_on_for_ever() {
     let (one, other) = (Port::free(), Port::free());

@@ -2,12 +2,11 @@
 //!
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
-    TlsClientUser,
     key_length::MAX_KEY,
     peer_settings::{PeerHash, PeerName, PeerTransport},
     replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
-    tls_settings::TlsClientAuth,
+    tls_settings::{TlsClientAuth, TlsClientUser},
     trusted_proxies::{ForwardedHeader, ProxyProtocol},
 };
 use Fallback::{Computed, Is, Off};

@@ -96,6 +96,9 @@ fn check<'k>(
     Err(Problem::of(ProblemKind::Forbidden, detail))
 }
 
+/// The value of an `Authorization`, and its user.
+type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>);
+
 /// The users that a connection has had.
 #[derive(Debug, Default)]
 pub(super) struct KnownUsers {
@@ -108,7 +111,7 @@ pub(super) struct KnownUsers {
     /// Requests without `Authorization`, if they are served.
     without: RefCell<Option<Rc<RequestUser>>>,
     /// The last header that was verified.
-    with: RefCell<Option<(Box<[u8]>, Rc<RequestUser>)>>,
+    with: RefCell<Option<VerifiedHeader>>,
     /// The last user, where the Redis behind checks users.
     upstream: KnownUpstreamUser,
     /// A header that was refused, for the path that says so.

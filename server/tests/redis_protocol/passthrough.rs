@@ -253,8 +253,8 @@ fn users_of_redis_log_in_over_http() {
             ));
             status
         };
-        let [app, other, wrong, bearer] =
-            ["Basic YXBwOmE=", "Basic b3RoZXI6bw==", "Basic YXBwOndyb25n", "Bearer a"].map(|value| format!("authorization: {value}\r\n"));
+        let [app, other, wrong, bearer] = ["Basic YXBwOmE=", "Basic b3RoZXI6bw==", "Basic YXBwOndyb25n", "Bearer a"]
+            .map(|value| format!("authorization: {value}\r\n"));
         for (method, key, credentials, status) in [
             ("GET", "app:1", "", 401),
             ("GET", "app:1", &*wrong, 401),
@@ -283,9 +283,13 @@ fn users_of_redis_log_in_over_http() {
             head.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
         };
         for _ in 0..3 {
-            for (key, credentials, status) in
-                [("app:1", &app, 200), ("app:1", &app, 200), ("other:1", &app, 403), ("other:1", &other, 200), ("app:1", &wrong, 401)]
-            {
+            for (key, credentials, status) in [
+                ("app:1", &app, 200),
+                ("app:1", &app, 200),
+                ("other:1", &app, 403),
+                ("other:1", &other, 200),
+                ("app:1", &wrong, 401),
+            ] {
                 assert_eq!(get(key, credentials), status, "{cache}: {key} {credentials}");
             }
         }

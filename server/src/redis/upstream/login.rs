@@ -17,7 +17,7 @@ use crate::{
 };
 use larder_proto::resp::encode;
 use larder_store::clock;
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 use subtle::ConstantTimeEq as _;
 
 /// The credentials that a client sends: a password, with or without a user.
@@ -77,7 +77,7 @@ impl Login<'_> {
                 if let (Some(all), Some(rights)) = (&call.worker.app.upstream_rights, &rights)
                     && matches!(rights.now(clock::now()), RightsNow::AskSource | RightsNow::Gone)
                 {
-                    rights::learn(call.worker, all, &[rights.clone()]).await;
+                    rights::learn(call.worker, all, slice::from_ref(rights)).await;
                 }
                 call.session.log_in_at_upstream(call.worker, name, UpstreamUser { server, rights });
             }

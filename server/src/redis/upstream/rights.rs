@@ -130,8 +130,8 @@ impl Fields {
 /// The texts of a list.
 fn list(value: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
-    if let Ok(View::Array(mut each) | View::Set(mut each)) = view(value) {
-        while let Some(one) = each.next() {
+    if let Ok(View::Array(each) | View::Set(each)) = view(value) {
+        for one in each {
             if let View::Bulk(text) | View::Simple(text) = one {
                 all.push(text);
             }

@@ -50,6 +50,8 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "https" | "rediss" | "admin-tls" => &PAIR,
         "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
         "peer-tls" => &NODE,
+        "auth" => &["--source=redis://redis"],
+        "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
         "peer-tls-ca" | "peer-tls-name" => {
             return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
         }
@@ -508,8 +510,8 @@ fn print_says_where_each_value_comes_from() {
 
 #[test]
 fn what_is_printed_reads_back_as_the_same_settings() {
-    // A zone goes together with neither of two other examples.
-    let is_shown = |s: &&SettingSpec| !matches!(s.kind, ValueKind::Secret) && s.name != "peer-zone";
+    // These do not go together with other examples.
+    let is_shown = |s: &&SettingSpec| !matches!(s.kind, ValueKind::Secret) && !["peer-zone", "auth"].contains(&s.name);
     let everything: Vec<String> = TABLE.iter().filter(is_shown).map(|s| flag(s, s.example)).collect();
     // The settings of a storage have no meaning without one.
     let storage = "--snapshot-file=s3://bucket/key";

@@ -14,7 +14,7 @@ use crate::{
     source::UpstreamCommand,
 };
 use larder_proto::resp::Args;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The name of the user that clients are before they log in.
 pub(super) const USER_NAME: &str = DEFAULT_USER;
@@ -41,11 +41,20 @@ pub(super) fn check(
         }
         LoginOutcome::Compare(user) => Ok(Some(user)),
         LoginOutcome::Wrong => Err(failed(call, user)),
-        LoginOutcome::Wait(wait) => {
-            let text = format!("WRONGPASS too many failed logins from this address: wait {} s", wait.as_secs() + 1);
-            Err(CommandError::Owned(text.into_bytes()))
-        }
+        LoginOutcome::Wait(wait) => Err(too_many(wait)),
     }
+}
+
+/// Refuses a login from an address that has failed too often.
+pub(super) fn may_try(call: &CommandContext<'_>) -> Result<(), CommandError> {
+    match call.worker.app.users.login_wait(call.session.client.peer.ip()) {
+        Some(wait) => Err(too_many(wait)),
+        None => Ok(()),
+    }
+}
+fn too_many(wait: Duration) -> CommandError {
+    let text = format!("WRONGPASS too many failed logins from this address: wait {} s", wait.as_secs() + 1);
+    CommandError::Owned(text.into_bytes())
 }
 
 /// Compares a password on a thread of its own, and logs the client in.
@@ -64,7 +73,7 @@ pub(super) async fn compare(
 }
 
 /// Counts and logs a login that failed.
-fn failed(call: &CommandContext<'_>, user: &[u8]) -> CommandError {
+pub(super) fn failed(call: &CommandContext<'_>, user: &[u8]) -> CommandError {
     let users = &call.worker.app.users;
     let peer = call.session.client.peer;
     users.login_failed(peer.ip());

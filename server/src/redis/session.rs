@@ -172,8 +172,12 @@ impl Session {
             Some(RightsNow::Known(user)) if user.has_no_password()
         );
         let server = worker.groups[0].source.as_redis().filter(|_| enters);
-        match server.and_then(|server| worker.user_servers.of(server, None, None)) {
-            Some(server) => self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default }),
+        let known = || worker.user_servers.find(None, None);
+        match server.and_then(|server| known().or_else(|| server.as_user(None, None))) {
+            Some(server) => {
+                worker.user_servers.keep(None, None, &server);
+                self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default });
+            }
             None => {
                 self.log_in(Arc::new(User::new(DEFAULT_USER, worker.app.users.catalog())));
                 self.authenticate(false);

@@ -17,23 +17,17 @@ struct ServerOfUser {
 }
 
 impl UserServers {
-    /// The server as this user ([`RedisServer::as_user`]); a password that is new gets connections of its own.
-    pub fn of(
-        &self,
-        server: &dyn RedisServer,
-        user: Option<&str>,
-        password: Option<&str>,
-    ) -> Option<Rc<dyn RedisServer>> {
+    /// The server as this user and with this password, if a client holds it.
+    pub fn find(&self, user: Option<&str>, password: Option<&str>) -> Option<Rc<dyn RedisServer>> {
+        let all = self.0.borrow();
+        let known = all.get(&user.map(Into::into)).filter(|known| known.password.as_deref() == password)?;
+        known.server.upgrade()
+    }
+    /// Keeps the server as this user, for the next client of the user. Call it once the server has let the user in.
+    pub fn keep(&self, user: Option<&str>, password: Option<&str>, server: &Rc<dyn RedisServer>) {
         let mut all = self.0.borrow_mut();
-        let name: Option<Box<str>> = user.map(Into::into);
-        let password_of = |known: &ServerOfUser| known.password.as_deref() == password;
-        if let Some(known) = all.get(&name).filter(|known| password_of(known)).and_then(|known| known.server.upgrade())
-        {
-            return Some(known);
-        }
         all.retain(|_, known| known.server.strong_count() > 0);
-        let opened = server.as_user(user, password)?;
-        all.insert(name, ServerOfUser { password: password.map(Secret::from), server: Rc::downgrade(&opened) });
-        Some(opened)
+        let known = ServerOfUser { password: password.map(Secret::from), server: Rc::downgrade(server) };
+        all.insert(user.map(Into::into), known);
     }
 }

@@ -344,6 +344,29 @@ fn a_connection_changes_its_user() {
     }
 }
 
+/// A flood of wrong passwords does not reach Redis.
+#[test]
+fn failed_logins_are_throttled_before_redis_sees_them() {
+    let redis = redis(&[APP]);
+    let larder = larder(&redis, &[]);
+    let connections = || {
+        let Reply::Bulk(Some(info)) = log_in(redis.client(), "default", "root").command(&["INFO", "stats"]) else {
+            panic!("no text")
+        };
+        let info = String::from_utf8(info).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let mut client = larder.client();
+    wait_until(
+        "the address to have to wait",
+        || matches!(client.command(&["AUTH", "app", "wrong"]), Reply::Error(text) if text.contains("too many failed logins")),
+    );
+    let before = connections();
+    (0..50).for_each(|_| assert!(matches!(client.command(&["AUTH", "app", "wrong"]), Reply::Error(_))));
+    assert!(connections() < before + 10, "wrong passwords are passed on");
+}
+
 /// Random rules and random commands: a client of Larder gets what a client of Redis gets, from memory or not.
 #[test]
 fn random_rules_give_the_answers_of_redis() {

@@ -51,10 +51,12 @@ impl Login<'_> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
         let (name, password) = (text(self.name())?, text(self.password)?);
         let own = requests::own_server(call)?;
+        auth::may_try(call)?;
         let all_rights = call.worker.app.upstream_rights.clone();
         let rights = all_rights.map(|all| all.of(name));
         let user = self.user.is_some().then_some(name);
-        let server = call.worker.user_servers.of(own, user, Some(password)).ok_or_else(requests::no_redis)?;
+        let known = call.worker.user_servers.find(user, Some(password));
+        let server = known.or_else(|| own.as_user(user, Some(password))).ok_or_else(requests::no_redis)?;
         match call.session.dedicated {
             // The connection keeps its other state.
             Some(_) => {
@@ -62,13 +64,21 @@ impl Login<'_> {
                 let replies = requests::send(call, encode(&command), 1).await?;
                 call.session.skip_replies(0, call.reply.output());
                 if let Some(why) = replies[0].strip_prefix(b"-") {
+                    auth::failed(call, self.name());
                     return Err(CommandError::Owned(why.trim_ascii_end().to_vec()));
                 }
                 call.session.upstream.changed_user = true;
             }
             None if rights.as_ref().is_some_and(|rights| rights.admit(self.password, clock::now())) => {}
-            None => server.check_login().await?,
+            None => {
+                let checked = server.check_login().await;
+                if let Err(SourceError::Refused(_)) = &checked {
+                    auth::failed(call, self.name());
+                }
+                checked?;
+            }
         }
+        call.worker.user_servers.keep(user, Some(password), &server);
         match rights {
             None if name == own.credentials().0 => {
                 call.session.log_in_as_larder(call.worker, name);
@@ -99,8 +109,7 @@ pub async fn check_login(worker: &Worker, user: &[u8], password: &[u8]) -> Resul
     let own = worker.groups[0].source.as_redis().ok_or_else(requests::no_redis)?;
     let rights = all.of(name);
     if !rights.admit(password, clock::now()) {
-        let server = worker.user_servers.of(own, Some(name), Some(password_text)).ok_or_else(requests::no_redis)?;
-        server.check_login().await?;
+        own.as_user(Some(name), Some(password_text)).ok_or_else(requests::no_redis)?.check_login().await?;
     }
     Ok(rights)
 }

@@ -44,6 +44,26 @@ fn a_row_ends_where_enough_is_due() {
 }
 
 #[test]
+fn a_row_ends_before_a_key_that_the_user_may_not_read() {
+    let server = Server::new(&[]);
+    server.client().say("MSET a:1 one b:1 two");
+    server.client().say("ACL SETUSER u on nopass +get ~a:*");
+    let mut client = server.client();
+    client.say("AUTH u x");
+    let begin = |input: &[u8]| {
+        let (mut out, mut batch) = (Output::default(), Vec::new());
+        let room = (&mut out, usize::MAX);
+        let gets = plain_gets::begin(&server.worker, &client.session, input, clock::now(), room, &mut batch);
+        (gets.commands, String::from_utf8(out.to_vec()).expect("text"))
+    };
+    assert_eq!(begin(&row(&["a:1", "a:2", "b:1", "a:1"])), (2, "$3\r\none\r\n$-1\r\n".to_owned()));
+    assert_eq!(begin(&row(&["b:1"])).0, 0);
+    // Rules that have changed meanwhile are read first.
+    server.client().say("ACL SETUSER u resetkeys");
+    assert_eq!(begin(&row(&["a:1"])).0, 0);
+}
+
+#[test]
 fn what_needs_a_look_is_left_alone() {
     let none = |server: &Server, input: &[u8]| assert_eq!(begin(server, input, usize::MAX).0.commands, 0);
     let server = Server::new(&["--max-key=3"]);

@@ -230,6 +230,7 @@ fn what_reaches_beyond_its_keys_needs_more_rights() {
         ("SORT a1 STORE b GET store", key, None),
         ("SORT_RO a1 BY w*", key, None),
         ("GEORADIUS a1 0 0 1 m STORE b STORE a2", key, None),
+        ("GEORADIUS a1 0 0 1 m STORE a2 STORE b", key, None),
         ("GEORADIUS a1 0 0 1 m STORE a2 STOREDIST a3", None, None),
         ("XREADGROUP GROUP STREAMS c STREAMS b >", key, None),
         ("ZUNIONSTORE a1 1 b", key, None),

@@ -5,7 +5,8 @@ use crate::{
 };
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    iter,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
 };
@@ -84,7 +85,10 @@ fn nodes_come_and_go_with_the_addresses_of_a_name() {
         let lines: String = hosts_of.iter().map(|host| format!("{host} nodes.test\n")).collect();
         std::fs::write(&hosts, lines).unwrap();
     };
-    let port = Port::free();
+    // Free on the other addresses as well: another test may listen on all.
+    let port = iter::repeat_with(Port::free)
+        .find(|port| ["127.0.0.2", "127.0.0.3"].iter().all(|host| TcpListener::bind((*host, port.number)).is_ok()))
+        .expect("there are free ports");
     let name = format!("dns:nodes.test:{}", port.number);
     let address = |host: &str| format!("{host}:{}", port.number);
     set(&["127.0.0.1", "127.0.0.2"]);

@@ -72,7 +72,7 @@ fn what_came_before_a_stray_request_is_carried_out() {
 fn strays_are_hung_up_on_with_every_source_and_before_a_login() {
     let dir = tempfile::tempdir().unwrap();
     let disk = format!("disk:{}", dir.path().display());
-    for args in [&[][..], &["--source", &disk], &["--password", "secret"]] {
+    for args in [&[][..], &["--source", &disk], &["--password=secret"]] {
         let larder = Larder::start(args);
         let mut stream = larder.stream();
         stream.write_all(BROWSER.as_bytes()).unwrap();
@@ -80,7 +80,7 @@ fn strays_are_hung_up_on_with_every_source_and_before_a_login() {
         let mut stream = larder.stream();
         stream.write_all(b"PING\r\nhost: x\r\nSET owned 1\r\n").unwrap();
         let first: &[u8] =
-            if args.contains(&"--password") { b"-NOAUTH Authentication required.\r\n" } else { b"+PONG\r\n" };
+            if args.contains(&"--password=secret") { b"-NOAUTH Authentication required.\r\n" } else { b"+PONG\r\n" };
         expect(&mut stream, first);
         expect_end(&mut stream);
         assert_eq!(larder.metric("larder_cross_protocol_total{request=\"http\"}"), 2.0, "{args:?}");

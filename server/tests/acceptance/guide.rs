@@ -170,7 +170,7 @@ fn run(document: &str) {
 fn run_in(document: &str, folder: &Path) {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
     let shell = Shell {
-        ports: [8080, 8081, 6380, 6379, 8443, 6390].map(|port| (port, Port::free())),
+        ports: [8080, 8081, 6380, 6379, 6378, 8443, 6390].map(|port| (port, Port::free())),
         folder: folder.to_path_buf(),
         data: tempfile::tempdir().unwrap(),
         target: target(),
@@ -251,7 +251,7 @@ fn documented_output_is_compared() {
 
 /// How a reader's shell is set up, but for the ports.
 struct Shell {
-    ports: [(u16, Port); 6],
+    ports: [(u16, Port); 7],
     folder: PathBuf,
     /// In the place of `/var/lib/larder`.
     data: TempDir,

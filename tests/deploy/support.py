@@ -51,19 +51,9 @@ def image_settings():
     return dict(pair.split("=", 1) for line in re.findall(r"^ENV (.*)$", text, re.M) for pair in shlex.split(line))
 
 
-def peers_can_be_set(peers="127.0.0.1:1,127.0.0.1:2"):
-    """Whether this Larder can find its peers in this way: the ways are made one after the other."""
-    arguments = ["--peers", peers, "--peer-self", "127.0.0.1:1"]
-    return run(LARDER, "config", "check", *arguments, env={}).returncode == 0
-
-
 def refusal(arguments, settings):
     """What `larder config check` says against a node's arguments and variables; empty if it takes them."""
     assert arguments[:1] == ["serve"], arguments
-    # A list of nodes is in every Larder that has peers.
-    kind = re.match(r"(dns|pods):", settings["LARDER_PEERS"])
-    if not peers_can_be_set() or (kind and not peers_can_be_set(settings["LARDER_PEERS"])):
-        settings = {name: value for name, value in settings.items() if not name.startswith("LARDER_PEER")}
     return run(LARDER, "config", "check", *arguments[1:], env={**image_settings(), **settings}).stderr
 
 

@@ -358,6 +358,8 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         discovery: PeerDiscovery::Fixed,
         refresh: scope.duration("peers-refresh").unwrap_or_default(),
         dns_server: address("peers-dns-server"),
+        api_server: scope.text("peers-api-server").map(str::to_owned),
+        service_account: scope.text("peers-service-account").unwrap_or_default().into(),
         gossip: address("peer-gossip"),
         this,
         zone: match scope.one("peer-zone") {

@@ -18,7 +18,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
         "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
         "peer-self" => only_http_address(scope),
         "peer-zone" => zone_in_list(scope),
-        "peer-gossip" | "peers-dns-server" => None,
+        "peer-gossip" | "peers-dns-server" | "peers-api-server" => None,
         "throttle-burst" => burst("throttle"),
         "throttle-user-burst" => burst("throttle-user"),
         "throttle-total-burst" => burst("throttle-total"),

@@ -1,9 +1,8 @@
 //! Checks of settings against each other and against the machine: problems that stop the start, and warnings.
 use super::{
-    computed_defaults::own_entry,
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
-    peer_entry::PeerEntry,
+    peer_checks::check_peers,
     raw_settings::Layer,
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
@@ -362,47 +361,4 @@ fn nodes_without_secret(settings: &Settings) -> Option<String> {
     (asks && settings.peers.are_set() && !shows).then(|| {
         "peers have no peer-secret and no peer-tls: with password or users-file they refuse each other".to_owned()
     })
-}
-
-/// `peers` has one way to find nodes, and what is said about zones and load goes together.
-fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>) {
-    let peers = scope.effective("peers");
-    let entries = || peers.values.iter().filter_map(SettingValue::as_peer_entry);
-    let Some(first) = entries().next() else { return };
-    if let Some(other) = entries().find(|of| of.entry.scheme() != first.entry.scheme()) {
-        problems.push(format!(
-            "{}: peers: `{first}` and `{other}` cannot be mixed: name all nodes by addresses, or all in one other way",
-            peers.origin
-        ));
-    }
-    if let Some(seed) = entries().find(|of| of.zone.is_some() && matches!(of.entry, PeerEntry::Seed(_))) {
-        problems
-            .push(format!("{}: peers: `{seed}`: a node that gossips says itself in which zone it is", peers.origin));
-        return;
-    }
-    let Some(SettingValue::Zone(zone)) = scope.one("peer-zone") else {
-        if let Some(zoned) = entries().find(|of| of.zone.is_some()) {
-            problems
-                .push(format!("{}: peers: `{zoned}` has a zone, and this node has none: set peer-zone", peers.origin));
-        }
-        return;
-    };
-    let origin = &scope.effective("peer-zone").origin;
-    if scope.one("peer-bounded-load").is_some() {
-        let origin = &scope.effective("peer-bounded-load").origin;
-        problems.push(format!(
-            "{origin}: peer-bounded-load: cannot be set together with peer-zone: a zone's reader would pass a key on to a node that asks that reader for it"
-        ));
-    }
-    if scope.duration("hot-copy-ttl").is_some_and(|ttl| ttl.is_zero()) {
-        problems.push(format!(
-            "{origin}: peer-zone: needs a hot-copy-ttl: without copies a zone's reader has nothing to answer with"
-        ));
-    }
-    if let Some(this) = own_entry(scope).filter(|of| of.zone.as_ref() != Some(zone)) {
-        problems.push(format!(
-            "{origin}: peer-zone: `{this}` in peers is this node: write `{};zone={zone}` in the lists of all nodes",
-            this.entry
-        ));
-    }
 }

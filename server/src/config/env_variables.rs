@@ -2,6 +2,7 @@
 use super::{
     listen_address::join_host,
     nearest_name::nearest,
+    peer_entry::{PODS, PeerEntry},
     raw_settings::{Layer, RawValue, SettingOrigin, split},
     settings_table::{SettingSpec, TABLE, find},
 };
@@ -56,7 +57,8 @@ pub(super) fn foreign(env: &Env) -> Layer {
         (Some(host), Some(port)) => set("source", redis_url(host, port), "REDIS_HOST, REDIS_PORT"),
     }
     if let Some(peers) = filled("PEERS_SET") {
-        set("peers", peers.to_string(), "PEERS_SET");
+        let is_selector = get("PEERS_TYPE") == Some("pods") && !peers.starts_with(PODS);
+        set("peers", format!("{}{peers}", if is_selector { PODS } else { "" }), "PEERS_SET");
     }
     if let Some(this) = filled("PEERS_SELF") {
         set("peer-self", this.to_string(), "PEERS_SELF");
@@ -70,14 +72,33 @@ pub(super) fn foreign(env: &Env) -> Layer {
     layer
 }
 
-/// `PEERS_TYPE`: how demos of groupcache are told to find their nodes. `has_peers`: some layer names them.
-pub(super) fn check_peers_type(env: &Env, has_peers: bool, problems: &mut Vec<String>) {
+/// What Kubernetes tells a pod, for `peers` that are pods: where the API server is, and by the downward API where the pod is.
+pub(super) fn of_pods(env: &Env, peers: &str) -> Layer {
+    let mut layer = Layer::new();
+    let Ok(PeerEntry::Pods(pods)) = peers.parse() else { return layer };
+    let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+    let mut set = |name, text: String, origin: &str| {
+        layer.insert(name, RawValue { texts: vec![text], origin: SettingOrigin::Env(origin.to_string()) });
+    };
+    if let Some(host) = get("KUBERNETES_SERVICE_HOST") {
+        let port = get("KUBERNETES_SERVICE_PORT").unwrap_or("443");
+        set("peers-api-server", join_host(host, port), "KUBERNETES_SERVICE_HOST");
+    }
+    if let Some(ip) = get("POD_IP") {
+        set("peer-self", join_host(ip, &pods.port.to_string()), "POD_IP");
+    }
+    layer
+}
+
+/// `PEERS_TYPE`: how demos of groupcache are told to find their nodes. `peers`: the first item that some layer names.
+pub(super) fn check_peers_type(env: &Env, peers: Option<&str>, problems: &mut Vec<String>) {
     let problem = match env.get("PEERS_TYPE").map(|text| text.trim()) {
         None | Some("") => return,
-        Some("set") if has_peers => return,
+        Some("set") if peers.is_some() => return,
         Some("set") => "is `set`, but neither PEERS_SET nor `peers` names the nodes".to_owned(),
+        Some("pods") if peers.is_some_and(|first| first.starts_with(PODS)) => return,
         Some("pods") => {
-            "Larder does not look for pods (`pods`) yet: write PEERS_TYPE=set, and name the nodes in PEERS_SET"
+            "is `pods`, but neither PEERS_SET nor `peers` has a label selector: write PEERS_SET=app=larder:8080"
                 .to_owned()
         }
         Some(other) => format!("`{other}` is neither `set` nor `pods`"),
@@ -168,20 +189,32 @@ mod tests {
 
     #[test]
     fn ways_to_find_peers() {
-        let problems = |kind: &str, has_peers| {
+        let problems = |kind: &str, peers| {
             let mut problems = Vec::new();
-            check_peers_type(&env(&[("PEERS_TYPE", kind)]), has_peers, &mut problems);
+            check_peers_type(&env(&[("PEERS_TYPE", kind)]), peers, &mut problems);
             problems.join("; ")
         };
-        assert_eq!(problems("set", true) + &problems(" ", false), "");
-        for (kind, has_peers, expected) in [
-            ("set", false, "is `set`, but neither PEERS_SET nor `peers` names the nodes"),
-            ("pods", true, "write PEERS_TYPE=set, and name the nodes in PEERS_SET"),
-            ("dns", true, "`dns` is neither `set` nor `pods`"),
+        assert_eq!(problems("set", Some("a:1")) + &problems(" ", None) + &problems("pods", Some("pods:a=b")), "");
+        for (kind, peers, expected) in [
+            ("set", None, "is `set`, but neither PEERS_SET nor `peers` names the nodes"),
+            ("pods", Some("a:1"), "has a label selector: write PEERS_SET=app=larder:8080"),
+            ("pods", None, "has a label selector: write PEERS_SET=app=larder:8080"),
+            ("dns", Some("a:1"), "`dns` is neither `set` nor `pods`"),
         ] {
-            let problem = problems(kind, has_peers);
+            let problem = problems(kind, peers);
             assert!(problem.starts_with("env PEERS_TYPE: ") && problem.ends_with(expected), "{problem}");
         }
+    }
+
+    #[test]
+    fn what_kubernetes_tells_a_pod() {
+        let told =
+            env(&[("KUBERNETES_SERVICE_HOST", "fd00::1"), ("KUBERNETES_SERVICE_PORT", "6443"), ("POD_IP", "10.1.2.3")]);
+        assert_eq!(
+            shown(of_pods(&told, "pods:a=b:81")),
+            ["peer-self=10.1.2.3:81 (env POD_IP)", "peers-api-server=[fd00::1]:6443 (env KUBERNETES_SERVICE_HOST)"]
+        );
+        assert_eq!(shown(of_pods(&told, "dns:a:81")), [""; 0], "of no use elsewhere");
     }
 
     #[test]
@@ -194,6 +227,7 @@ mod tests {
             (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
             (&[("PEERS_SET", "a:1,http://b:2")], "peers=a:1|http://b:2 (env PEERS_SET)"),
             (&[("PEERS_SELF", "a:1")], "peer-self=a:1 (env PEERS_SELF)"),
+            (&[("PEERS_TYPE", "pods"), ("PEERS_SET", "a=b,c:81")], "peers=pods:a=b,c:81 (env PEERS_SET)"),
             (&[("REDIS_HOST", "r")], "source=redis://r:6379 (env REDIS_HOST)"),
             (&[("REDIS_PORT", "7")], "source=redis://127.0.0.1:7 (env REDIS_PORT)"),
             (&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7")], "source=redis://[::1]:7 (env REDIS_HOST, REDIS_PORT)"),

@@ -51,7 +51,11 @@ pub fn load_config(input: ConfigInput) -> Result<CheckedConfig, ConfigError> {
             Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
         }
     }
-    env_variables::check_peers_type(&input.env, raw.top.contains_key("peers"), &mut problems);
+    let peers = raw.top.get("peers").and_then(|peers| peers.texts.first()).cloned();
+    env_variables::check_peers_type(&input.env, peers.as_deref(), &mut problems);
+    if let Some(peers) = peers {
+        raw.add_below(env_variables::of_pods(&input.env, &peers));
+    }
     check_settings::check(&raw, input, problems)
 }
 

@@ -8,6 +8,10 @@ const ZONE: &str = ";zone=";
 const LONGEST_ZONE: usize = 63;
 /// The port of a node that is named without one.
 const DEFAULT_PORT: u16 = 8080;
+/// Bytes of a label selector.
+const LONGEST_SELECTOR: usize = 1024;
+/// What stands before a label selector, which has commas of its own.
+pub(super) const PODS: &str = "pods:";
 /// The UDP port of gossip, unless another is named.
 pub const GOSSIP_PORT: u16 = 7946;
 
@@ -22,6 +26,8 @@ pub enum PeerEntry {
     Srv(String),
     /// `gossip:host:port`: a node that knows others, by its UDP address.
     Seed(PeerAddress),
+    /// `pods:selector:port`: every ready pod that the selector chooses is a node.
+    Pods(PodSelector),
 }
 
 impl PeerEntry {
@@ -32,6 +38,7 @@ impl PeerEntry {
             PeerEntry::Name(_) => "dns:",
             PeerEntry::Srv(_) => "dns+srv:",
             PeerEntry::Seed(_) => "gossip:",
+            PeerEntry::Pods(_) => PODS,
         }
     }
 }
@@ -42,6 +49,7 @@ impl fmt::Display for PeerEntry {
         match self {
             PeerEntry::Node(address) | PeerEntry::Name(address) | PeerEntry::Seed(address) => address.fmt(f),
             PeerEntry::Srv(name) => f.write_str(name),
+            PeerEntry::Pods(pods) => write!(f, "{}:{}", pods.labels, pods.port),
         }
     }
 }
@@ -66,7 +74,34 @@ impl FromStr for PeerEntry {
                 .map_err(|_| format!("`{text}` is not a node to gossip with: write gossip:host:{GOSSIP_PORT}"))?;
             return Ok(PeerEntry::Seed(PeerAddress { host, port }));
         }
+        if let Some(pods) = text.strip_prefix(PODS) {
+            return PodSelector::read(pods)
+                .map(PeerEntry::Pods)
+                .ok_or_else(|| format!("`{text}` does not select pods: write pods:app=larder:8080"));
+        }
         text.parse().map(PeerEntry::Node)
+    }
+}
+
+/// Which pods are nodes, and where they are reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSelector {
+    /// A label selector as `kubectl --selector` takes it: `app=larder,tier in (a, b)`. The API server checks it.
+    pub labels: String,
+    /// The HTTP port of all of them. Not 0.
+    pub port: u16,
+}
+
+impl PodSelector {
+    fn read(text: &str) -> Option<PodSelector> {
+        // A selector has no colon.
+        let (labels, port) = match text.rsplit_once(':') {
+            Some((labels, port)) => (labels, port.parse().ok().filter(|port| *port > 0)?),
+            None => (text, DEFAULT_PORT),
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=!,() ".contains(&byte);
+        let is_selector = (1..=LONGEST_SELECTOR).contains(&labels.len()) && labels.bytes().all(is_plain);
+        is_selector.then(|| PodSelector { labels: labels.to_owned(), port })
     }
 }
 
@@ -200,6 +235,8 @@ mod tests {
             ("dns+srv:_http._tcp.a.b.;zone=z", "dns+srv:_http._tcp.a.b;zone=z"),
             ("gossip:a", "gossip:a:7946"),
             ("gossip:[::1]:1", "gossip:[::1]:1"),
+            ("pods:a=b", "pods:a=b:8080"),
+            ("pods:a.b/c=d,e in (f, g),!h:81", "pods:a.b/c=d,e in (f, g),!h:81"),
         ] {
             let entry: ZonedPeerEntry = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(entry.to_string(), shown);
@@ -210,7 +247,11 @@ mod tests {
             "dns:",
             "dns+srv:a",
             "dns+srv:a..b",
-            "pods:a=b:80",
+            "pods:",
+            "pods::80",
+            "pods:a=b:0",
+            "pods:a=b:c",
+            "pods:a=b&c:80",
             "gossip:",
             "gossip:a:0",
             "a:1;zone=",

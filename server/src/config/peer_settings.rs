@@ -1,10 +1,10 @@
 //! The settings of the nodes that share their caches.
 use super::{
-    peer_entry::{PeerAddress, PeerEntry, PeerNode, Zone, ZonedPeerEntry},
+    peer_entry::{PeerAddress, PeerEntry, PeerNode, PodSelector, Zone, ZonedPeerEntry},
     secret::Secret,
     tls_settings::PeerTls,
 };
-use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The settings of the nodes that share their caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct PeerSettings {
     pub refresh: Duration,
     /// The name server that is asked for SRV records; `None`: the system's first.
     pub dns_server: Option<SocketAddr>,
+    /// The API server of Kubernetes, `host:port`; `None`: none is known.
+    pub api_server: Option<String>,
+    /// The folder with the token of this pod's service account, the API server's authority and the namespace.
+    pub service_account: PathBuf,
     /// Where this node listens for gossip.
     pub gossip: Option<SocketAddr>,
     /// This node, as the others name it; `None`: by its first HTTP listener.
@@ -73,6 +77,8 @@ impl PeerSettings {
             // Each node says itself in which zone it is.
             (PeerEntry::Seed(seed), PeerDiscovery::Gossip(seeds)) => seeds.push(seed),
             (PeerEntry::Seed(seed), discovery) => *discovery = PeerDiscovery::Gossip(vec![seed]),
+            // It has its zone in a label.
+            (PeerEntry::Pods(pods), discovery) => *discovery = PeerDiscovery::Pods(pods),
         }
     }
 }
@@ -89,6 +95,8 @@ pub enum PeerDiscovery {
     Srv(Vec<(String, Option<Zone>)>),
     /// Whom these nodes know, and who knows them.
     Gossip(Vec<PeerAddress>),
+    /// The ready pods that these labels select.
+    Pods(PodSelector),
 }
 
 /// How many times the mean a node may have of what another has under way at all nodes; in hundredths.

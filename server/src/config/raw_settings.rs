@@ -1,5 +1,8 @@
 //! Settings before they are checked: text, and where it comes from.
-use super::settings_table::SettingSpec;
+use super::{
+    peer_entry::PODS,
+    settings_table::{SettingSpec, ValueKind},
+};
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 /// Where a value comes from.
@@ -77,7 +80,10 @@ impl RawSettings {
 
 /// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at all is no value.
 pub(super) fn split(setting: &SettingSpec, text: &str) -> Vec<String> {
-    if setting.many {
+    if matches!(setting.kind, ValueKind::PeerEntry) && text.trim_start().starts_with(PODS) {
+        // A label selector has commas of its own.
+        vec![text.trim().to_string()]
+    } else if setting.many {
         text.split(',').map(|part| part.trim().to_string()).filter(|part| !part.is_empty()).collect()
     } else {
         vec![text.to_string()]

@@ -919,7 +919,7 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         also: &["PEERS_SET"],
         example: "10.0.0.1:8080",
-        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or a way to find them: `dns:host:port` (every address of that name), `dns+srv:name` (every target of its SRV records), `gossip:host:port` (whom that node knows). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
+        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or a way to find them: `dns:host:port` (every address of that name), `dns+srv:name` (every target of its SRV records), `gossip:host:port` (whom that node knows), `pods:selector:port` (the ready pods of this namespace that the label selector chooses). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
         ..ROW
     },
     SettingSpec {
@@ -928,7 +928,26 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 100, max: DAY },
         default: Is("10s"),
         example: "1s",
-        help: "Time between two look-ups of the names in `peers` (`dns:`, `dns+srv:`), give or take a quarter; with `gossip:` between two attempts to reach the nodes that it names.",
+        help: "Time between two look-ups of the names in `peers` (`dns:`, `dns+srv:`), give or take a quarter; with `gossip:` between two attempts to reach the nodes that it names. With `pods:` how long a pod that is not ready any more stays on the ring.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peers-api-server",
+        section: SettingSection::Peers,
+        kind: ValueKind::Endpoint,
+        default: Computed("`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, which every pod has"),
+        optional: true,
+        example: "10.96.0.1:443",
+        help: "The API server of Kubernetes that is asked for pods (`peers` with `pods:`), always over TLS.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "peers-service-account",
+        section: SettingSection::Peers,
+        kind: ValueKind::Path,
+        default: Is("/var/run/secrets/kubernetes.io/serviceaccount"),
+        example: "/run/larder/account",
+        help: "The folder with what a pod knows of the API server: `token`, `ca.crt` and `namespace`. The first two are read again for each connection.",
         ..ROW
     },
     SettingSpec {
@@ -955,11 +974,13 @@ pub const TABLE: &[SettingSpec] = &[
         name: "peer-self",
         section: SettingSection::Peers,
         kind: ValueKind::Peer,
-        default: Computed("the address of `http`, if it is one and names a host"),
+        default: Computed(
+            "the address of `http`, if it is one and names a host; with `pods:` the variable `POD_IP` and the port of the pods",
+        ),
         optional: true,
         also: &["PEERS_SELF"],
         example: "10.0.0.1:8080",
-        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they find, with `dns+srv:` the name or the address.",
+        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they find, with `dns+srv:` the name or the address, with `pods:` the address of the pod.",
         ..ROW
     },
     SettingSpec {

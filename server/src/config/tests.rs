@@ -581,6 +581,13 @@ fn zones_of_nodes() {
     let factor = |text: &str| of(&[&format!("--peer-bounded-load={text}")]).bounded_load.map(|factor| factor.as_f64());
     assert_eq!((factor("1.25"), factor("2"), factor("none")), (Some(1.25), Some(2.0), None));
     assert_eq!(
+        problems(&["--peers=pods:a=b,c=d;zone=a", "--peer-zone=a", "--peer-self=larder-0:8080"], &[], ""),
+        [
+            "flag --peers: peers: `pods:a=b,c=d:8080;zone=a`: the zone of a pod is its label topology.kubernetes.io/zone",
+            "flag --peer-self: peer-self: `larder-0:8080` is no address: pods know each other by their addresses"
+        ]
+    );
+    assert_eq!(
         problems(&["--peers=gossip:a;zone=a", "--peer-zone=a", "--http=127.0.0.1:1"], &[], ""),
         ["flag --peers: peers: `gossip:a:7946;zone=a`: a node that gossips says itself in which zone it is"]
     );

@@ -1,6 +1,10 @@
 //! Several Larders as one cache: real processes that own keys of one ring, and the Go libraries whose ring it is.
 #![expect(clippy::unwrap_used, unreachable_pub)]
 
+mod addressed_node;
+#[expect(dead_code, reason = "the tests of TLS use the rest")]
+#[path = "../tls/certificates.rs"]
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod disagreement;
@@ -10,6 +14,7 @@ mod go_node;
 mod gossip;
 mod handover;
 mod interop;
+mod kubernetes_server;
 #[path = "../common/larder.rs"]
 mod larder;
 mod mixed_ring;
@@ -17,6 +22,7 @@ mod mixed_ring;
 mod network;
 mod networks;
 mod observation;
+mod pods;
 mod reads;
 mod removals;
 mod ring;

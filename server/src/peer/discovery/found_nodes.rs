@@ -50,7 +50,8 @@ impl FoundNodes {
     }
 }
 
-fn unique(found: &[ZonedAddress], this: &PeerAddress) -> Vec<PeerNode> {
+/// Each address once, of the family of `this`.
+pub(super) fn unique(found: &[ZonedAddress], this: &PeerAddress) -> Vec<PeerNode> {
     let family = this.host.parse::<IpAddr>().ok().map(|ip| ip.is_ipv4());
     let of_family = found.iter().filter(|(address, _)| family.is_none_or(|is_ipv4| address.is_ipv4() == is_ipv4));
     let unique: BTreeMap<(IpAddr, u16), Option<Zone>> =

@@ -4,18 +4,23 @@
 //! names         dns:       every address of a name, by the system's resolver, again and again
 //! srv_records   dns+srv:   every target of a name's SRV records, asked of a name server, again and again
 //! gossip        gossip:    whom the other nodes know and can reach (SWIM), from a few that are named
+//! pods          pods:      the ready pods that a label selector chooses, as the API server of Kubernetes tells of them
 //! ```
 //!
 //! Invariants:
 //! - What cannot be found out changes nothing: the last known nodes stay, and the log says so once.
 //! - This node is on its own ring, whatever is found.
 //!
-//! Decisions 0037 and 0052.
+//! Decisions 0037, 0052 and 0058.
 mod dns_query;
 mod found_nodes;
 mod gossip;
 mod gossip_packets;
+mod kubernetes_api;
 mod names;
+mod pod_objects;
+mod pods;
+mod ready_pods;
 mod srv_records;
 
 use super::membership::Peers;
@@ -23,6 +28,7 @@ use crate::config::PeerDiscovery;
 use found_nodes::FoundNodes;
 use gossip::Gossip;
 use names::NameLookup;
+use pods::PodWatch;
 use srv_records::SrvLookup;
 use std::sync::Arc;
 
@@ -33,6 +39,7 @@ enum Way {
     Names(NameLookup),
     Srv(SrvLookup),
     Gossip(Box<Gossip>),
+    Pods(Box<PodWatch>),
 }
 
 impl Discovery {
@@ -47,6 +54,7 @@ impl Discovery {
             PeerDiscovery::Names(_) => Way::Names(NameLookup::new(found)),
             PeerDiscovery::Srv(_) => Way::Srv(SrvLookup::new(found)?),
             PeerDiscovery::Gossip(_) => Way::Gossip(Box::new(Gossip::new(found).await?)),
+            PeerDiscovery::Pods(pods) => Way::Pods(Box::new(PodWatch::new(found, pods)?)),
         })))
     }
 
@@ -56,6 +64,7 @@ impl Discovery {
             Way::Names(names) => names.look_up().await,
             Way::Srv(records) => records.look_up().await,
             Way::Gossip(gossip) => gossip.look_up().await,
+            Way::Pods(pods) => pods.look_up().await,
         }
     }
 
@@ -65,6 +74,7 @@ impl Discovery {
             Way::Names(names) => names.keep_looking().await,
             Way::Srv(records) => records.keep_looking().await,
             Way::Gossip(gossip) => gossip.keep_looking().await,
+            Way::Pods(pods) => pods.keep_looking().await,
         }
     }
 }

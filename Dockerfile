@@ -12,7 +12,7 @@ FROM ${BASE} AS runtime
 USER 65532:65532
 # All interfaces: the container's network is the boundary. Publish the admin port (8081) to trusted networks only.
 ENV LARDER_HTTP=:8080 LARDER_REDIS=:6380 LARDER_ADMIN=:8081 LARDER_INSECURE=true LARDER_LOG_FORMAT=json
-EXPOSE 8080 6380 8081
+EXPOSE 8080 6380 8081 7946/udp
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/larder"]
 CMD ["serve"]

@@ -239,8 +239,6 @@ def start_services(test):
             for listener in ("LARDER_HTTP", "LARDER_REDIS", "LARDER_ADMIN"):
                 settings[listener] = test.address[name] + settings[listener]
             settings = {variable: translated(value) for variable, value in settings.items()}
-            if not peers_can_be_set():
-                settings = {variable: value for variable, value in settings.items() if "PEER" not in variable}
             start(name, LARDER, "serve", env=settings, stdout=subprocess.PIPE, text=True)
             assert json.loads(test.processes[name].stdout.readline())["ready"]
 

@@ -69,7 +69,7 @@ class Image(unittest.TestCase):
         self.assertLessEqual(image_settings().items(), env.items())
         self.assertEqual(self.config["User"], "65532:65532")
         self.assertEqual(self.config["Entrypoint"], ["/usr/local/bin/larder"])
-        self.assertEqual(set(self.config["ExposedPorts"]), {"8080/tcp", "6380/tcp", "8081/tcp"})
+        self.assertEqual(set(self.config["ExposedPorts"]), {"8080/tcp", "6380/tcp", "8081/tcp", "7946/udp"})
         self.assertEqual((self.config["WorkingDir"], self.config["StopSignal"]), ("/data", "SIGTERM"))
         self.assertIn("larder ", self.output)
 

@@ -143,7 +143,7 @@ class Deployed:
         self.assertEqual([probe["path"] for probe in paths.values()], ["/healthz", "/healthz", "/readyz"])
 
     def test_ports_are_those_of_the_image(self):
-        ports = {f"LARDER_{port['name'].upper()}": f":{port['containerPort']}" for port in self.container["ports"]}
+        ports = {f"LARDER_{port['name'].upper()}": f":{port['containerPort']}" for port in self.container["ports"] if port.get("protocol") != "UDP"}
         self.assertLessEqual(ports.items(), image_settings().items())
 
     def test_larder_takes_the_settings(self):
@@ -161,7 +161,12 @@ class Deployed:
         own, _, port = known["LARDER_PEER_SELF"].rpartition(":")
         self.assertEqual(f":{port}", image_settings()["LARDER_HTTP"])
         headless = find(self.objects, "StatefulSet")["spec"]["serviceName"]
-        if kind == "dns":
+        if kind == "gossip":
+            self.assertEqual((where, own), (f"{headless}:7946", "10.1.2.3"))
+            ports = find(self.objects, "Service", headless)["spec"]["ports"]
+            self.assertIn({"name": "gossip", "port": 7946, "protocol": "UDP", "targetPort": "gossip"}, ports)
+            self.assertIn({"name": "gossip", "containerPort": 7946, "protocol": "UDP"}, self.container["ports"])
+        elif kind == "dns":
             self.assertEqual((where, own), (f"{headless}:8080", "10.1.2.3"))
         elif kind != "pods":
             name, count = find(self.objects, "StatefulSet")["metadata"]["name"], find(self.objects, "StatefulSet")["spec"]["replicas"]
@@ -192,14 +197,17 @@ class Deployed:
 
     def test_peers_may_talk_to_peers(self):
         policy = find(self.objects, "NetworkPolicy")["spec"]
-        for rules, side, port in ((policy["ingress"], "from", "http"), (policy["egress"], "to", 8080)):
+        gossips = variables(self.container)["LARDER_PEERS"].startswith("gossip:")
+        for rules, side, port, gossip in ((policy["ingress"], "from", "http", "gossip"), (policy["egress"], "to", 8080, 7946)):
+            wanted = [{"port": port}] + [{"port": gossip, "protocol": "UDP"}] * gossips
             among = [
                 rule["ports"]
                 for rule in rules
                 for other in rule.get(side, [])
                 if selects(other.get("podSelector", {}).get("matchLabels"), self.pod["metadata"]["labels"])
             ]
-            self.assertEqual(among, [[{"port": port}]])
+            self.assertEqual(among, [wanted])
+            self.assertEqual("7946" in str(policy["egress"]), gossips)
 
 
 class Manifests(Deployed, unittest.TestCase):
@@ -208,6 +216,10 @@ class Manifests(Deployed, unittest.TestCase):
 
 class ManifestsWithDiscoveryByDns(Deployed, unittest.TestCase):
     make = staticmethod(lambda: manifests("discovery-by-dns") + hint())
+
+
+class ManifestsWithDiscoveryByGossip(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: manifests("discovery-by-gossip") + hint())
 
 
 class ManifestsWithDiscoveryByPods(Deployed, unittest.TestCase):
@@ -220,6 +232,10 @@ class ChartByDefault(Deployed, unittest.TestCase):
 
 class ChartWithDiscoveryByDns(Deployed, unittest.TestCase):
     make = staticmethod(lambda: chart({"peers": {"discovery": "dns"}, "autoscaling": {"enabled": True}}))
+
+
+class ChartWithDiscoveryByGossip(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: chart({"peers": {"discovery": "gossip"}, "autoscaling": {"enabled": True}}, "shop"))
 
 
 class ChartWithEveryValueChanged(Deployed, unittest.TestCase):
@@ -248,7 +264,7 @@ class Chart(unittest.TestCase):
                 self.assertNotEqual(chart({**values, name: value}), chart(values) if values else default)
 
     def test_a_set_of_names_does_not_scale_by_itself(self):
-        with self.assertRaisesRegex(ValueError, "autoscaling.enabled needs peers.discovery dns or pods"):
+        with self.assertRaisesRegex(ValueError, "autoscaling.enabled needs peers.discovery dns, gossip or pods"):
             chart({"autoscaling": {"enabled": True}})
 
     def test_numbers_stay_as_they_were_written(self):

@@ -33,7 +33,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{/* The names of all pods, for peers.discovery set. */}}
 {{- define "larder.peers" -}}
 {{- if .Values.autoscaling.enabled -}}
-{{- fail "autoscaling.enabled needs peers.discovery dns or pods: with set, all nodes must know how many they are" -}}
+{{- fail "autoscaling.enabled needs peers.discovery dns, gossip or pods: with set, all nodes must know how many they are" -}}
 {{- end -}}
 {{- $name := include "larder.name" . -}}
 {{- range $number := until (int .Values.replicas) -}}

@@ -30,8 +30,11 @@ impl AddressedNode {
 
     /// The body of an answer.
     pub fn get(&self, path: &str) -> String {
+        self.ask("GET", path)
+    }
+    pub fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()

@@ -80,11 +80,21 @@ fn ready_pods_form_a_ring_and_one_that_is_not_ready_any_more_leaves() {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     }
     let others = &nodes[..2];
+    let is_of_third = |path: &String| {
+        let owner = format!("\"owner\":\"{}\"", pods.names(&[3])[0]);
+        nodes[0].get(&format!("/v1/peers?key={}", path.trim_start_matches("/v1/kv/"))).contains(&owner)
+    };
+    let path = (0..).map(|number| format!("/v1/kv/{number:x}-mine")).find(is_of_third).unwrap();
+    let before = nodes[2].get(&path);
     pods.set(3, false);
     pods.agree(others, &[1, 2]);
+    // Nobody tells the third.
+    nodes[0].ask("DELETE", &path);
+    assert_ne!(nodes[0].get(&path), before);
+    assert_eq!(nodes[2].get(&path), before);
     pods.set(3, true);
     pods.agree(&nodes, &[1, 2, 3]);
-    wait_until("the pod that was away to forget its copies", || pods.said(3, "it forgets its copies") == 1);
+    wait_until("the pod that was away to forget its copies", || nodes[2].get(&path) != before);
     pods.server.delete("larder-3");
     pods.agree(others, &[1, 2]);
     pods.server.set("another", "another program", &Pods::ip(3), true);

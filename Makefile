@@ -12,6 +12,7 @@ BENCH_ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
+MIRI_CORE := attributes:: detached_entry:: large:: listener_guard:: moment:: restore::tests::what_happened restore::tests::what_is
 # Options of `make cluster` and `make cluster-load`: make cluster CLUSTER_ARGS="--nodes 5 --port 9090"
 CLUSTER_ARGS ?=
 CLUSTER_LOAD_ARGS ?=
@@ -20,11 +21,14 @@ COHERENCE_SECONDS ?= 60
 
 # Kills of each kind that `make check-crash` makes.
 CRASH_KILLS ?= 200
+# Tests at a time, two for each core.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: table:: telemetry::
 PEER_SEEDS ?= 2000
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: help run dev cluster cluster-load test test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint docs deny acceptance check-deep miri fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -34,6 +38,12 @@ run: ## Builds an optimised Larder and serves, memory only, and prints where
 
 dev: ## The same with a debug build, which is what the tests run
 	@$(CARGO) build --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
+
+install: ## Builds an optimised Larder and puts `larder` into cargo's folder of programs (~/.cargo/bin)
+	$(CARGO) install --locked --path server --profile fast --target-dir $(TARGET)
+
+hooks: ## Installs a pre-commit hook: format, and clippy on the crates that changed
+	ln -sf "$$(realpath --relative-to="$$(git rev-parse --git-path hooks)" .ci/pre-commit)" "$$(git rev-parse --git-path hooks)/pre-commit"
 
 cluster: ## Three Larders as one cache with nginx in front, until Ctrl-C (CLUSTER_ARGS="--nodes 5 --source redis://…")
 	@$(CARGO) build --package larder --package larder-bench --profile fast
@@ -45,8 +55,16 @@ cluster-load: ## Requests for 100 keys through nginx, and which node did what (C
 test: tools ## Installs what the tests need and runs them all
 	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-networks test-image test-deploy
 
+# What needs no tools but Rust and redis-server. `make tools` brings the rest.
+test-fast: ## A contributor's first door: unit tests, and the suites that need only Rust and redis-server
+	tests/install_tools fast
+	$(CARGO) test --workspace --lib --bins
+	$(CARGO) test --package larder --test layers --test allocations
+	$(CARGO) test --package larder --test integration -- --test-threads 4 $(FAST_SUITES)
+
+# Many tests wait for servers, so more of them run at a time than there are cores.
 test-workspace:
-	$(CARGO) test --workspace --no-fail-fast
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
@@ -54,7 +72,7 @@ test-interleavings:
 # Nodes on hosts of their own: in a network namespace of which the tests are root, and which goes with them.
 test-networks: test-workspace
 	unshare --net --mount $(if $(filter-out 0,$(shell id -u)),--user --map-root-user) sh -ec 'mount -t tmpfs none /run; ip link set lo up; \
-	    exec $(CARGO) test --offline --package larder --test peers --test replication -- --ignored networks'
+	    exec $(CARGO) test --offline --package larder --test integration -- --ignored networks'
 
 # After the workspace's tests, which build the binary.
 test-image: test-workspace
@@ -71,7 +89,7 @@ image: ## Builds an optimised Larder and its image (docker, podman or buildah; E
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/install_tools
 
-check: lint layers test docs deny ## The whole gate: format, lints, layers, tests, documentation, licences
+check: names lint docs deny test fuzz-short miri-core ## The whole gate: names, format, lints, documentation, licences, tests, short fuzzing, Miri
 
 layers: ## Do rooms and files import only what lies below them?
 	$(CARGO) test --package larder --test layers
@@ -84,27 +102,31 @@ lint:
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path bench/upstream-client/Cargo.toml
 
+names: ## The spelling of names, comments and documents (typos.toml)
+	@tests/install_tools check
+	.deps/python-check/bin/typos
+
 docs:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
-# Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
+# `make layers` holds the dependencies to the same file, without the tool. Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 	    $(CARGO) deny check licenses bans sources; \
 	else \
-	    echo "deny: not checked. Type: cargo install --locked cargo-deny"; \
+	    echo "deny: cargo-deny is not installed; server/tests/layers/dependencies.rs reads deny.toml instead."; \
 	fi
 
-check-deep: check acceptance docker-check check-coherence check-differential check-crash check-peers miri fuzz ## The gate and what takes longer: release binary, image, Miri, fuzzing
+check-deep: check acceptance docker-check check-coherence check-differential check-crash check-peers fuzz miri ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
-	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test coherence checker -- --nocapture
+	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test integration coherence::checker -- --nocapture
 
 check-differential: ## Random commands to Redis and to Larder before Redis for DIFFERENTIAL_SECONDS (60): the same replies?
-	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --package larder --test differential -- --nocapture
+	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --package larder --test integration differential:: -- --nocapture
 
 check-crash: ## A disk store killed under load CRASH_KILLS (200) times in each of six ways: is anything acknowledged missing?
-	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --package larder --test crash -- --nocapture --test-threads 2 killed power
+	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --package larder --test integration -- --nocapture --test-threads 2 crash::a_killed crash::a_power crash::snapshots
 
 check-peers: ## Peers over a simulated network with random faults: PEER_SEEDS (2000) histories, which a seed repeats
 	LARDER_SIMULATION_SEEDS=$(PEER_SEEDS) $(CARGO) test --package larder --lib peer_simulation
@@ -117,11 +139,19 @@ miri: ## The engine's tests under Miri (a nightly toolchain with miri and rust-s
 	@$(CARGO) +nightly miri --version >/dev/null || { echo "Type: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
 	$(CARGO) +nightly miri test --package larder-engine --lib
 
-fuzz: ## Each fuzz target for FUZZ_SECONDS (a nightly toolchain and cargo-fuzz)
-	@$(CARGO) +nightly fuzz --version >/dev/null || { echo "Type: cargo install --locked cargo-fuzz"; exit 1; }
-	for target in $$($(CARGO) +nightly fuzz list); do \
-	    $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
-	done
+# The parts of the engine on which the others stand. A few minutes; `make miri` takes hours.
+miri-core: ## The engine's core tests under Miri, if a nightly toolchain with miri is installed
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+	    PROPTEST_CASES=2 $(CARGO) +nightly miri test --package larder-engine --lib -- $(MIRI_CORE); \
+	else \
+	    echo "miri-core: not run. Type: rustup toolchain install nightly --component miri,rust-src"; \
+	fi
+
+fuzz: ## Each fuzz target for FUZZ_SECONDS (60)
+	fuzz/run $(FUZZ_SECONDS)
+
+fuzz-short:
+	fuzz/run 5
 
 docker-check: tools ## Runs the image's stages as written, each in a plain directory, and the compose file's test
 	.deps/python/bin/python tests/docker/check.py --build

@@ -14,5 +14,8 @@ fuzz_target!(|input: (&[u8], &[u8])| {
     if found && !pattern.iter().any(|byte| b"[\\".contains(byte)) {
         assert!(matches(&[pattern, b"*"].concat(), text, false));
     }
-    assert!(!found || matches(pattern, text, true));
+    // A range's ends change with the case: `[Y-\]` has `Z`, and in lower case it is `[\-y]`, which lacks `z`.
+    if found && !pattern.contains(&b'-') {
+        assert!(matches(pattern, text, true));
+    }
 });

@@ -4,6 +4,7 @@
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
 #![expect(unsafe_code)]
 
+#[expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 mod common;
 
 use larder::{

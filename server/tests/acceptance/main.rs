@@ -5,11 +5,13 @@
 
 mod client_side_caching;
 mod clients;
+#[expect(dead_code, unreachable_pub)]
 #[path = "../common/mod.rs"]
 mod common;
 mod end_to_end;
 mod guide;
 mod http_client;
+#[expect(dead_code, unreachable_pub)]
 #[path = "../common/larder.rs"]
 mod larder;
 mod maintenance_notifications;

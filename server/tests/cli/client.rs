@@ -1,5 +1,5 @@
 //! `larder get|set|del`, against Larder and against redis-server.
-use crate::{
+use super::{
     Run,
     common::{Port, RedisServer, Reply, wait_until},
     larder::Larder,

@@ -1,5 +1,5 @@
 //! `larder config …`, and what stops the start.
-use crate::run;
+use super::run;
 use std::{
     fs,
     io::{BufRead as _, BufReader},

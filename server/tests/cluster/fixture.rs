@@ -1,5 +1,5 @@
 //! A Redis Cluster of the test's own: real redis-servers, three masters, and replicas if asked for.
-use crate::common::{Client, RedisServer, Reply, wait_until};
+use super::common::{Client, RedisServer, Reply, wait_until};
 use std::collections::HashMap;
 
 pub(crate) const SLOTS: usize = 16384;

@@ -1,5 +1,5 @@
 //! Passwords that change: of all nodes of a cluster, of a master that Sentinels name, and of the Sentinels.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     fixture::Cluster,
     larder::Larder,

@@ -1,5 +1,5 @@
 //! A master, its replica, and three Sentinels that watch them.
-use crate::{
+use super::{
     common::{Client, Port, RedisServer, Reply, wait_until},
     larder::Larder,
     sentinel::{Sentinel, Watched},

@@ -1,9 +1,9 @@
 //! The checker: writers raise numbers in strings and hashes, readers read them through Larder by several ways at once, and chaos kills
 //! connections and Redis. It fails on a session that sees a number go back, and on a read that is older than allowed.
 //!
-//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test coherence checker` runs it for longer than the suite does.
+//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::checker` runs it for longer than the suite does.
 use super::{BOUND, before, http, kill_tracking, source_metric};
-use crate::{
+use super::{
     common::{Client, PATIENCE, RedisServer, Reply},
     larder::Larder,
 };

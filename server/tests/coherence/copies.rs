@@ -2,9 +2,9 @@
 //! writers change it over other connections, on other cores, over HTTP. A client that has had the answer to a PING has been told of all that was
 //! acknowledged before it sent it: no copy that it still has may be older.
 //!
-//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test coherence copies` runs it for longer than the suite does.
+//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::copies` runs it for longer than the suite does.
 use super::checker::{Random, length};
-use crate::{
+use super::{
     common::{Client, Reply},
     larder::{Larder, connect},
 };

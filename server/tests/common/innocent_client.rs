@@ -1,5 +1,4 @@
 //! A client that does nothing wrong: its commands share Larder's connections to Redis with whatever others send, and each reply must be right.
-#![expect(clippy::unwrap_used, unreachable_pub)]
 
 use super::common::{Client, Reply};
 use std::{

@@ -1,5 +1,4 @@
 //! A Larder of the test's own: the real binary on free ports, ready when made, killed when dropped.
-#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 
 use super::common::{Client, PATIENCE, wait_until};
 use rustix::process::{Pid, Signal, kill_process};

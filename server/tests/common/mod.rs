@@ -1,7 +1,4 @@
 //! What integration tests share: a real redis-server under their control, and a plain client for the Redis protocol.
-//!
-//! Each test file compiles this anew and uses its own part of it.
-#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};

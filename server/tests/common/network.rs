@@ -1,6 +1,5 @@
 //! Larders on hosts of their own, joined by a network that loses packets and is cut: network namespaces and the kernel's packet filter. It needs root
 //! of a network namespace, which `make test-networks` gives it.
-#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 use crate::{common::PATIENCE, larder::command};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{

@@ -1,5 +1,4 @@
 //! A Redis Sentinel of the test's own, which watches a master under the name `main`.
-#![expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 use super::common::{Client, Port, Reply, wait_until};
 use std::{
     fs,

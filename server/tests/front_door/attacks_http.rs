@@ -1,5 +1,5 @@
 //! Attacks over HTTP/1.1: smuggling past a proxy, injected lines, paths out of their place, heads and bodies that come slowly or are huge.
-use crate::{
+use super::{
     established::{ARGS, Established},
     larder::{Larder, connect},
     proxy_programs::Proxy,
@@ -155,7 +155,7 @@ fn line_ends_in_keys_and_values_make_no_lines() {
     let mut client = larder.client();
     let error = client.command(&[&b"NOSUCH\r\n+OK"[..], b"a\r\n:1\r\n"]);
     assert!(!error.error().contains('\r'), "{error:?}");
-    assert_eq!(client.command(&["PING"]), crate::common::Reply::Simple("PONG".into()));
+    assert_eq!(client.command(&["PING"]), super::common::Reply::Simple("PONG".into()));
     // CLIENT LIST is lines, too.
     assert!(client.command(&[&b"CLIENT"[..], b"SETNAME", b"a\nid=1"]).error().starts_with("ERR"));
     // So is the log: each line begins as a line of the log does.
@@ -235,7 +235,7 @@ fn slow_heads_and_bodies_end_and_hold_up_nobody() {
         .collect();
     // A byte now and then, until all are given up.
     let mut left = slow.len();
-    crate::common::wait_until("all slow clients to be given up", || {
+    super::common::wait_until("all slow clients to be given up", || {
         slow.retain_mut(|stream| stream.write_all(b"x").is_ok());
         established.is_served();
         left = slow.len();
@@ -305,7 +305,7 @@ fn a_body_of_a_thousand_requests_that_nobody_reads_the_answers_to() {
         stream.write_all(requests.as_bytes()).unwrap();
     }
     // They are given up after `idle-timeout`: what they get ends before the last answer.
-    crate::common::wait_until("all to be given up", || {
+    super::common::wait_until("all to be given up", || {
         established.is_served();
         larder.metric("larder_connections{protocol=\"http\"}") < 10.0
     });

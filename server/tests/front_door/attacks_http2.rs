@@ -1,5 +1,5 @@
 //! Attacks over HTTP/2, frame by frame (RFC 9113): rapid reset, CONTINUATION floods, and others that ask for much and take nothing.
-use crate::{
+use super::{
     established::{ARGS, Established},
     larder::{Larder, connect},
 };
@@ -154,7 +154,7 @@ fn more_streams_than_allowed_are_refused() {
         established.is_served();
     }
     // None of them has stored anything.
-    assert_eq!(larder.client().command(&["EXISTS", "none"]), crate::common::Reply::Int(0));
+    assert_eq!(larder.client().command(&["EXISTS", "none"]), super::common::Reply::Int(0));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Attacks over the Redis protocol: huge lengths, pipelines that nobody reads, slow commands, crowds.
-use crate::{
+use super::{
     common::{Reply, wait_until},
     established::{ARGS, Established},
     larder::{Larder, connect, encode, expect},

@@ -1,5 +1,5 @@
 //! Chains of certificates that do not hold, shown by a client and by a server.
-use crate::{
+use super::{
     certificates::{Authority, Files, text},
     common::wait_until,
     larder::{Larder, command},

@@ -1,5 +1,5 @@
 //! A client that was there before an attack: it goes on being served, and all buffers together stay within their bound.
-use crate::{
+use super::{
     common::{Client, Reply},
     larder::Larder,
 };

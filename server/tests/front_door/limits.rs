@@ -1,5 +1,5 @@
 //! Limits by command, by prefix and by address; what clients are told of them; and the memory that they take.
-use crate::{
+use super::{
     common::Reply,
     larder::Larder,
     sockets::{exchange, from},

@@ -1,5 +1,5 @@
 //! Overload: more is asked than one core can do. What can be answered in time is, the rest is refused at once.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::Larder,
     sockets::{exchange, from},
@@ -110,7 +110,7 @@ fn misses_are_refused_before_hits() {
     let misses = AtomicUsize::new(0);
     let fetches_refused = || larder.metric("larder_overload_refused_total{work=\"fetch\"}") > 0.0;
     // Hits, which a copy answers.
-    let load = crate::larder::encode(&[b"STRLEN", b"k"]);
+    let load = super::larder::encode(&[b"STRLEN", b"k"]);
     // How much a core can do in 10 ms depends on the build.
     let ahead = AtomicUsize::new(10);
     under_load(larder.redis, &load, &ahead, || {

@@ -1,5 +1,5 @@
 //! Real proxies name the client, and Larder believes them: throttle, logs, CLIENT LIST, MONITOR.
-use crate::{
+use super::{
     certificates::{Authority, text},
     common::{Client, RedisServer},
     larder::Larder,
@@ -117,7 +117,7 @@ fn haproxy_names_the_client_by_both_versions_and_over_tls() {
         answer.starts_with("-ERR PROXY protocol: no PROXY header came (setting `proxy-protocol` is `required`)"),
         "{answer}"
     );
-    crate::common::wait_until("health checks of the proxy itself", || {
+    super::common::wait_until("health checks of the proxy itself", || {
         larder.metric("larder_proxy_headers_total{result=\"read\"}") > 12.0
     });
     assert!(larder.metric("larder_proxy_headers_total{result=\"missing\"}") >= 2.0);
@@ -145,6 +145,6 @@ fn only_the_header_of_the_setting_counts_and_only_from_trusted_proxies() {
         assert!(used_up(82, &format!("{}7", counts), "/v1/kv/a"), "whatever it claims");
         let mut direct = Client::connect(larder.redis).unwrap();
         assert_eq!(host(&shown_address(from(81, larder.redis), b"")), "127.0.0.81");
-        assert_eq!(direct.command(&["GET", "a"]), crate::common::Reply::nil());
+        assert_eq!(direct.command(&["GET", "a"]), super::common::Reply::nil());
     }
 }

@@ -1,5 +1,5 @@
 //! Headers of the PROXY protocol that are right, wrong, half there, slow, or from somebody who may send none.
-use crate::{
+use super::{
     certificates::Authority,
     larder::{Larder, expect, expect_end},
     programs,
@@ -126,7 +126,7 @@ fn with_optional_headers_a_client_may_begin_as_it_likes_or_wait() {
     let mut waits = from(TRUSTED, larder.redis);
     let listed = || exchange(from(STRANGER, larder.redis), b"CLIENT LIST\r\nQUIT\r\n");
     let shown = format!("addr={} ", waits.local_addr().unwrap());
-    crate::common::wait_until("the silent client to be served", || listed().contains(&shown));
+    super::common::wait_until("the silent client to be served", || listed().contains(&shown));
     waits.write_all(b"PING\r\n").unwrap();
     expect(&mut waits, b"+PONG\r\n");
     // Then it is too late to be someone else.

@@ -1,5 +1,5 @@
 //! nginx and haproxy, with configurations of the tests' own.
-use crate::common::{Port, wait_until};
+use super::common::{Port, wait_until};
 use std::{
     fs,
     net::TcpStream,

@@ -1,5 +1,5 @@
 //! Connections from other addresses of this machine: all of 127.0.0.0/8 is here.
-use crate::common::PATIENCE;
+use super::common::PATIENCE;
 use socket2::{Domain, Socket, Type};
 use std::{
     io::{Read, Write},

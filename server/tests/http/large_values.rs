@@ -1,5 +1,6 @@
 //! Values larger than `max-value` pass through from an HTTP source to HTTP clients, and are not kept.
 use super::{
+    common::PATIENCE,
     curl,
     larder::Larder,
     scripted_origin::{ScriptedOrigin, Step, answer, chunked},
@@ -118,6 +119,7 @@ fn those_who_wait_together_each_get_it() {
 fn raw(larder: &Larder, key: &str, header: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", larder.http)).unwrap();
     write!(stream, "GET /v1/kv/{key} HTTP/1.1\r\nhost: larder\r\n{header}\r\n").unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = Vec::new();
     // A reset is an end as well.
     let _ = stream.read_to_end(&mut answer);
@@ -137,7 +139,7 @@ fn an_answer_that_breaks_off_is_cut_off() {
             vec![head("transfer-encoding: chunked"), Step::Send(chunk), Step::Close]
         }
     });
-    let larder = in_front_of(origin.port, &["--source-timeout", "500ms"]);
+    let larder = in_front_of(origin.port, &["--source-timeout", "2s"]);
     for key in ["length", "reset", "stalls", "chunked"] {
         for header in ["", &format!("{CONDITION}\r\n")] {
             let answer = raw(&larder, key, header);

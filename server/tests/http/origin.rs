@@ -1,10 +1,10 @@
 //! What an HTTP source says about a value is given back, and writes go through to it.
+use super::common::Reply;
 use super::{
     curl, curl_with,
     larder::Larder,
     scripted_origin::{ScriptedOrigin, answer},
 };
-use crate::common::Reply;
 use std::{collections::HashMap, sync::Mutex};
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";

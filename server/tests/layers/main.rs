@@ -7,6 +7,7 @@
 //! Imports are read from the syntax tree, so that neither a comment nor a string counts, and tests (`#[cfg(test)]`) do not.
 #![expect(clippy::unwrap_used)]
 
+mod dependencies;
 mod imports;
 
 use imports::{Graph, Module};

@@ -1,5 +1,5 @@
 //! Nodes that do not agree, and nodes that hang.
-use crate::{
+use super::{
     common::{Port, RedisServer},
     fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,

@@ -1,5 +1,5 @@
 //! Nodes that are found by the addresses of a name.
-use crate::{
+use super::{
     addressed_node::AddressedNode,
     common::{Port, wait_until},
     larder::{Larder, binary},

@@ -1,5 +1,5 @@
 //! Several Larders as one cache.
-use crate::{common::Port, larder::Larder};
+use super::{common::Port, larder::Larder};
 
 /// Each test of the list over each transport, which it takes as its argument.
 macro_rules! over_each_transport {

@@ -1,5 +1,5 @@
 //! Nodes that find each other by gossip, and notice who is gone.
-use crate::{
+use super::{
     common::wait_until,
     fleet::{Fleet, read, send},
     larder::Larder,
@@ -102,7 +102,7 @@ fn a_node_without_the_secret_is_no_peer_and_junk_does_no_harm() {
 fn an_address_that_is_taken_stops_the_start() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = socket.local_addr().unwrap().to_string();
-    let output = crate::larder::command()
+    let output = super::larder::command()
         .args(["--http", "127.0.0.1:0", "--redis", "off", "--admin", "off", "--peers", "gossip:127.0.0.1:1"])
         .args(["--peer-self", "127.0.0.1:1", "--peer-gossip", &taken])
         .output()

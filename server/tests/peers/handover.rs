@@ -1,5 +1,5 @@
 //! Nodes that leave and come back: their keys move with them, so that the source is not asked anew.
-use crate::{
+use super::{
     fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,
     scripted_origin::{ScriptedOrigin, answer},

@@ -1,5 +1,4 @@
 //! The Go programs of `tests/interop`, which run the real groupcache libraries.
-#![expect(clippy::unwrap_used)]
 
 use std::{
     path::{Path, PathBuf},

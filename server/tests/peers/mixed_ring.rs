@@ -1,5 +1,5 @@
 //! One ring of two Larders and a groupcache-go v3 node: each reads, sets and removes keys that the other owns.
-use crate::{
+use super::{
     common::Port,
     fleet::send,
     go_node::{GoNode, key_of},

@@ -1,5 +1,5 @@
 //! Nodes on hosts of their own, whose network loses packets and is cut.
-use crate::{
+use super::{
     common::{RedisServer, wait_until},
     network::{HTTP, Network},
 };

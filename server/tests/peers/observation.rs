@@ -1,5 +1,5 @@
 //! What a node says about its reads: `/data`, `/stats`, `/metrics`, `larder peers`.
-use crate::{
+use super::{
     common::wait_until,
     fleet::{Fleet, over_each_transport, read, send},
     larder::{Larder, binary, connect},

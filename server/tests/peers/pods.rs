@@ -1,5 +1,5 @@
 //! Nodes that are pods of Kubernetes, found through an API server of the test's.
-use crate::{
+use super::{
     addressed_node::AddressedNode,
     common::{Port, wait_until},
     discovery::port_of_three_hosts,

@@ -1,5 +1,5 @@
 //! Reads of keys that other nodes own.
-use crate::{
+use super::{
     common::{Client, Reply, wait_until},
     fleet::{Fleet, over_each_transport, read},
     larder::Larder,

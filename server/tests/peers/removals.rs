@@ -1,5 +1,5 @@
 //! Writes and removals that all nodes hear of.
-use crate::{
+use super::{
     common::Reply,
     fleet::{Fleet, over_each_transport, read, send},
 };

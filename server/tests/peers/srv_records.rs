@@ -1,5 +1,5 @@
 //! Nodes that are found by SRV records, which a name server of the test gives.
-use crate::{
+use super::{
     common::{Port, wait_until},
     larder::Larder,
 };

@@ -1,5 +1,5 @@
 //! Nodes without a source are one store: commands and writes of any node, on keys of any other.
-use crate::{
+use super::{
     common::{Port, RedisServer, Reply, wait_until},
     fleet::{Fleet, over_each_transport, read},
     larder::{Larder, connect},

@@ -1,5 +1,5 @@
 //! Nodes in zones, and nodes that pass keys on while much is under way at their owner.
-use crate::{
+use super::{
     common::{Client, Reply},
     fleet::{Fleet, over_each_transport, read, send},
 };

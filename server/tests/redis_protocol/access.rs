@@ -1,5 +1,5 @@
 //! Listeners with rules of their own for what their clients may call.
-use crate::{
+use super::{
     common::{RedisServer, Reply},
     larder::{Larder, connect, expect, send},
 };

@@ -1,5 +1,5 @@
 //! All buffers together have one bound (`max-buffers`): clients that hold much are held back and then cut, the others are served.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, encode, expect, expect_end},
 };

@@ -1,5 +1,5 @@
 //! CLIENT PAUSE: at Redis itself, which shows what is expected, at Larder alone, and at Larder in front of Redis.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::Larder,
 };

@@ -1,5 +1,5 @@
 //! Connections as such: how many, how long, on which core, and how one is ended.
-use crate::{
+use super::{
     common::{Client, PATIENCE, Reply, wait_until},
     larder::{Larder, connect, encode, expect, expect_end},
 };

@@ -1,6 +1,6 @@
 //! Clients with connections to Redis of their own: subscriptions, MONITOR, SELECT, CLIENT TRACKING. Each script runs against Redis itself
 //! first, which shows that what is expected is what Redis says.
-use crate::{
+use super::{
     common::{RedisServer, wait_until},
     larder::{Larder, connect, expect, expect_end, send, skip_until},
 };
@@ -126,7 +126,7 @@ fn a_transaction_may_change_the_database() {
         send(&mut stream, &["SET k home", "MULTI", "SELECT 3", "SET k away", "SELECT 99", "GET k", "EXEC", "GET k"]);
         expect(&mut stream, b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n");
         expect(&mut stream, b"*4\r\n+OK\r\n+OK\r\n-ERR DB index is out of range\r\n$4\r\naway\r\n$4\r\naway\r\n");
-        assert_eq!(redis.command(&["GET", "k"]), crate::common::Reply::bulk("home"));
+        assert_eq!(redis.command(&["GET", "k"]), super::common::Reply::bulk("home"));
         // Called off, it changes nothing; carried out, it leads back.
         send(
             &mut stream,
@@ -294,12 +294,12 @@ fn a_subscriber_that_does_not_read_is_cut_off() {
     let mut sent = 0;
     wait_until("the subscriber to be cut off", || {
         sent += message.len();
-        redis.command(&["PUBLISH", "c", &message]) == crate::common::Reply::Int(0)
+        redis.command(&["PUBLISH", "c", &message]) == super::common::Reply::Int(0)
     });
     assert!(sent < 25 << 20, "after {sent} bytes");
     let mut client = larder.client();
     wait_until("the cut to be counted", || {
-        let crate::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "larder"]) else {
+        let super::common::Reply::Bulk(Some(info)) = client.command(&["INFO", "larder"]) else {
             panic!("INFO is text")
         };
         String::from_utf8(info).unwrap().contains("larder_backlog_disconnections:1\r\n")
@@ -315,7 +315,7 @@ fn connections_that_are_as_new_are_used_again() {
     let redis = RedisServer::start();
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);
     let made = || {
-        let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "stats"]) else {
+        let super::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "stats"]) else {
             panic!("INFO has no text")
         };
         let info = String::from_utf8(info).unwrap();
@@ -356,7 +356,7 @@ fn whoever_waits_is_not_idle() {
     expect(&mut waits, b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n");
 }
 fn blocked(redis: &RedisServer, clients: usize) -> bool {
-    let crate::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else {
+    let super::common::Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else {
         panic!("INFO has no text")
     };
     String::from_utf8(info).unwrap().contains(&format!("blocked_clients:{clients}\r"))
@@ -376,7 +376,7 @@ fn a_thousand_clients_share_a_handful_of_connections() {
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(larder.redis)).collect();
     let connections = || {
-        let crate::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
+        let super::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };
         list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
     };
     // All at once: misses and hits, a string and other types, 16 commands each in a pipeline.
@@ -423,7 +423,7 @@ fn own_connections_end_with_their_clients_and_clients_with_them() {
     let larder = Larder::start(&["--source", &redis.url(), "--threads", "1"]);
     let connections = |redis: &RedisServer| {
         let list = redis.command(&["CLIENT", "LIST"]);
-        let crate::common::Reply::Bulk(Some(list)) = list else { panic!("a list") };
+        let super::common::Reply::Bulk(Some(list)) = list else { panic!("a list") };
         list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
     };
     let mut warm = connect(larder.redis);

@@ -1,5 +1,5 @@
 //! SIGTERM and SIGINT: what was started is finished, what is idle is closed at once.
-use crate::{
+use super::{
     common::{RedisServer, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},
 };
@@ -19,7 +19,7 @@ use std::{
 fn under_load_every_request_that_was_read_is_answered_and_the_exit_is_clean() {
     let mut larder = Larder::start(&["--grace", "1m", "--threads", "2"]);
     let mut idle = larder.stream();
-    let mut idle_http = crate::larder::connect(larder.http);
+    let mut idle_http = super::larder::connect(larder.http);
     idle_http.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut head = [0; 12];
     idle_http.read_exact(&mut head).unwrap();

@@ -1,6 +1,6 @@
 //! In front of a Redis the data's identity is that Redis's: what is compared with it is asked of a real redis-server. Larder's own facts
 //! carry its name.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, expect, send, skip_until},
 };

@@ -1,22 +1,18 @@
 //! Clients that send anything: commands from Redis's own table with any arguments, garbage, HTTP, halves of requests, lengths that come to nothing. Beside
 //! them two clients that do nothing wrong get right replies, and none of the connections that they share with the strangers is lost.
 //!
-//! `LARDER_STRANGERS_SECONDS=600 cargo test -p larder --test redis_protocol strangers` goes on for so long, from `LARDER_TEST_SEED` on.
-use crate::{
+//! `LARDER_STRANGERS_SECONDS=600 cargo test -p larder --test integration strangers` goes on for this long, from `LARDER_TEST_SEED` on.
+use super::{
     common::{RedisServer, Reply, wait_until},
     innocent::Innocent,
     larder::{Larder, connect, encode},
 };
-use commands::Random;
+use crate::differential::commands::Random;
 use std::{
     io::{Read, Write},
     net::TcpStream,
     time::{Duration, Instant},
 };
-
-#[path = "../differential/commands.rs"]
-#[expect(dead_code)]
-mod commands;
 
 /// What the test takes, unless it is told otherwise.
 const SECONDS: u64 = 8;

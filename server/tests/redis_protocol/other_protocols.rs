@@ -1,6 +1,6 @@
 //! What strangers and careless clients send must not reach the connections to Redis that all clients share. An innocent client talks
 //! all the while.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     innocent::Innocent,
     larder::{Larder, connect, encode, expect, expect_end, send},
@@ -116,7 +116,7 @@ fn lines_go_to_redis_only_when_it_knows_them() {
     {
         let mut stream = larder.stream();
         send(&mut stream, &[line, "PING"]);
-        let text = String::from_utf8(crate::larder::read_line(&mut stream)).unwrap();
+        let text = String::from_utf8(super::larder::read_line(&mut stream)).unwrap();
         assert!(text.starts_with("-ERR unknown command '"), "{line}: {text}");
         expect(&mut stream, b"+PONG\r\n");
     }
@@ -223,9 +223,9 @@ fn an_administrator_may_have_it_forwarded() {
     // It speaks of its own accord on the connection that it is asked on.
     let mut third = connect(larder.redis);
     send(&mut third, &["HELLO 3", "PING hello-is-over"]);
-    crate::larder::skip_until(&mut third, b"$13\r\nhello-is-over\r\n");
+    super::larder::skip_until(&mut third, b"$13\r\nhello-is-over\r\n");
     send(&mut third, &["DEBUG PROTOCOL push", "DEBUG PROTOCOL attrib"]);
-    crate::larder::skip_until(&mut third, b"Some real reply following the attribute\r\n");
+    super::larder::skip_until(&mut third, b"Some real reply following the attribute\r\n");
     assert!(matches!(client.command(&["SYNC"]), Reply::Error(_)));
     innocent.end();
     assert_eq!(reconnects(&larder), 0.0);

@@ -1,6 +1,6 @@
 //! `auth = "passthrough"`: users of the Redis behind Larder log in with their own credentials, and read copies only where that Redis's ACL
 //! lets them.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect},
 };

@@ -1,5 +1,5 @@
 //! A Redis whose password changes while Larder is in front of it.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{self, Larder},
 };

@@ -1,5 +1,5 @@
 //! What comes in is answered in order, however it comes in and whatever must be fetched.
-use crate::{
+use super::{
     common::{RedisServer, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},
 };

@@ -1,5 +1,5 @@
 //! Publish and subscribe in one Larder alone, its clients on two cores.
-use crate::{
+use super::{
     common::{Reply, wait_until},
     larder::{Larder, connect, expect, expect_end},
 };

@@ -1,5 +1,5 @@
 //! The number of shards is a matter of speed alone: replies and bounds are the same with any.
-use crate::{
+use super::{
     common::{Client, Reply},
     larder::Larder,
 };

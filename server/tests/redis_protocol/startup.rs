@@ -1,12 +1,12 @@
 //! The start: ready line, ports, what stops it.
-use crate::larder::{self, Larder};
+use super::larder::{self, Larder};
 use std::{io::Read, net::TcpListener};
 
 #[test]
 fn the_ready_line_names_addresses_that_answer() {
     // `Larder::start` parses the line, port 0 resolved.
     let larder = Larder::start(&["--threads", "3"]);
-    assert_eq!(larder.client().command(&["PING"]), crate::common::Reply::Simple("PONG".into()));
+    assert_eq!(larder.client().command(&["PING"]), super::common::Reply::Simple("PONG".into()));
     assert_eq!(larder.http("GET /healthz HTTP/1.0\r\n\r\n").0, 200);
     assert_eq!(larder.admin("GET /healthz HTTP/1.0\r\n\r\n").0, 200);
 }
@@ -33,7 +33,7 @@ fn a_taken_port_stops_the_start_and_is_named_with_its_setting() {
 
 #[test]
 fn a_source_that_is_away_does_not_stop_the_start() {
-    let port = crate::common::Port::free();
+    let port = super::common::Port::free();
     let larder = Larder::start(&["--source", &format!("redis://127.0.0.1:{}", port.number)]);
     let reply = larder.client().command(&["GET", "key"]);
     assert!(reply.error().starts_with("ERR source unavailable: "), "{reply:?}");

@@ -1,5 +1,5 @@
 //! Requests per second, over both protocols.
-use crate::{
+use super::{
     common::Reply,
     larder::{Larder, encode},
 };

@@ -1,6 +1,6 @@
 //! CLIENT TRACKING at three doors: Redis itself, which shows that what is expected is what Redis says; Larder in front of it; Larder
 //! alone, on two cores.
-use crate::{
+use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, expect},
 };

@@ -1,5 +1,5 @@
 //! After quiet, primary and replicas hold the same entries.
-use crate::{
+use super::{
     common::{Reply, wait_until},
     larder::Larder,
     link_proxy::LinkProxy,

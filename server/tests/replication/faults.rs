@@ -1,5 +1,5 @@
 //! Processes that are killed and frozen, and primaries that are none.
-use crate::{
+use super::{
     common::{Reply, wait_until},
     larder::Larder,
     link_proxy::LinkProxy,
@@ -57,7 +57,7 @@ fn a_frozen_replica_does_not_make_the_primary_grow() {
     let replica = replica_of(primary.redis, &[]);
     wait_for_link(&replica);
     let mut client = primary.client();
-    let write = |client: &mut crate::common::Client| fill(client, "k", 20_000, &"v".repeat(500));
+    let write = |client: &mut super::common::Client| fill(client, "k", 20_000, &"v".repeat(500));
     write(&mut client);
     replica.signal(Signal::STOP);
     write(&mut client);

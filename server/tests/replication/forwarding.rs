@@ -1,5 +1,5 @@
 //! Replicas that forward their clients' writes to the primary.
-use crate::{
+use super::{
     common::{Client, Port, Reply, wait_until},
     larder::{Larder, encode, expect},
     link_proxy::LinkProxy,
@@ -68,7 +68,7 @@ fn writes_of_all_kinds_have_the_same_effect_as_at_the_primary() {
     assert_eq!(client.command(&["GETDEL", "none"]), Reply::nil());
     let mut stream = replica.stream();
     stream.write_all(&encode(&[b"HELLO", b"3"])).unwrap();
-    crate::larder::skip_until(&mut stream, b"modules\r\n*0\r\n");
+    super::larder::skip_until(&mut stream, b"modules\r\n*0\r\n");
     stream.write_all(&[encode(&[b"GETDEL", b"none"]), encode(&[b"SET", b"k", b"v"])].concat()).unwrap();
     expect(&mut stream, b"_\r\n+OK\r\n");
     // Replies that a client does not want stay away.

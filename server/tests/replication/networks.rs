@@ -1,5 +1,5 @@
 //! A primary and its replicas on hosts of their own, whose network loses packets and is cut without a word.
-use crate::{
+use super::{
     common::wait_until,
     network::{Network, REDIS},
 };

@@ -1,5 +1,5 @@
 //! Who may write, who may follow, and how roles change.
-use crate::{
+use super::{
     common::{Client, Reply, wait_until},
     larder::Larder,
     workload::{info, replica_of, wait_for_equality, wait_for_link},

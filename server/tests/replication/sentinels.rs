@@ -1,5 +1,5 @@
 //! Redis Sentinel watches a pair: real redis-sentinel processes, a primary that is killed, and one that comes back.
-use crate::{
+use super::{
     common::wait_until,
     larder::Larder,
     sentinel::{Sentinel, Watched},

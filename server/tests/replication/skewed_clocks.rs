@@ -1,5 +1,5 @@
 //! A replica whose clock is wrong: libfaketime moves the wall clock of one process, and leaves its timers alone.
-use crate::{
+use super::{
     common::{Reply, wait_until},
     larder::Larder,
     workload::{Writes, held, wait_for_equality, wait_for_link},

@@ -1,5 +1,5 @@
 //! Random writes of all kinds, what a process holds, and waiting until a replica has it.
-use crate::{
+use super::{
     common::{Client, Reply, wait_until},
     larder::Larder,
 };

@@ -1,5 +1,5 @@
 //! A server that says what the test wants, where a real one cannot be made to.
-use crate::fixture::{Fixture, open, tcp};
+use super::fixture::{Fixture, open, tcp};
 use larder::{
     config::SourceUrl,
     source::{FillPolicy, SourceLimits},

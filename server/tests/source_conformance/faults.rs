@@ -1,5 +1,5 @@
 //! Sources that are slow, dead, wrong or in a hurry.
-use crate::{
+use super::{
     common::{Port, RedisServer, Reply},
     fake::{self, Answer, faked, values},
     fixture::{LIMITS, open, plain, reason, redis, redis_with, run, some, tcp},

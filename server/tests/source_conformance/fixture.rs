@@ -1,5 +1,5 @@
 //! A group on a source, and what the tests ask of it.
-use crate::common::{PATIENCE, RedisServer};
+use super::common::{PATIENCE, RedisServer};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Group, StartedRead, invalidation_scope},

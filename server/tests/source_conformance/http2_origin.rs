@@ -1,10 +1,10 @@
 //! An HTTP origin that speaks HTTP/2: nginx, and one that refuses requests, resets them or falls silent.
+use super::common::wait_until;
 use super::{
     Certificates, Fixture, LIMITS, Port, certificates,
     http_origin::{Nginx, refused, unavailable},
     open, run, some,
 };
-use crate::common::wait_until;
 use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use http::{Method, Request, Response};

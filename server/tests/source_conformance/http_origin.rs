@@ -1,10 +1,10 @@
 //! An HTTP origin: the shared suite, what answers mean, how long values are kept, and an origin that misbehaves.
+use super::common::wait_until;
 use super::{
     Certificates, Fixture, LIMITS, Port, certificates, conformance_read_only, open, reason, run,
     scripted_origin::{Asked, ScriptedOrigin, Step, answer, chunked},
     some,
 };
-use crate::common::wait_until;
 use larder::{
     buffers::Buffers,
     config::SourceUrl,

@@ -1,5 +1,5 @@
 //! Sources that suffer: circuit, limit, fair shares and retries with real parts.
-use crate::{
+use super::{
     common::RedisServer,
     fixture::{Fixture, LIMITS, open, reason, redis_with, run, some},
     scripted_origin::{Asked, ScriptedOrigin, Step, answer},

@@ -1,5 +1,5 @@
 //! What a Redis source promises besides.
-use crate::{
+use super::{
     common::{Port, RedisServer, Reply},
     fixture::{LIMITS, plain, reason, redis, redis_with, run, some, tcp},
 };

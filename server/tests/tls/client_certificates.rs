@@ -1,5 +1,5 @@
 //! Certificates of clients: required, optional, and wrong.
-use crate::{
+use super::{
     certificates::{Authority, Files, text},
     common::wait_until,
     larder::Larder,

@@ -1,5 +1,5 @@
 //! `larder get|set|del|peers` over TLS.
-use crate::{
+use super::{
     certificates::{Authority, text},
     larder::binary,
     programs::{larder, run},

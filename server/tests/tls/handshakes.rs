@@ -1,5 +1,5 @@
 //! Handshakes that fail, take long, or come all at once.
-use crate::{
+use super::{
     certificates::{Authority, text},
     common::{PATIENCE, Reply, wait_until},
     larder::{Larder, connect, encode, expect},

@@ -1,5 +1,5 @@
 //! The listeners with TLS, spoken to by other people's clients.
-use crate::{
+use super::{
     certificates::{Authority, text},
     common::{Reply, wait_until},
     programs::{curl, larder, openssl, output, redis_cli},
@@ -145,7 +145,7 @@ fn a_drain_lets_clients_finish() {
     let args = ["-h", "127.0.0.1", "-p", &port, "--tls", "--cacert", text(&ca), "SUBSCRIBE", "news"];
     let waiting = std::thread::spawn({
         let args = args.map(str::to_owned);
-        move || crate::programs::run("redis-cli", &args.each_ref().map(String::as_str), b"")
+        move || super::programs::run("redis-cli", &args.each_ref().map(String::as_str), b"")
     });
     wait_until("the client to connect", || larder.metric("larder_tls_handshakes_total{session=\"new\"}") == 1.0);
     larder.signal(rustix::process::Signal::TERM);

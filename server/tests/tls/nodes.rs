@@ -1,5 +1,5 @@
 //! Nodes that share their caches over TLS.
-use crate::{
+use super::{
     certificates::{Authority, Files, text},
     common::Port,
     larder::Larder,

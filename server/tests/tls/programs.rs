@@ -1,5 +1,5 @@
 //! Other people's TLS clients, run as programs.
-use crate::{
+use super::{
     certificates::{Authority, Files},
     larder::Larder,
 };

@@ -1,5 +1,5 @@
 //! The link of a replica over TLS.
-use crate::{
+use super::{
     certificates::{Authority, text},
     common::{Reply, wait_until},
     larder::{Larder, command},

@@ -3,17 +3,14 @@
 //! So must two Larders, one without a source and one with a disk store.
 //!
 //! Three clients send random commands on every type of value, in pipelines of random length, with transactions, in both
-//! protocols. `LARDER_DIFFERENTIAL_SECONDS=600 cargo test -p larder --test differential` tries one seed after another for that
+//! protocols. `LARDER_DIFFERENTIAL_SECONDS=600 cargo test -p larder --test integration differential::` tries one seed after another for that
 //! long, from `LARDER_TEST_SEED` on. How fast writes that do not come through Larder are seen is the coherence checker's business.
-#![expect(clippy::unwrap_used)]
 
-mod commands;
-#[path = "../common/mod.rs"]
-mod common;
+use crate::{common, larder};
+
+pub mod commands;
 mod judge;
-#[path = "../common/larder.rs"]
-mod larder;
-mod resp;
+pub mod resp;
 
 use commands::{Generator, Known, Random, scripts};
 use common::{RedisServer, wait_until};

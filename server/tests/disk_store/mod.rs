@@ -1,10 +1,6 @@
 //! A disk store as its applications see it: the real server, many connections, real clients, restarts.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/larder.rs"]
-mod larder;
+use crate::{common, larder};
 
 use common::{Reply, wait_until};
 use larder::{Larder, connect, encode};

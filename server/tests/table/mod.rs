@@ -1,10 +1,6 @@
 //! Tables from outside: the real binary builds them, serves them and changes from one to the next.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/larder.rs"]
-mod larder;
+use crate::{common, larder};
 
 use common::{Reply, wait_until};
 use larder::{Larder, binary, command, connect, expect, skip_until};

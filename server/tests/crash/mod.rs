@@ -1,6 +1,5 @@
 //! The disk store, snapshots, and the end of their process: SIGKILL at random moments under load, with and without the loss of what was not synced;
 //! disks that fail; files that are damaged.
-#![expect(clippy::unwrap_used)]
 
 mod layer;
 mod snapshots;

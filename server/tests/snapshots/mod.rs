@@ -1,14 +1,11 @@
 //! Snapshots from outside: restarts, commands, kills, full disks, damaged files. What the file is, and damage of every kind, are tested beside its code.
-#![expect(clippy::unwrap_used)]
+
+use crate::{common, larder};
 
 mod bucket;
 mod commands;
-#[path = "../common/mod.rs"]
-mod common;
 mod convert;
 mod faults;
-#[path = "../common/larder.rs"]
-mod larder;
 mod restarts;
 mod verification;
 

@@ -1,15 +1,9 @@
 //! HTTP from outside: the real binary, curl, and a real redis-server behind it.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/larder.rs"]
-mod larder;
+use crate::{common, larder, source_conformance::scripted_origin};
+
 mod large_values;
 mod origin;
-#[expect(dead_code, reason = "the suite of the sources uses the rest")]
-#[path = "../source_conformance/scripted_origin.rs"]
-mod scripted_origin;
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

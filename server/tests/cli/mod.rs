@@ -1,10 +1,6 @@
 //! The command line from outside: configuration commands, exit codes, the client.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/larder.rs"]
-mod larder;
+use crate::{common, larder};
 
 mod client;
 mod config;

@@ -1,15 +1,6 @@
 //! The server from outside: the real binary, real sockets, a real redis-server behind it.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/innocent_client.rs"]
-mod innocent;
-#[path = "../common/larder.rs"]
-mod larder;
-#[expect(dead_code, reason = "replies are compared as JSON")]
-#[path = "../differential/resp.rs"]
-mod resp;
+use crate::{common, differential::resp, innocent, larder};
 
 mod access;
 mod blocking;

@@ -1,14 +1,9 @@
 //! A Redis Cluster as source, and a master that Sentinels name: real redis-servers, moved, killed and replaced under load.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::{common, larder, sentinel};
+
 mod fixture;
-#[path = "../common/larder.rs"]
-mod larder;
 mod password;
-#[path = "../common/sentinel.rs"]
-mod sentinel;
 mod sentinels;
 
 use common::{Client, Reply, wait_until};

@@ -1,9 +1,6 @@
 //! What the process says of itself: metrics, statistics, logs.
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/larder.rs"]
-mod larder;
+use crate::{common, larder};
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

@@ -1,11 +1,8 @@
 //! Mode rules, the inspector and reloads of the configuration, in a real Larder, where they need one before a real redis-server.
-#![expect(clippy::unwrap_used)]
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::{common, larder};
+
 mod inspector;
-#[path = "../common/larder.rs"]
-mod larder;
 mod modes;
 mod reload;
 

@@ -1,12 +1,9 @@
 //! Copies of what Redis has: never older than docs/coherence.md promises, whatever happens to Redis and the connections.
-#![expect(clippy::unwrap_used)]
+
+use crate::{common, larder};
 
 mod checker;
-#[path = "../common/mod.rs"]
-mod common;
 mod copies;
-#[path = "../common/larder.rs"]
-mod larder;
 
 use common::{Client, RedisServer, Reply, wait_until};
 use larder::Larder;

@@ -1,6 +1,7 @@
 //! One suite for every source, and what only a Redis source promises, on real redis-servers.
-#[path = "../common/mod.rs"]
-mod common;
+
+use crate::common;
+
 mod demo;
 mod disk;
 mod fake;
@@ -13,7 +14,7 @@ mod http_origin;
 mod http_writes;
 mod overload;
 mod redis_only;
-mod scripted_origin;
+pub mod scripted_origin;
 
 use common::{Port, RedisServer, Reply};
 use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};

@@ -41,7 +41,11 @@ pub(super) enum Handler {
     LocalThen(LocalFn, LaterFn),
     /// Like `Local`. With a Redis source its arguments decide whether Larder or Redis answers.
     Shared(LocalFn, fn(Args<'_>) -> Whose),
-    /// Both of the above.
+    /// Like `LocalThen`. In a transaction on memory the third function runs, under its locks.
+    LocalThenOrTier(LocalFn, LaterFn, TierFn),
+    /// Like `Local`. In a transaction on memory the second function runs, under its locks.
+    LocalOrTier(LocalFn, TierFn),
+    /// Both `LocalThen` and `Shared`.
     SharedThen(LocalFn, LaterFn, fn(Args<'_>) -> Whose),
     /// Works on entries.
     Tier(TierFn),
@@ -104,8 +108,17 @@ impl Handler {
         match self {
             Handler::Local(begin)
             | Handler::LocalThen(begin, _)
+            | Handler::LocalThenOrTier(begin, ..)
+            | Handler::LocalOrTier(begin, _)
             | Handler::Shared(begin, _)
             | Handler::SharedThen(begin, ..) => Some(*begin),
+            _ => None,
+        }
+    }
+    /// The function of a local command that runs under the locks of a transaction.
+    pub(super) fn in_transaction(&self) -> Option<TierFn> {
+        match self {
+            Handler::LocalThenOrTier(_, _, run) | Handler::LocalOrTier(_, run) => Some(*run),
             _ => None,
         }
     }
@@ -119,7 +132,9 @@ impl Handler {
     /// The function that waits.
     pub(super) fn later(&self) -> Option<LaterFn> {
         match self {
-            Handler::LocalThen(_, run) | Handler::SharedThen(_, run, _) => Some(*run),
+            Handler::LocalThen(_, run) | Handler::LocalThenOrTier(_, run, _) | Handler::SharedThen(_, run, _) => {
+                Some(*run)
+            }
             _ => None,
         }
     }

@@ -22,6 +22,12 @@ macro_rules! kind {
     (Store $functions:tt) => {
         CommandKind::Tier
     };
+    (LocalThenOrTier $functions:tt) => {
+        CommandKind::Local
+    };
+    (LocalOrTier $functions:tt) => {
+        CommandKind::Local
+    };
     (TierOrValues $functions:tt) => {
         CommandKind::Tier
     };

@@ -39,9 +39,9 @@ macro_rules! for_all_commands {
     "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
     "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
     "keys" 2 [READONLY KEYSPACE SLOW] (0 0 0) "1.0.0" Keyspace(scan::keys, keyspace::keys), "Returns the keys that match a pattern";
-    "larder.cleartag" -2 [WRITE FAST UNLOCKED] (0 0 0) "0.2.0" LocalThen(tags::clear_tag, tags::clear_tag_everywhere), "Clears what carries a tag from memory (Larder's own)";
+    "larder.cleartag" -2 [WRITE FAST] (0 0 0) "0.2.0" LocalThenOrTier(tags::clear_tag, tags::clear_tag_everywhere, tags::clear_tag_on), "Clears what carries a tag from memory (Larder's own)";
     "larder.explain" 2 [READONLY FAST UNLOCKED] (1 1 1) "0.2.0" Local(explain::explain), "Says what is in memory for a key and what a read would do (Larder's own)";
-    "larder.tag" -3 [WRITE FAST UNLOCKED] (1 1 1) "0.2.0" Local(tags::tag), "Adds tags to what is in memory for a key (Larder's own)";
+    "larder.tag" -3 [WRITE FAST] (1 1 1) "0.2.0" LocalOrTier(tags::tag, tags::tag_on), "Adds tags to what is in memory for a key (Larder's own)";
     "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
     "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
     "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";

@@ -6,6 +6,7 @@ use super::{
     command_flow::Flow,
     command_handlers::handler,
     command_queue::{CommandQueue, OpenTransaction},
+    commands::tags,
     forwarded_commands,
     session::{Session, Watch},
 };
@@ -20,7 +21,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
     let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
     let size: usize = call.args.from(0).map(<[u8]>::len).sum();
     let fits = |multi: &OpenTransaction| multi.queue.size() + size <= limit;
-    let checked = call.check_keys().and_then(|()| check_forwarded(call));
+    let checked = call.check_keys().and_then(|()| check_forwarded(call)).and_then(|()| tags::check_queued(call));
     let session = &mut *call.session;
     let multi = session.multi.as_mut().expect("queued within MULTI");
     if let Err(fault) = checked {

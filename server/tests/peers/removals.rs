@@ -1,6 +1,6 @@
 //! Writes and removals that all nodes hear of.
 use super::{
-    common::Reply,
+    common::{RedisServer, Reply},
     fleet::{Fleet, over_each_transport, read, send},
 };
 
@@ -83,5 +83,33 @@ fn a_tag_is_cleared_at_all_nodes_over_both_protocols(transport: &str) {
             let after = values();
             assert!(after.iter().all(|value| *value == after[0] && *value != before[0]), "{before:?} {after:?}");
         }
+    }
+}
+
+/// A clear reaches all nodes after it has begun: it is no part of one step.
+#[test]
+fn a_transaction_has_no_clear_of_a_tag_at_all_nodes() {
+    let not_here = "ERR LARDER.CLEARTAG is not available in a transaction where nodes share keys (peers): it clears at all of them";
+    let redis = RedisServer::start();
+    for (source, ttl) in [("none:".to_owned(), "0s"), (redis.url(), "10s")] {
+        let source = [&["--source", source.as_str()][..], if ttl == "0s" { &[] } else { &["--ttl", "10s"] }].concat();
+        let fleet = Fleet::start(2, &source);
+        let key = fleet.key_of(1);
+        let mut client = fleet.nodes[0].client();
+        assert_eq!(client.command(&["MULTI"]), Reply::ok());
+        assert_eq!(client.command(&["SET", &key, "1"]), Reply::Simple("QUEUED".to_owned()));
+        assert_eq!(client.command(&["LARDER.CLEARTAG", "t"]), Reply::Error(not_here.into()));
+        assert!(matches!(client.command(&["EXEC"]), Reply::Error(text) if text.starts_with("EXECABORT")));
+        assert_eq!(client.command(&["GET", &key]), Reply::nil(), "nothing was done");
+        // A tag goes to the key's owner, where nodes are one store; else it is of this node's copy, of which there is none.
+        client.command(&["MULTI"]);
+        client.command(&["SET", &key, "1"]);
+        client.command(&["LARDER.TAG", &key, "t"]);
+        let tagged = Reply::Int(i64::from(source.len() == 2));
+        assert_eq!(client.command(&["EXEC"]), Reply::Array(Some(vec![Reply::ok(), tagged])));
+        assert_eq!(client.command(&["GET", &key]), Reply::bulk("1"));
+        client.command(&["LARDER.CLEARTAG", "t"]);
+        let left = if source.len() == 2 { Reply::nil() } else { Reply::bulk("1") };
+        assert_eq!(client.command(&["GET", &key]), left);
     }
 }

@@ -22,3 +22,4 @@ mod shards;
 mod startup;
 mod throttle;
 mod tracking;
+mod transactions;

@@ -3,47 +3,75 @@ use crate::{
     peer::ClearScope,
     read::{check_tags, too_many_tags},
     redis::{
+        backend_kind::Backend,
         command_context::CommandContext,
-        command_error::{CommandError, SYNTAX},
+        command_error::{CommandError, CommandResult, SYNTAX},
         command_flow::{Flow, Later},
     },
 };
 use bytes::Bytes;
+use larder_engine::Tier;
 use larder_store::clock;
 use std::cell::Cell;
 
 /// The other nodes cannot be told within one step.
-const NOT_IN_EXEC: CommandError = CommandError::Static(
+const CLEAR_NOT_QUEUED: CommandError = CommandError::Static(
     "ERR LARDER.CLEARTAG is not available in a transaction where nodes share keys (peers): it clears at all of them",
+);
+/// The copies of the keys that a transaction writes are not there before it has ended.
+const TAG_NOT_QUEUED: CommandError = CommandError::Static(
+    "ERR LARDER.TAG is not available in a transaction on a disk store: it tags the copy in memory, which is made when the transaction has ended",
 );
 
 type Done = Result<Flow, CommandError>;
 
+/// Refuses what could not be done at EXEC.
+pub(in crate::redis) fn check_queued(call: &CommandContext<'_>) -> Result<(), CommandError> {
+    match call.command.name {
+        "larder.cleartag" if call.group().peers.is_some() => Err(CLEAR_NOT_QUEUED),
+        "larder.tag" if call.session.backend == Backend::LocalStore => Err(TAG_NOT_QUEUED),
+        _ => Ok(()),
+    }
+}
+
 /// LARDER.TAG key tag [tag …]
 pub(in crate::redis) fn tag(call: &mut CommandContext<'_>) -> Done {
+    tag_on(call, &mut call.cache().tier())?;
+    Ok(Flow::Done)
+}
+
+/// The same through a tier, whose locks may be held.
+pub(in crate::redis) fn tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     call.check_keys()?;
     let tags: Vec<&[u8]> = call.args.from(2).collect();
     check(&tags)?;
     let is_held = match call.session.in_source_database() {
-        true => call.cache().tier().add_tags(call.key(1), &tags, call.now),
+        true => tier.add_tags(call.key(1), &tags, call.now),
         // What is in memory is of the source's own database.
         false => Ok(false),
     };
     // Each tag was checked by itself: there are too many together.
     let is_held = is_held.map_err(|_| too_many())?;
     call.reply.integer(i64::from(is_held));
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// `LARDER.CLEARTAG tag [SOFT]`
 pub(in crate::redis) fn clear_tag(call: &mut CommandContext<'_>) -> Done {
-    let (tag, soft) = clear_of(call)?;
+    clear_of(call)?;
     if call.group().peers.is_some() {
-        return if call.nested { Err(NOT_IN_EXEC) } else { call.alone() };
+        return call.alone();
     }
-    let carried = call.cache().tier().clear_tag(tag, soft, call.now);
-    call.reply.integer(carried as i64);
+    clear_tag_on(call, &mut call.cache().tier())?;
     Ok(Flow::Done)
+}
+
+/// The same through a tier, at this node alone.
+pub(in crate::redis) fn clear_tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let (tag, soft) = clear_of(call)?;
+    let carried = tier.clear_tag(tag, soft, call.now);
+    call.reply.integer(carried as i64);
+    Ok(())
 }
 
 /// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag at this one.

@@ -15,6 +15,7 @@ use crate::{
         command_context::CommandContext,
         command_error::{CommandError, arity, unknown},
         command_flow::{Flow, Later},
+        command_handlers::handler,
         command_queue::CommandQueue,
         session::{Session, Watch},
         transaction,
@@ -115,7 +116,10 @@ pub(super) fn exec_queue(
 /// Runs a command of a transaction.
 fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Result<Flow, CommandError> {
     match (call.command.kind, tier) {
-        (CommandKind::Local, _) => transaction::run_local(call),
+        (CommandKind::Local, tier) => match (handler(call.command).in_transaction(), tier) {
+            (Some(run), Some(tier)) => run(call, tier).map(|()| Flow::Done),
+            _ => transaction::run_local(call),
+        },
         (CommandKind::Transaction(_), _) => transaction::unwatch(call),
         (CommandKind::Tier | CommandKind::Get | CommandKind::MultiGet, Some(tier)) => run_on(call, tier),
         (CommandKind::Forward, _) => Err(unknown(&call.args)),
@@ -143,7 +147,9 @@ fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
 
 /// Locks everything that the commands and the watched keys touch.
 fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &[(Box<[u8]>, u64)]) -> Tier<'c> {
-    let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE);
+    // A clear of a tag concerns all shards.
+    let clears = |command: &Command| command.keys.first == 0 && handler(command).in_transaction().is_some();
+    let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE) || clears(command);
     if queue.iter().any(whole) {
         return cache.exclusive_all();
     }

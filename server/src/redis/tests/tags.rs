@@ -92,10 +92,41 @@ fn in_front_of_a_source_tags_are_those_of_the_copy() {
         assert_eq!(client.ask("SET a 3 TAG x").await, refused);
         client.ask("DISCARD").await;
         assert_eq!(client.ask("SET a 3 EX 100").await, "+OK\r\n");
+        // In a transaction they are those of the copy once Redis has done its part.
+        client.ask("GET b").await;
+        for line in ["MULTI", "SET a 4", "LARDER.TAG a x", "LARDER.TAG b x", "LARDER.CLEARTAG x"] {
+            client.ask(line).await;
+        }
+        assert_eq!(client.ask("EXEC").await, "*4\r\n+OK\r\n:0\r\n:1\r\n:1\r\n");
         // Another database has no copies.
         client.ask("GET b").await;
         client.ask("SELECT 1").await;
         assert_eq!(client.ask("LARDER.TAG b x").await, ":0\r\n");
+    });
+}
+
+#[test]
+fn a_transaction_refuses_tags_of_copies_that_it_has_not_made_yet() {
+    super::support::runtime().block_on(async {
+        let server = Server::with_source(&[], Rc::new(MemoryStore::default()));
+        let mut client = server.client();
+        client.ask("SET a 1").await;
+        client.ask("GET a").await;
+        client.ask("MULTI").await;
+        assert_eq!(client.ask("SET a 2").await, "+QUEUED\r\n");
+        assert!(
+            client
+                .ask("LARDER.TAG a x")
+                .await
+                .starts_with("-ERR LARDER.TAG is not available in a transaction on a disk store")
+        );
+        assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
+        assert_eq!(client.ask("GET a").await, "$1\r\n1\r\n", "nothing was done");
+        for line in ["MULTI", "SET a 2", "LARDER.CLEARTAG x"] {
+            client.ask(line).await;
+        }
+        assert_eq!(client.ask("EXEC").await, "*2\r\n+OK\r\n:0\r\n");
+        assert_eq!(client.ask("LARDER.TAG a x").await, ":1\r\n");
     });
 }
 

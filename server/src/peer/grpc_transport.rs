@@ -2,9 +2,10 @@
 use super::{
     asked_for::AskedFor,
     grpc_messages::{Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest},
-    http_transport::{HttpTransport, RING, bearer},
+    http_transport::HttpTransport,
     member::Member,
     messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
+    node_routes::{RING, shown_secret},
     peer_answers::{answer, answers, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
@@ -70,11 +71,7 @@ impl GrpcTransport {
         buffers: Arc<Buffers>,
         tls: Option<Arc<ServerTls>>,
     ) -> GrpcTransport {
-        let secret = settings.secret.as_deref().and_then(|secret| {
-            let mut value = HeaderValue::from_str(&bearer(secret)).ok()?;
-            value.set_sensitive(true);
-            Some(value)
-        });
+        let secret = shown_secret(settings);
         let connect_timeout = settings.connect_timeout;
         let http = HttpTransport::new(settings, max_value, buffers.clone(), tls.clone());
         GrpcTransport { connect_timeout, max_value, buffers, tls, secret, pools: RefCell::default(), http }

@@ -35,10 +35,12 @@ mod grpc_transport;
 mod handover;
 mod hot_keys;
 mod hottest_keys;
+mod http_connections;
 mod http_transport;
 mod member;
 mod membership;
 mod messages;
+mod node_routes;
 mod owner_reads;
 pub(crate) mod peer_answers;
 mod peer_client;
@@ -60,14 +62,14 @@ pub(crate) use asked_for::AskedFor;
 pub use discovery::Discovery;
 pub use grpc_messages::{Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest};
 pub use handover::{join, leave};
-pub use http_transport::{
-    AT_OWNER, BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys,
-};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
 pub use messages::{
     EncodedEntry, GetKeysRequest, GetKeysResponse, GetResponse, HeaderField, HottestKeys, HttpWrite, KeyAnswer,
     MOST_KEYS, OwnerAnswer, OwnerRequest, PROTOBUF, SetRequest, of_expire,
+};
+pub use node_routes::{
+    AT_OWNER, BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys,
 };
 pub use peer_client::PeerClient;
 pub use peer_group::PeerGroup;

@@ -1,5 +1,5 @@
 //! Transactions as other clients see them.
-use crate::{common::Reply, larder::Larder};
+use super::{common::Reply, larder::Larder};
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::scope,

@@ -42,6 +42,7 @@ pub struct Client {
     /// What the client said about itself.
     pub about: Mutex<About>,
     active: AtomicU64,
+    login_ends: AtomicU64,
     closing: AtomicU8,
     waker: Waker,
 }
@@ -119,6 +120,7 @@ impl Client {
             forwarded: Name::default(),
             about: Mutex::new(About { protocol: 2, ..About::default() }),
             active: AtomicU64::new(now),
+            login_ends: AtomicU64::new(Millis::MAX),
             blocked: AtomicBool::new(false),
             subscribed: AtomicBool::new(false),
             is_replica: AtomicBool::new(false),
@@ -142,6 +144,15 @@ impl Client {
     /// Was that noted since it began to track?
     pub(crate) fn is_redirection_broken(&self) -> bool {
         self.about.lock().tracking.is_some_and(|tracks| tracks.broken)
+    }
+
+    /// The client's login counts until then (a token's `exp`).
+    pub(crate) fn end_login_at(&self, ends: Millis) {
+        self.login_ends.store(ends, Relaxed);
+    }
+    /// Whether its login counts no more.
+    pub(crate) fn is_login_over(&self, now: Millis) -> bool {
+        now >= self.login_ends.load(Relaxed)
     }
 
     /// Does it wait for something, for however long?

@@ -1,5 +1,6 @@
 //! From text to [`Settings`]: reads every value by its kind, works out the defaults, then fills the checked settings.
 use super::{
+    check_jwt::{check_jwt, jwt},
     command_lists::{AccessSettings, CommandList},
     computed_defaults::computed,
     config_error::ConfigError,
@@ -90,6 +91,7 @@ pub(super) fn check(
     check_tls(&scopes, &mut problems);
     check_open_listeners(&scopes, &mut problems);
     check_passthrough(&scopes[0], &mut problems);
+    check_jwt(&scopes[0], &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {
@@ -183,6 +185,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         snapshot: snapshot(top),
         password: top.secret("password"),
         users_file: top.text("users-file").map(Into::into),
+        jwt: jwt(top),
         passthrough: (top.text("auth") == Some("passthrough")).then(|| top.duration("auth-cache").unwrap_or_default()),
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),

@@ -10,6 +10,7 @@
 //! One table ([`TABLE`]) names every setting and feeds parser, help, documentation and `config print`. Each value remembers where it
 //! comes from; all problems are reported at once, each with its place. Nothing here reads the process's environment or arguments:
 //! they are arguments ([`ConfigInput`]), and so is the machine.
+mod check_jwt;
 mod check_settings;
 mod command_line_flags;
 mod command_lists;
@@ -21,6 +22,7 @@ mod demo_url;
 mod effective_values;
 mod env_variables;
 mod gcache_file;
+mod jwt_settings;
 mod key_length;
 mod listen_address;
 mod load_config;
@@ -59,6 +61,7 @@ pub use demo_url::DemoUrl;
 pub use effective_values::{EffectiveSettings, EffectiveValue, NamedTable};
 pub use env_variables::Env;
 pub use gcache_file::convert_gcache;
+pub use jwt_settings::JwtSettings;
 pub use load_config::{ConfigInput, load_config};
 pub use machine_limits::Machine;
 pub use nearest_name::nearest;

@@ -161,6 +161,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::Zone
         | ValueKind::Primary
         | ValueKind::ReplicationMode
+        | ValueKind::Text
         | ValueKind::Secret
         | ValueKind::Header
         | ValueKind::HeaderName

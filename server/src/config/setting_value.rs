@@ -165,7 +165,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         ValueKind::LoadFactor => text.parse().map(SettingValue::LoadFactor),
         ValueKind::Primary => text.parse().map(SettingValue::Primary),
         ValueKind::ReplicationMode => text.parse().map(SettingValue::ReplicationMode),
-        ValueKind::Path | ValueKind::Prefix => Ok(SettingValue::Text(text.to_string())),
+        ValueKind::Path | ValueKind::Prefix | ValueKind::Text => Ok(SettingValue::Text(text.to_string())),
         ValueKind::RoutePrefix => route_prefix(text).map(SettingValue::Text),
         ValueKind::Switch => {
             switch(text).map(SettingValue::Switch).ok_or_else(|| format!("`{text}` is not true or false"))

@@ -1,6 +1,7 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
     command_lists::AccessSettings,
+    jwt_settings::JwtSettings,
     peer_settings::PeerSettings,
     rate_limit::RateLimit,
     replication_settings::ReplicationSettings,
@@ -40,6 +41,8 @@ pub struct Settings {
     pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,
     pub users_file: Option<PathBuf>,
+    /// `None`: tokens are no logins.
+    pub jwt: Option<JwtSettings>,
     /// The source checks clients' credentials; how long its answers count. `None`: this process checks them.
     pub passthrough: Option<Duration>,
     pub max_key: usize,

@@ -156,6 +156,8 @@ pub enum ValueKind {
     Primary,
     /// How a replica follows its primary.
     ReplicationMode,
+    /// Any text.
+    Text,
     /// Any text; it is not shown.
     Secret,
     /// A header field to send, `Name: value` or `Name: @FILE`; a value is not shown.
@@ -209,7 +211,7 @@ impl SettingSpec {
             ValueKind::Hostname => "HOST",
             ValueKind::Primary => "URL",
             ValueKind::ReplicationMode => "MODE",
-            ValueKind::Secret => "TEXT",
+            ValueKind::Text | ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
             ValueKind::HeaderName => "NAME",
             ValueKind::Choice(_) => "NAME",
@@ -370,6 +372,43 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         example: "/etc/larder/users.acl",
         help: "File of users, one a line, as in Redis's `aclfile`: `user app on #SHA-256 ~app:* &* +@read`. Read again with SIGHUP, `POST /v1/config/reload` and ACL LOAD. See docs/users.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "jwt-jwks",
+        section: SettingSection::Listening,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/jwks.json",
+        help: "File of the public keys that verify JSON Web Tokens, a JWK Set (RFC 7517). A token is then a login: `Authorization: Bearer` over HTTP, the password of AUTH and HELLO. It names a user of `users-file`. Needs `jwt-issuer` and `jwt-audience`. Read again with SIGHUP, `POST /v1/config/reload` and ACL LOAD. See docs/users.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "jwt-issuer",
+        section: SettingSection::Listening,
+        kind: ValueKind::Text,
+        optional: true,
+        example: "https://login.example.com/",
+        help: "What the claim `iss` of a token must be, to the letter.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "jwt-audience",
+        section: SettingSection::Listening,
+        kind: ValueKind::Text,
+        optional: true,
+        many: true,
+        example: "larder",
+        help: "Names of this service, of which the claim `aud` of a token must have one. Tokens for other services are refused.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "jwt-user-claim",
+        section: SettingSection::Listening,
+        kind: ValueKind::Text,
+        default: Is("sub"),
+        example: "preferred_username",
+        help: "The claim of a token that names the user of `users-file`.",
         ..ROW
     },
     SettingSpec {

@@ -50,6 +50,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "https" | "rediss" | "admin-tls" => &PAIR,
         "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
         "peer-tls" => &NODE,
+        "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
         "auth" => &["--source=redis://redis"],
         "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
         "peer-tls-ca" | "peer-tls-name" => {
@@ -61,7 +62,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
 }
 /// Settings of which one alone is a problem.
 fn is_of_a_pair(setting: &SettingSpec) -> bool {
-    ["tls-cert", "tls-key"].contains(&setting.name)
+    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience"].contains(&setting.name)
 }
 
 #[test]
@@ -127,6 +128,24 @@ fn flag_outweighs_variable_outweighs_file_outweighs_default() {
         assert_eq!(origin(&companion, &vars, &file), format!("env {variable}"));
         assert_eq!(origin(&with_flag, &vars, &file), format!("flag --{name}"));
     }
+}
+
+#[test]
+fn tokens_need_an_issuer_an_audience_and_users() {
+    const ALL: [&str; 4] = ["--jwt-jwks=keys.json", "--jwt-issuer=i", "--jwt-audience=a,b", "--users-file=f"];
+    let settings = loaded(&ALL, &[], "").settings.jwt.unwrap();
+    assert_eq!(settings.audiences, ["a", "b"]);
+    assert_eq!((settings.issuer.as_str(), settings.user_claim.as_str()), ("i", "sub"));
+    for left_out in 1..4 {
+        let some: Vec<&str> = ALL.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, arg)| *arg).collect();
+        let name = ALL[left_out].trim_start_matches("--").split('=').next().unwrap();
+        assert!(problems(&some, &[], "")[0].contains(&format!("jwt-jwks: {name} must be set")), "{some:?}");
+    }
+    for alone in ["--jwt-issuer=i", "--jwt-audience=a", "--jwt-user-claim=c"] {
+        assert!(problems(&[alone], &[], "")[0].contains("has no meaning without jwt-jwks"), "{alone}");
+    }
+    let passthrough = [&ALL[..], &["--auth=passthrough", "--source=redis://r"]].concat();
+    assert!(problems(&passthrough, &[], "")[0].contains("users-file has no meaning"));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use crate::{
     read::Group,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use larder_engine::Millis;
+use larder_store::clock;
 use std::{
     cell::{Cell, RefCell},
     iter,
@@ -96,8 +98,8 @@ fn check<'k>(
     Err(Problem::of(ProblemKind::Forbidden, detail))
 }
 
-/// The value of an `Authorization`, and its user.
-type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>);
+/// The value of an `Authorization`, its user, and until when it counts ([`Millis::MAX`]: for good).
+type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>, Millis);
 
 /// The users that a connection has had.
 #[derive(Debug, Default)]
@@ -154,7 +156,10 @@ impl KnownUsers {
             None => self.without.borrow().clone(),
             Some(header) => {
                 let with = self.with.borrow();
-                let (_, user) = with.as_ref().filter(|(known, _)| bool::from(known.ct_eq(header)))?;
+                let is_known = |known: &[u8], ends| {
+                    bool::from(known.ct_eq(header)) && (ends == Millis::MAX || clock::now() < ends)
+                };
+                let (_, user, _) = with.as_ref().filter(|(known, _, ends)| is_known(known, *ends))?;
                 Some(user.clone())
             }
         }
@@ -184,9 +189,9 @@ impl KnownUsers {
         if let Some((_, problem)) = refused {
             return Err(problem);
         }
-        let user = verify(worker, header, address).await?;
+        let (user, ends) = verify(worker, header, address).await?;
         let user = Rc::new(RequestUser::of(user));
-        *self.with.borrow_mut() = Some((header.into(), user.clone()));
+        *self.with.borrow_mut() = Some((header.into(), user.clone(), ends));
         Ok(user)
     }
 
@@ -214,8 +219,8 @@ pub(super) fn basic_credentials(header: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Pro
     Ok((if name.is_empty() { b"default".to_vec() } else { name }, password))
 }
 
-/// The user whom the credentials of a header show.
-async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<Arc<User>, Problem> {
+/// The user whom the credentials of a header show, and until when.
+async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<User>, Millis), Problem> {
     let users = &worker.app.users;
     let split = header.iter().position(|byte| *byte == b' ').unwrap_or(header.len());
     let (scheme, credentials) = (&header[..split], header[split..].trim_ascii());
@@ -236,7 +241,8 @@ async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<Arc<U
         return Err(Problem::of(ProblemKind::LoginRequired, "the scheme is neither Basic nor Bearer"));
     };
     match outcome {
-        LoginOutcome::Granted(user) => Ok(user),
+        LoginOutcome::Granted(user) => Ok((user, Millis::MAX)),
+        LoginOutcome::GrantedUntil(user, ends) => Ok((user, ends)),
         LoginOutcome::Wait(wait) => Err(Problem::too_many_logins(wait)),
         LoginOutcome::Wrong | LoginOutcome::Compare(_) => {
             users.login_failed(address);

@@ -11,11 +11,13 @@
 //! - This room knows no commands: [`CommandCatalog`] is filled by the room that has them.
 //! - Of two rules about a command the later one counts; a command that no rule names is refused.
 //! - Of commands whose categories are not known, rules believe the worst.
+//! - A token ([`jwt`]) names a user of the table. What it may do is in the table alone.
 //! - A selector is complete in itself: commands of one never go with the keys of another.
 mod acl_log;
 mod command_catalog;
 mod command_request;
 mod command_rules;
+mod jwt;
 mod login_throttle;
 mod name_pattern;
 mod passwords;

@@ -2,11 +2,14 @@
 use super::{
     acl_log::AclLog,
     command_catalog::CommandCatalog,
+    jwt::{TokenVerifier, VerifiedToken},
     login_throttle::LoginThrottle,
     user::{DEFAULT_USER, RejectedRule, User},
     users_file,
 };
 use crate::config::{Secret, Settings};
+use larder_engine::Millis;
+use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,6 +36,8 @@ pub struct Users {
     file: Option<PathBuf>,
     /// The password of `default`, unless the file says what `default` is.
     password: Option<Secret>,
+    /// Verifies tokens (`jwt-jwks`).
+    tokens: Option<TokenVerifier>,
     log: AclLog,
     throttle: LoginThrottle,
     comparisons: Semaphore,
@@ -57,6 +62,8 @@ impl ChangedUsers {
 pub enum LoginOutcome {
     /// The user.
     Granted(Arc<User>),
+    /// The user, until a time: a token that ends then says so.
+    GrantedUntil(Arc<User>, Millis),
     /// There is no such user, or it is off, or the password is wrong.
     Wrong,
     /// The address has failed too often: its logins are not looked at for so long.
@@ -78,6 +85,7 @@ impl Users {
             births: AtomicU64::new(1),
             file: settings.users_file.clone(),
             password: settings.password.clone(),
+            tokens: settings.jwt.clone().map(TokenVerifier::new),
             log: AclLog::default(),
             throttle: LoginThrottle::default(),
             comparisons: Semaphore::new(1),
@@ -86,16 +94,19 @@ impl Users {
         Ok(users)
     }
 
-    /// Reads the file again. Users whose lines have gone are gone; `default` is then as without a file. Without a file only what
+    /// Reads the file again, and the keys of tokens. Users whose lines have gone are gone; `default` is then as without a file. Without a file only what
     /// [`Users::new`] made counts again.
     ///
     /// # Errors
-    /// What is wrong with the file. Nothing has changed then.
+    /// What is wrong with a file. Nothing has changed then.
     pub fn load(&self) -> Result<ChangedUsers, Vec<String>> {
         let read = match &self.file {
             Some(path) => users_file::read(path, &self.catalog)?,
             None => Vec::new(),
         };
+        if let Some(tokens) = &self.tokens {
+            tokens.replace_keys(tokens.keys_of_file().map_err(|why| vec![why])?);
+        }
         let mut table = self.table.lock();
         let mut new: BTreeMap<Box<str>, Arc<User>> = BTreeMap::new();
         let mut changed = ChangedUsers::default();
@@ -197,11 +208,19 @@ impl Users {
     /// Checks a name and a password. The time says nothing about which of them is wrong.
     pub fn log_in(&self, address: IpAddr, name: &[u8], password: &[u8]) -> LoginOutcome {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.find(name)).filter(|user| user.is_on());
-        if let Some(open) = user.as_ref().filter(|user| user.has_no_password()) {
+        // What is sent without a name may be a token, even where `default` needs no password.
+        let is_token =
+            name == DEFAULT_USER.as_bytes() && self.tokens.as_ref().is_some_and(|of| of.may_be_token(password));
+        if let Some(open) = user.as_ref().filter(|user| user.has_no_password() && !is_token) {
             return LoginOutcome::Granted(open.clone());
         }
         if let Some(wait) = self.throttle.wait(address, Instant::now()) {
             return LoginOutcome::Wait(wait);
+        }
+        // A token that its user sends as the password, or that anybody sends without a name, which is then the default one.
+        let token = self.verified_token(address, password);
+        if let Some(token) = token.filter(|token| name == DEFAULT_USER.as_bytes() || name == token.user.as_bytes()) {
+            return self.granted_by(&token);
         }
         let Some(user) = user else {
             // As long as for a user with one password.
@@ -226,7 +245,28 @@ impl Users {
         let mut found = users.iter().filter(|user| user.is_on() && user.passwords().contain_token(token));
         match (found.next(), found.next()) {
             (Some(user), None) if !token.is_empty() => LoginOutcome::Granted(user.clone()),
-            _ => LoginOutcome::Wrong,
+            _ => self.verified_token(address, token).map_or(LoginOutcome::Wrong, |token| self.granted_by(&token)),
+        }
+    }
+    /// Whether clients may log in with tokens (`jwt-jwks`).
+    pub fn take_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+    /// What a token says, if this is one and its signature, issuer, audience and times are right.
+    fn verified_token(&self, address: IpAddr, text: &[u8]) -> Option<VerifiedToken> {
+        let tokens = self.tokens.as_ref().filter(|tokens| tokens.may_be_token(text))?;
+        match tokens.verify(text, clock::now()) {
+            Ok(token) => Some(token),
+            Err(why) => {
+                tracing::warn!(client = %address, "a token is refused: {why}");
+                None
+            }
+        }
+    }
+    fn granted_by(&self, token: &VerifiedToken) -> LoginOutcome {
+        match self.find(&token.user).filter(|user| user.is_on()) {
+            Some(user) => LoginOutcome::GrantedUntil(user, token.ends),
+            None => LoginOutcome::Wrong,
         }
     }
     /// How long this address has to wait before a login of it is looked at.

@@ -249,10 +249,10 @@ impl Drop for Place {
     }
 }
 
-/// The longest time between two looks for silent connections.
+/// The longest time between two looks for connections whose time is over.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Ends Redis connections that have been silent for `idle-timeout`. One look at all of them now and then costs less than a
+/// Ends Redis connections that have been silent for `idle-timeout`, and those whose login is over. One look at all of them now and then costs less than a
 /// timer each that every request would have to move.
 async fn close_idle(worker: Rc<Worker>) {
     loop {
@@ -260,11 +260,13 @@ async fn close_idle(worker: Rc<Worker>) {
         let timeout = worker.app.live.idle_timeout();
         let period = timeout.map_or(LONGEST_PERIOD, |timeout| timeout / 8);
         sleep(period.clamp(Duration::from_millis(10), LONGEST_PERIOD)).await;
-        let Some(timeout) = timeout.map(millis) else { continue };
-        let now = clock::now();
+        let (timeout, now) = (timeout.map(millis), clock::now());
         worker.app.clients.visit(worker.id, |client| {
             // More than, because the last word was noted in whole milliseconds, rounded down.
-            if now.saturating_sub(client.active()) > timeout && !client.waits() {
+            let is_idle = |timeout| now.saturating_sub(client.active()) > timeout && !client.waits();
+            if client.is_login_over(now) {
+                client.close();
+            } else if timeout.is_some_and(is_idle) {
                 client.finish();
             }
         });

@@ -39,6 +39,11 @@ pub(super) fn check(
             call.session.log_in(user);
             Ok(None)
         }
+        LoginOutcome::GrantedUntil(user, ends) => {
+            call.session.log_in(user);
+            call.session.client.end_login_at(ends);
+            Ok(None)
+        }
         LoginOutcome::Compare(user) => Ok(Some(user)),
         LoginOutcome::Wrong => Err(failed(call, user)),
         LoginOutcome::Wait(wait) => Err(too_many(wait)),

@@ -187,6 +187,7 @@ impl Session {
     /// The client has logged in as this user.
     pub(super) fn log_in(&mut self, user: Arc<User>) {
         self.client.about.lock().user = (&*user.name).into();
+        self.client.end_login_at(Millis::MAX);
         self.set_user(user);
         self.authenticate(true);
     }

@@ -16,3 +16,4 @@ mod proxies;
 mod proxy_headers;
 mod proxy_programs;
 mod sockets;
+mod tokens;

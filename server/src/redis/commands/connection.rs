@@ -81,7 +81,8 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
         return call.alone();
     }
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
-    if login.user.is_none() && !single && call.worker.app.users.default_user().has_no_password() {
+    let users = &call.worker.app.users;
+    if login.user.is_none() && !single && users.default_user().has_no_password() && !users.take_tokens() {
         return Err(CommandError::Static(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",

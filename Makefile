@@ -137,12 +137,12 @@ acceptance: tools ## What Larder promises from outside, on the release binary
 
 miri: ## The engine's tests under Miri (a nightly toolchain with miri and rust-src)
 	@$(CARGO) +nightly miri --version >/dev/null || { echo "Type: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
-	$(CARGO) +nightly miri test --package larder-engine --lib
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --package larder-engine --lib
 
 # The parts of the engine on which the others stand. A few minutes; `make miri` takes hours.
 miri-core: ## The engine's core tests under Miri, if a nightly toolchain with miri is installed
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
-	    PROPTEST_CASES=2 $(CARGO) +nightly miri test --package larder-engine --lib -- $(MIRI_CORE); \
+	    PROPTEST_CASES=2 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --package larder-engine --lib -- $(MIRI_CORE); \
 	else \
 	    echo "miri-core: not run. Type: rustup toolchain install nightly --component miri,rust-src"; \
 	fi

@@ -182,7 +182,7 @@ impl Parser<'_> {
     }
 
     fn escape(&mut self) -> Result<(), JsonError> {
-        let wrong = |parser: &Self| Err(parser.error("this is no escape of JSON"));
+        let wrong = |parser: &Self| Err(parser.error("this is not an escape of JSON"));
         match self.text.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => match self.unit(self.at) {
@@ -218,7 +218,7 @@ impl Parser<'_> {
         let leads_with_zero = self.peek() == Some(b'0');
         let whole = digits(self);
         if whole == 0 || leads_with_zero && whole > 1 {
-            return Err(self.error("this is no number of JSON"));
+            return Err(self.error("this is not a number of JSON"));
         }
         if self.peek() == Some(b'.') {
             self.at += 1;

@@ -45,7 +45,7 @@ pub enum PatchError {
 impl fmt::Display for PatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PatchError::Json(error) => write!(f, "the patch is no JSON: {error}"),
+            PatchError::Json(error) => write!(f, "the patch is not JSON: {error}"),
             PatchError::Malformed(what) => f.write_str(what),
             PatchError::NotFound(at) => write!(f, "operation {at}: there is no value at its path"),
             PatchError::TestFailed(at) => write!(f, "operation {at}: the value is another one"),
@@ -193,14 +193,14 @@ fn add(text: &[u8], to: &Pointer, value: &[u8]) -> Result<Vec<Splice>, Problem> 
 fn operation(text: &[u8], at: usize) -> Result<Operation, PatchError> {
     let malformed = |what: &str| PatchError::Malformed(format!("operation {at}: {what}"));
     if text.first() != Some(&b'{') {
-        return Err(malformed("it is no object"));
+        return Err(malformed("it is not an object"));
     }
     let field = |name: &str| child(text, 0, name).map(|span| &text[span]);
     let string = |name: &str| {
         let value = field(name).ok_or_else(|| malformed(&format!("`{name}` is missing")))?;
         match value {
             [b'"', inside @ .., b'"'] => Ok(String::from_utf8_lossy(&unescaped(inside)).into_owned()),
-            _ => Err(malformed(&format!("`{name}` is no string"))),
+            _ => Err(malformed(&format!("`{name}` is not a string"))),
         }
     };
     let pointer = |name: &str| {

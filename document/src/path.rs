@@ -246,7 +246,7 @@ impl Pointer {
         if text.is_empty() {
             return Ok(Pointer(Vec::new()));
         }
-        let wrong = |what: &str| PathError(format!("`{text}` is no JSON pointer: {what}"));
+        let wrong = |what: &str| PathError(format!("`{text}` is not a JSON pointer: {what}"));
         let tokens = text.strip_prefix('/').ok_or_else(|| wrong("it does not begin with `/`"))?;
         let token = |token: &str| {
             let plain = token.replace("~1", "").replace("~0", "");

@@ -5,7 +5,7 @@ use crate::log::Queue;
 /// What the eviction policy knows of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyState {
-    /// The access count and its flag, 0 to 7 ([`Entry::frequency`]); higher bits are ignored.
+    /// The access count and its flag, 0 to 7 (`Entry::frequency`); higher bits are ignored.
     pub frequency: u8,
     /// It is in the main queue; else in the small one.
     pub is_main: bool,

@@ -117,7 +117,7 @@ fn address<A: std::str::FromStr>(text: &[u8]) -> Result<A, MalformedHeader> {
 fn port(text: &[u8]) -> Result<u16, MalformedHeader> {
     let is_number = text.iter().all(u8::is_ascii_digit) && !(text.len() > 1 && text[0] == b'0');
     let text = std::str::from_utf8(text).ok().filter(|_| is_number);
-    text.and_then(|text| text.parse().ok()).ok_or(MalformedHeader("a port is no number up to 65535"))
+    text.and_then(|text| text.parse().ok()).ok_or(MalformedHeader("a port is not a number up to 65535"))
 }
 
 fn parse_binary(input: &[u8]) -> Result<ProxyHeader, MalformedHeader> {

@@ -19,7 +19,7 @@ impl Temporary {
         let name = path.file_name().ok_or_else(|| io::Error::other("is not the name of a file"))?;
         // A rename would put a file in the place of a device: of /dev/null, if root asks for it.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(io::Error::other("is there already, and is no regular file"));
+            return Err(io::Error::other("is there already, and is not a regular file"));
         }
         let mut hidden = OsString::from(".");
         hidden.push(name);
@@ -167,7 +167,7 @@ mod tests {
         let path = dir.path().join("socket");
         let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
         let error = write(&path, b"a file").expect_err("it is a socket");
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
         std::os::unix::net::UnixStream::connect(&path).expect("the socket is still there");
     }
 }

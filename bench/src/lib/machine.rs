@@ -40,7 +40,7 @@ impl MeasuredProcess {
     pub(crate) fn peak_resident_bytes(self) -> anyhow::Result<u64> {
         let status = self.read("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("status has no VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is no number")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is not a number")?;
         Ok(kib * 1024)
     }
 

@@ -46,7 +46,7 @@ const HEAD: usize = 8;
 
 /// Runs the program.
 pub(crate) fn run(args: &RecordArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    ensure!(args.sample > 0.0 && args.sample <= 1.0, "--sample {} is no share above 0 and up to 1", args.sample);
+    ensure!(args.sample > 0.0 && args.sample <= 1.0, "--sample {} is not a share above 0 and up to 1", args.sample);
     let target = TargetUrl::parse(&args.url)?;
     ensure!(target.protocol == TargetProtocol::Http, "--url {:?}: the admin listener speaks HTTP", args.url);
     let file = File::create(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;

@@ -64,7 +64,7 @@ fn command() -> Command {
     const PRECEDENCE: &str = "Every setting may also be given as an environment variable (LARDER_MAX_MEMORY for --max-memory) or in the \
         file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
     let serve = Command::new("serve")
-        .about("Serve (what larder does without a command)")
+        .about("Serve (the default command)")
         .arg(table_commands::data())
         .args(flag_args())
         .after_help(PRECEDENCE);
@@ -74,18 +74,24 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(
             Command::new("check")
-                .about("Read flags, environment and file as serve would, and say what is wrong")
+                .about("Check flags, environment and file like serve, and list the errors")
                 .args(flag_args()),
         )
         .subcommand(
             Command::new("print")
-                .about("Print the effective values as TOML, with where each comes from")
+                .about("Print the effective values as TOML, with the origin of each")
                 .args(flag_args()),
         )
         .subcommand(
             Command::new("convert")
-                .about("Print the configuration file of a GCache as one of Larder's, with comments for what has no counterpart")
-                .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("GCache's TOML file")),
+                .about("Convert a GCache configuration file to Larder's, with comments for keys without a counterpart")
+                .arg(
+                    Arg::new("file")
+                        .value_name("FILE")
+                        .required(true)
+                        .value_parser(value_parser!(PathBuf))
+                        .help("GCache's TOML file"),
+                ),
         )
         .subcommand(client_commands::config_diff_command())
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));

@@ -20,8 +20,8 @@ pub(super) fn command() -> Command {
         Arg::new(name).value_name(place).required(true).value_parser(value_parser!(PathBuf))
     };
     Command::new(NAME)
-        .about("Make a snapshot of a Redis RDB file, or an RDB file of a snapshot: strings and when they expire")
-        .arg(file("from", "FROM").help("What to convert: its first bytes say which of the two it is"))
+        .about("Convert a Redis RDB file to a snapshot, or a snapshot to an RDB file: strings and their expiry")
+        .arg(file("from", "FROM").help("File to convert; Larder recognises the format by the first bytes"))
         .arg(file("to", "TO").help("The file to write"))
         .arg(
             Arg::new("database")
@@ -30,12 +30,13 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .default_value("0=default")
                 .value_parser(database)
-                .help("A database of Redis, and the group that has its keys; may be given several times"),
+                .help("A Redis database and the group for its keys; may be given several times"),
         )
         .arg(
-            Arg::new("skip-others").long("skip-others").action(ArgAction::SetTrue).help(
-                "Leave out keys of other types, databases and groups, instead of writing nothing if there are any",
-            ),
+            Arg::new("skip-others")
+                .long("skip-others")
+                .action(ArgAction::SetTrue)
+                .help("Skip keys of other types, databases and groups instead of failing"),
         )
         .arg(
             Arg::new("compression")
@@ -43,7 +44,7 @@ pub(super) fn command() -> Command {
                 .value_name("NAME")
                 .default_value(SnapshotCompression::default().name())
                 .value_parser(PossibleValuesParser::new(SnapshotCompression::NAMES))
-                .help("How a snapshot is compressed"),
+                .help("Compression of the snapshot"),
         )
 }
 
@@ -52,7 +53,7 @@ fn database(text: &str) -> Result<(u64, String), String> {
     let parsed = text.split_once('=').and_then(|(number, group)| Some((number.parse().ok()?, group)));
     match parsed {
         Some((number, group)) if !group.is_empty() => Ok((number, group.to_owned())),
-        _ => Err("takes a number and a group, as 3=sessions".to_owned()),
+        _ => Err("write a number and a group, for example 3=sessions".to_owned()),
     }
 }
 
@@ -83,13 +84,13 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         Ok(converted) => {
             say_what_is_missing(from, &converted);
             if is_rdb && !converted.had_sum {
-                eprintln!("larder: {}: has no checksum, so damage may be unnoticed", from.display());
+                eprintln!("larder: {}: has no checksum, so damage cannot be detected", from.display());
             }
             print(&format!("{}: {} entries; {} had expired\n", to.display(), converted.entries, converted.expired))
         }
         Err(ConvertError::LeftOut(converted)) => {
             say_what_is_missing(from, &converted);
-            eprintln!("larder: {} was not written; with --skip-others it is, without these keys", to.display());
+            eprintln!("larder: {} was not written; use --skip-others to write it without these keys", to.display());
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -24,9 +24,11 @@ pub(super) fn command() -> Command {
         .about("Examine snapshots of the memory tiers, and convert them")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("info").about("Say what a snapshot holds, after comparing its checksums").arg(file()))
+        .subcommand(Command::new("info").about("Check the checksums of a snapshot and describe it").arg(file()))
         .subcommand(convert_command::command())
-        .subcommand(Command::new("verify").about("Read all of a snapshot: its checksums, and each entry").arg(file()))
+        .subcommand(
+            Command::new("verify").about("Read a whole snapshot and check its checksums and each entry").arg(file()),
+        )
 }
 
 /// Runs one of the commands.

@@ -24,17 +24,17 @@ pub(super) fn command() -> Command {
         .value_name("NAME")
         .value_parser(PossibleValuesParser::new(Compression::NAMES))
         .default_value(Compression::NAMES[0])
-        .help("How the new store compresses its older levels, as store-compression");
+        .help("Compression of the new store's older levels, as in store-compression");
     Command::new("store")
-        .about("Verify, back up or compact a disk store that no server has open")
+        .about("Verify, back up or compact a disk store while no server uses it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
-            Command::new("verify").about("Read every file and name those that are damaged").arg(dir()),
+            Command::new("verify").about("Read every file and list the damaged ones").arg(dir()),
             Command::new("stats").about("Show what the store holds").arg(dir()),
-            Command::new("compact").about("Drop what was overwritten, deleted or has expired").arg(dir()),
+            Command::new("compact").about("Remove overwritten, deleted and expired entries from the files").arg(dir()),
             Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
-            Command::new("restore").about("Make a new store of a backup").args([file(), dir(), compression]),
+            Command::new("restore").about("Create a new store from a backup").args([file(), dir(), compression]),
         ])
 }
 

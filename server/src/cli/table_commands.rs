@@ -27,51 +27,56 @@ pub(super) fn command() -> Command {
     let formats = Format::NAMES.map(|(name, _)| name);
     let build = Command::new("build")
         .about("Build a table from text (`key value words…` per line), CSV, TSV, JSON lines or another table")
-        .arg(path("input").value_name("INPUT").required(true).help("What to build it from; - reads standard input"))
-        .arg(option("output").short('o').required(true).help("The table; replaced at once when the new one is whole"))
+        .arg(path("input").value_name("INPUT").required(true).help("Input file; - reads standard input"))
+        .arg(
+            option("output")
+                .short('o')
+                .required(true)
+                .help("Table file; an existing one is replaced when the new one is complete"),
+        )
         .arg(
             Arg::new("format")
                 .long("format")
                 .value_name("FORMAT")
                 .value_parser(formats)
-                .help("How the input is written [default: as its name ends, else text]"),
+                .help("Input format [default: by the file name's ending, otherwise text]"),
         )
         .arg(
             Arg::new("key")
                 .long("key")
                 .value_name("COLUMN")
                 .default_value("key")
-                .help("CSV, TSV, JSON: the column or field of the key"),
+                .help("CSV, TSV, JSON: column or field of the key"),
         )
         .arg(
             Arg::new("value")
                 .long("value")
                 .value_name("COLUMN")
                 .default_value("value")
-                .help("CSV, TSV, JSON: the column or field of the value"),
+                .help("CSV, TSV, JSON: column or field of the value"),
         )
-        .arg(option("base").help("A table that the input changes (JSON: a value null removes the key)"))
-        .arg(option("remove").help("A file of keys, one a line, that the table is not to have"))
+        .arg(option("base").help("Existing table to apply the input to (JSON: a value of null removes the key)"))
+        .arg(option("remove").help("File of keys to leave out, one per line"))
         .arg(
             Arg::new("duplicates")
                 .long("duplicates")
                 .value_name("RULE")
                 .value_parser(["last", "error"])
                 .default_value("last")
-                .help("A key that comes twice: the last one counts, or the build ends"),
+                .help("What to do with a key that occurs twice: use the last one, or stop with an error"),
         )
         .arg(
             Arg::new("compression")
                 .long("compression")
                 .value_name("NAME")
                 .value_parser(FrameCompression::NAMES.map(|(name, _)| name))
-                .help("How values are kept [default: as in the table that is changed or copied, else none]"),
+                .help("Compression of values [default: that of the existing table, otherwise none]"),
         )
         .arg(
             Arg::new("strict")
                 .long("strict")
                 .action(ArgAction::SetTrue)
-                .help("End at the first line that cannot be used, instead of leaving it out"),
+                .help("Stop at the first invalid line instead of skipping it"),
         )
         .arg(
             Arg::new("memory")
@@ -79,7 +84,7 @@ pub(super) fn command() -> Command {
                 .value_name("SIZE")
                 .value_parser(parse_size)
                 .default_value(show_size(BuildOptions::MEMORY as u64))
-                .help("Memory to use, about; larger inputs are sorted through a file beside the table"),
+                .help("Approximate memory to use; larger inputs are sorted in a file beside the table"),
         )
         .arg(
             Arg::new("seed")
@@ -87,7 +92,7 @@ pub(super) fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u64))
                 .default_value("0")
-                .help("Of the hash, where keys were chosen to collide"),
+                .help("Seed of the hash, for keys that were chosen to collide"),
         );
     let key = Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The key");
     Command::new("table")
@@ -95,14 +100,12 @@ pub(super) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(build)
-        .subcommand(Command::new("info").about("Say what a table holds").arg(table()))
+        .subcommand(Command::new("info").about("Describe a table").arg(table()))
         .subcommand(
-            Command::new("get").about("Write the value of a key to standard output, as it is").arg(table()).arg(key),
+            Command::new("get").about("Write the value of a key to standard output, unchanged").arg(table()).arg(key),
         )
         .subcommand(
-            Command::new("verify")
-                .about("Read all of a table and compare it with its checksums and its index")
-                .arg(table()),
+            Command::new("verify").about("Read a whole table and check its checksums and its index").arg(table()),
         )
         .subcommand(
             Command::new("dump")
@@ -178,7 +181,7 @@ pub(super) fn data() -> Arg {
         .value_name("DATA")
         .value_parser(value_parser!(PathBuf))
         .conflicts_with("source")
-        .help("A table, or a data file of which one is built beside it: as --source table:FILE [text, CSV, TSV or JSON lines; see larder table build]")
+        .help("A table, or a data file to build one from (text, CSV, TSV or JSON lines; see larder table build); like --source table:FILE")
 }
 
 /// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless it was built from the data as it is.
@@ -205,7 +208,7 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
     match std::env::current_exe().and_then(build) {
         Ok(status) if status.success() => Ok(Some(SourceUrl::Table(output))),
         // It has said why.
-        Ok(_) => Err(ConfigError(vec![format!("{}: there is no table of it to serve", data.display())])),
+        Ok(_) => Err(ConfigError(vec![format!("{}: no table has been built from it", data.display())])),
         Err(error) => Err(ConfigError(vec![format!("{}: cannot start the build: {error}", output.display())])),
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
         {
             let whole = format!("{}{name}", prefix(scope.table.as_ref()));
             open.push(format!(
-                "{origin}: {whole}: {address} is open to other machines, and nobody is asked who they are: set password or users-file, listen on 127.0.0.1, or set insecure"
+                "{origin}: {whole}: {address} is open to other machines, and clients need no authentication: set password or users-file, listen on 127.0.0.1, or set insecure"
             ));
         }
     }

@@ -67,6 +67,7 @@ fn check_pods(scope: &EffectiveSettings, problems: &mut Vec<String>) {
         && this.host.parse::<IpAddr>().is_err()
     {
         let origin = &scope.effective("peer-self").origin;
-        problems.push(format!("{origin}: peer-self: `{this}` is no address: pods know each other by their addresses"));
+        problems
+            .push(format!("{origin}: peer-self: `{this}` is not an address: pods know each other by their addresses"));
     }
 }

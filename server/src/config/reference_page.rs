@@ -73,7 +73,7 @@ forward-admin = true
 
 Understood with less weight than `LARDER_…` and more than the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`,
 `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`. Variables that Kubernetes makes for a
-service (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are passed over.
+service (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
 ";
 
 /// The Markdown text.

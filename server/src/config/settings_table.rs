@@ -22,7 +22,7 @@ pub struct SettingSpec {
     pub section: SettingSection,
     /// How its text is read.
     pub kind: ValueKind,
-    /// What holds when nobody sets it.
+    /// The value if it is not set.
     pub default: Fallback,
     /// Takes `none` or `off` (or nothing).
     pub optional: bool,
@@ -284,7 +284,9 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         per_listener: true,
         example: "@dangerous",
-        help: "Commands that Redis clients may not call: names (`flushall`), subcommands (`config|set`) or Redis's categories (`@dangerous`). They get an error that begins with NOPERM. See docs/in-front-of-redis.md.",
+        help: "Commands that Redis clients may not call: names (`flushall`), subcommands \
+               (`config|set`) or categories (`@dangerous`). They are answered with `-NOPERM`. See \
+               docs/in-front-of-redis.md.",
         ..ROW
     },
     SettingSpec {
@@ -295,7 +297,10 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         per_listener: true,
         example: "@read",
-        help: "The only commands that Redis clients may call, listed as in `deny-commands`; none listed: all. The most exact entry of both lists counts: `config|set` before `config` before `@admin` before `@all`. Among equals `deny-commands` wins. AUTH, HELLO, QUIT and RESET are always allowed.",
+        help: "The only commands that Redis clients may call, in the form of `deny-commands`. \
+               Empty: all commands. If both lists match, the more exact entry decides: `config|set` \
+               before `config` before `@admin` before `@all`. If both are equally exact, \
+               `deny-commands` wins. AUTH, HELLO, QUIT and RESET are always allowed.",
         ..ROW
     },
     SettingSpec {
@@ -305,7 +310,10 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("false"),
         per_listener: true,
         example: "true",
-        help: "Forwards commands to a Redis source that stop that server, make it another's replica, or change who may enter: SHUTDOWN, DEBUG, REPLICAOF, FAILOVER, MODULE LOAD, MIGRATE, ACL SETUSER, CONFIG REWRITE, CONFIG SET of anything but tuning, and related commands. Without it Larder refuses them.",
+        help: "Forwards commands that stop the source's Redis server, change its primary, or change \
+               who can log in: SHUTDOWN, DEBUG, REPLICAOF, FAILOVER, MODULE LOAD, MIGRATE, ACL \
+               SETUSER, CONFIG REWRITE, CONFIG SET of anything but tuning, and related commands. \
+               Without it, Larder refuses them.",
         ..ROW
     },
     SettingSpec {
@@ -325,7 +333,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         many: true,
         example: "10.0.0.0/8",
-        help: "Addresses and ranges of the proxies that may say who the client is, by `proxy-protocol` and `forwarded-header`. What others say about it is not believed. See docs/proxies.md.",
+        help: "Addresses and ranges of the proxies whose information about the client's address is \
+               used (`proxy-protocol`, `forwarded-header`). The same information from other \
+               addresses is ignored. See docs/proxies.md.",
         ..ROW
     },
     SettingSpec {
@@ -335,7 +345,10 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("off"),
         per_listener: true,
         example: "required",
-        help: "Whether connections of trusted proxies to the HTTP and Redis listeners begin with a header of the PROXY protocol (version 1 or 2). `required` closes those that do not. `optional` takes both, and is safe only if every trusted proxy sends the header or keeps its clients from sending one.",
+        help: "Reads the PROXY protocol (version 1 or 2) on connections of trusted proxies to the \
+               HTTP and Redis listeners. `required`: a connection without the header is closed. \
+               `optional`: it is served. `optional` is safe only if every trusted proxy sends the \
+               header or removes the ones that its clients send.",
         ..ROW
     },
     SettingSpec {
@@ -344,7 +357,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(ForwardedHeader::NAMES),
         default: Is("x-forwarded-for"),
         example: "forwarded",
-        help: "Header in which trusted proxies name the client of an HTTP request. The rightmost address that is no trusted proxy is the client. The other header is ignored, because clients can send it themselves.",
+        help: "Header in which trusted proxies name the client of an HTTP request. The client is \
+               the rightmost address that is not a trusted proxy. The other header is ignored, \
+               because clients can send it themselves.",
         ..ROW
     },
     SettingSpec {
@@ -353,7 +368,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
-        help: "Password of the user `default`, for every listener: AUTH and HELLO of Redis clients, `Authorization: Basic` and `Bearer` over HTTP. Only `/healthz`, `/readyz` and the descriptions of the routes need none. See docs/users.md.",
+        help: "Password of the user `default` on every listener: AUTH and HELLO over the Redis \
+               protocol, `Authorization: Basic` and `Bearer` over HTTP. Only `/healthz`, `/readyz` \
+               and the descriptions of the routes are open. See docs/users.md.",
         ..ROW
     },
     SettingSpec {
@@ -362,7 +379,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Switch,
         default: Is("false"),
         example: "true",
-        help: "Serves other machines without asking who they are. Without it, an address that is not of this machine alone (`127.0.0.1`, `::1`) needs `password`, `users-file`, or clients' certificates (`tls-client-ca`); Larder does not start otherwise.",
+        help: "Serves other machines without authentication. Otherwise Larder does not start on an \
+               address that other machines can reach unless `password`, `users-file` or clients' \
+               certificates (`tls-client-ca`) are set.",
         ..ROW
     },
     SettingSpec {
@@ -371,7 +390,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/users.acl",
-        help: "File of users, one a line, as in Redis's `aclfile`: `user app on #SHA-256 ~app:* &* +@read`. Read again with SIGHUP, `POST /v1/config/reload` and ACL LOAD. See docs/users.md.",
+        help: "File of users, one per line, in the format of Redis's `aclfile`: `user app on \
+               #SHA-256 ~app:* &* +@read`. SIGHUP, `POST /v1/config/reload` and ACL LOAD read it \
+               again. See docs/users.md.",
         ..ROW
     },
     SettingSpec {
@@ -417,7 +438,11 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(&["larder", "passthrough"]),
         default: Is("larder"),
         example: "passthrough",
-        help: "Who checks the users of Redis clients. `larder`: this process, by `password` and `users-file`; without either every client may do what Larder's own user at the source may do. `passthrough`: the Redis that is the source; clients log in with their credentials there, and get from the memory tier only what that Redis's ACL lets them read. See docs/passthrough.md.",
+        help: "Where Redis clients are authenticated. `larder`: here, by `password` and \
+               `users-file`; if neither is set, every client has the rights of Larder's own user at \
+               the source. `passthrough`: at the source's Redis; clients use their credentials \
+               there, and Larder serves them only keys that they may read there. See \
+               docs/passthrough.md.",
         ..ROW
     },
     SettingSpec {
@@ -426,7 +451,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
         default: Is("200ms"),
         example: "1s",
-        help: "With `auth = \"passthrough\"`: how old a user's rules may be while Larder decides by them; it asks the source for the rules twice as often. What Larder cannot decide goes to the source as that user, like every read with `0s`.",
+        help: "With `auth = \"passthrough\"`: how long Larder uses a copy of a user's rules; it \
+               refreshes the copy twice as often. Commands that the copy cannot decide are sent to \
+               the source as that user. `0s`: every read is.",
         ..ROW
     },
     SettingSpec {
@@ -436,7 +463,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("/cache/v1"),
         optional: true,
         example: "/api/cache",
-        help: "Path of the item API on the HTTP listeners: `POST`, `GET` and `DELETE` of `/cache/v1/item`, and `GET /cache/v1/keys`. `off`: the API does not exist. See docs/coming-from-gcache.md.",
+        help: "Path of the item API on the HTTP listeners: `POST`, `GET` and `DELETE` of \
+               `/cache/v1/item`, and `GET /cache/v1/keys`. `off`: no item API. See \
+               docs/coming-from-gcache.md.",
         ..ROW
     },
     SettingSpec {
@@ -445,7 +474,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
         default: Is("5s"),
         example: "1s",
-        help: "Shortest `ttl` that the item API takes; a shorter one is error 12. Whole seconds count. `0` allows items that expire at once.",
+        help: "Shortest `ttl` that the item API accepts, in whole seconds. A shorter one is refused \
+               with error 12. `0` allows items that expire at once.",
         ..ROW
     },
     SettingSpec {
@@ -454,7 +484,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1000, max: TEN_YEARS },
         default: Is("217d"),
         example: "30d",
-        help: "Longest `ttl` that the item API takes; a longer one is error 12. Whole seconds count.",
+        help: "Longest `ttl` that the item API accepts, in whole seconds. A longer one is refused \
+               with error 12.",
         ..ROW
     },
     SettingSpec {
@@ -484,7 +515,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Switch,
         default: Is("false"),
         example: "true",
-        help: "The admin listener speaks TLS, and nothing else.",
+        help: "Serves the admin listener over TLS only.",
         ..ROW
     },
     SettingSpec {
@@ -494,7 +525,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         many: true,
         example: "/etc/larder/tls.crt",
-        help: "Certificate of the TLS listeners, PEM, followed by those of the authorities between it and the root. Of several, each client gets the one for the host that it names (SNI), or else the first. Changed files are read again (`tls-reload-interval`).",
+        help: "Certificate of the TLS listeners, PEM, followed by its intermediate certificates. \
+               With several, Larder chooses by the host name of the client's handshake (SNI), \
+               otherwise the first. Changed files are read again (`tls-reload-interval`).",
         ..ROW
     },
     SettingSpec {
@@ -504,7 +537,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         many: true,
         example: "/etc/larder/tls.key",
-        help: "Private key of the certificate, PEM; one for each `tls-cert`, in the same order.",
+        help: "Private key of the certificate, PEM. Give one per `tls-cert`, in the same order.",
         ..ROW
     },
     SettingSpec {
@@ -513,7 +546,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/clients-ca.crt",
-        help: "Authorities of clients' certificates, PEM. Every client of a TLS listener must then show a certificate of one of them (`tls-client-auth`).",
+        help: "Certificate authorities for clients' certificates, PEM. Clients of TLS listeners \
+               then need a certificate that one of them issued (`tls-client-auth`).",
         ..ROW
     },
     SettingSpec {
@@ -522,7 +556,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(TlsClientAuth::NAMES),
         default: Is("required"),
         example: "optional",
-        help: "Whether a client must show a certificate of `tls-client-ca`. `optional`: it may come without; one that it shows must be right.",
+        help: "Whether a client must show a certificate of `tls-client-ca`. `optional`: it may \
+               connect without one, but one that it shows must be valid.",
         ..ROW
     },
     SettingSpec {
@@ -531,7 +566,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(TlsClientUser::NAMES),
         default: Is("off"),
         example: "cn",
-        help: "What of a client's certificate names its user (docs/users.md): `cn`, the common name of the subject, or `san`, its first alternative name (DNS name, e-mail address or URI). A client whose certificate names no user logs in like others.",
+        help: "The field of a client's certificate that names its user (docs/users.md): `cn`, the \
+               common name of the subject, or `san`, the first alternative name (DNS name, e-mail \
+               address or URI). A client whose certificate names no user logs in like others.",
         ..ROW
     },
     SettingSpec {
@@ -540,7 +577,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 10, max: DAY },
         default: Is("10s"),
         example: "3s",
-        help: "Longest time that a client may keep a TLS handshake waiting; then its connection is closed.",
+        help: "Maximum time that Larder waits for a client during a TLS handshake. Then it closes \
+               the connection.",
         ..ROW
     },
     SettingSpec {
@@ -550,7 +588,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("10s"),
         optional: true,
         example: "1m",
-        help: "How often Larder looks whether a file of a certificate, key or authority has changed, and reads them again if so; new connections get the new ones. `off`: only at SIGHUP.",
+        help: "Interval between checks for changed files of certificates, keys and authorities. \
+               Changed files are read again and apply to new connections. `off`: only SIGHUP reads \
+               them again.",
         ..ROW
     },
     SettingSpec {
@@ -561,7 +601,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         live: true,
         example: "64MiB",
-        help: "Bound on everything the memory tier holds, in bytes or as a percentage of the memory that the process may use (the machine's, or its cgroup's limit). A named group must set its own.",
+        help: "Maximum size of the memory tier, in bytes or as a percentage of the memory that the \
+               process may use (of the machine, or the limit of its cgroup). At the limit, entries \
+               are evicted. A named group must set its own.",
         ..ROW
     },
     SettingSpec {
@@ -572,7 +614,7 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         also: &["PROXY_MAX_KEYS"],
         example: "1000",
-        help: "Bound on the number of entries, besides the one on memory.",
+        help: "Maximum number of entries, besides `max-memory`. At the limit, entries are evicted.",
         ..ROW
     },
     SettingSpec {
@@ -582,7 +624,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "16",
-        help: "Shards of the memory tier, rounded up to a power of two. Each has a lock of its own, and needs 64KiB of `max-memory`. Replies and bounds do not depend on it. `off`: chosen by `max-memory` and `max-keys`, 64 at most below 128GiB.",
+        help: "Number of shards of the memory tier, rounded up to a power of two. Each shard has \
+               its own lock and needs 64KiB of `max-memory`. `off`: chosen from `max-memory` and \
+               `max-keys`, at most 64 below 128GiB.",
         ..ROW
     },
     SettingSpec {
@@ -595,7 +639,8 @@ pub const TABLE: &[SettingSpec] = &[
         also: &["PROXY_TTL_MS"],
         live: true,
         example: "10s",
-        help: "Lifetime of entries that were stored without one, and longest lifetime of what was fetched from the source.",
+        help: "Default lifetime of entries that are stored without one, and maximum lifetime of \
+               entries that are fetched from the source.",
         ..ROW
     },
     SettingSpec {
@@ -605,7 +650,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("0%"),
         per_group: true,
         example: "10%",
-        help: "Shortens each lifetime given by `ttl` by up to this share at random, so that entries stored together do not expire together.",
+        help: "Shortens each lifetime that `ttl` gives by a random share of up to this, so that \
+               entries stored together do not expire together.",
         ..ROW
     },
     SettingSpec {
@@ -617,7 +663,7 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "1s",
-        help: "How long to remember that the source does not have a key.",
+        help: "How long Larder caches that the source does not have a key.",
         ..ROW
     },
     SettingSpec {
@@ -656,7 +702,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "20ms",
-        help: "How long a read waits for a fetch if there is a copy that `stale-if-error` allows: then it gets that copy, and the fetch goes on and fills the tier. `off`: it waits up to `source-timeout`.",
+        help: "How long a read waits for a fetch before it gets the stale copy that \
+               `stale-if-error` allows. The fetch continues and fills the tier. `off`: the read \
+               waits up to `source-timeout`.",
         ..ROW
     },
     SettingSpec {
@@ -668,7 +716,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "20%",
-        help: "Renews a copy that is read shortly before the end of its lifetime, in the background. `20%`: a read in the last fifth of the lifetime starts the fetch. `xfetch`: at a random time near the end, earlier for copies whose fetch took long. `off`: never.",
+        help: "Renews a copy in the background when it is read shortly before the end of its \
+               lifetime. `20%`: in the last fifth of the lifetime. `xfetch`: at a random time near \
+               the end, earlier for copies whose fetch took long. `off`: never.",
         ..ROW
     },
     SettingSpec {
@@ -680,7 +730,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "10m",
-        help: "No copy is served longer than this after its lifetime, whatever `stale-while-revalidate`, `stale-if-error` and the source's own headers allow. `off`: no such bound.",
+        help: "Maximum time that a copy is served after its lifetime, whatever \
+               `stale-while-revalidate`, `stale-if-error` and headers of the source allow. `off`: \
+               no such limit.",
         ..ROW
     },
     SettingSpec {
@@ -693,7 +745,8 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "5s",
-        help: "How long Larder does not fetch a key again after a fetch failed, if it has a copy that may be served meanwhile. `0` or `off`: each read tries again.",
+        help: "After a failed fetch, how long a key with a usable stale copy is not fetched again. \
+               `0` or `off`: each read tries again.",
         ..ROW
     },
     SettingSpec {
@@ -705,7 +758,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_prefix: true,
         live: true,
         example: "observe",
-        help: "What the memory tier does with keys. `cache`: it keeps and serves them; `observe`: it keeps them and counts hits and misses, but each read is answered by the source; `deny`: it neither keeps nor serves them. See docs/observe.md.",
+        help: "How the memory tier treats keys. `cache`: stores and serves them. `observe`: \
+               stores them and counts hits and misses, but the source answers each read. `deny`: \
+               neither stores nor serves them. See docs/observe.md.",
         ..ROW
     },
     SettingSpec {
@@ -715,7 +770,10 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "0.1%",
-        help: "Compares this share of hits with the source a moment later; `/metrics` says how many copies were older (`larder_inspected_…`). Each comparison is one more fetch; at most four are under way for each thread, and none while the source fails. Whole replies are not compared.",
+        help: "Compares this share of hits with the source a moment later and counts older copies \
+               in `/metrics` (`larder_inspected_…`). Each comparison costs one fetch. At most four \
+               run at a time per thread, and none while the source fails. Cached replies are not \
+               compared.",
         ..ROW
     },
     SettingSpec {
@@ -726,7 +784,7 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "What answers a miss and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (answers that are made up).",
+        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (answers that are made up).",
         ..ROW
     },
     SettingSpec {
@@ -736,7 +794,10 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("coherent"),
         per_group: true,
         example: "ttl",
-        help: "How old a copy of what a Redis source has may be. `coherent`: Redis announces every change (`CLIENT TRACKING`), and what it would not announce is not kept; while Redis cannot be asked, copies are served for `stale-if-error`, or up to their `ttl` where that is longer; `ttl`: as old as `ttl` allows; `off`: nothing is kept. See docs/coherence.md.",
+        help: "How copies of a Redis source are kept up to date. `coherent`: Redis announces every \
+               change (`CLIENT TRACKING`); data without announcements is not cached. While Redis cannot be reached, copies are served for \
+               `stale-if-error`, or for the rest of their `ttl` where that is longer. `ttl`: copies \
+               are as old as `ttl` allows. `off`: nothing is cached. See docs/coherence.md.",
         ..ROW
     },
     SettingSpec {
@@ -747,7 +808,9 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         per_group: true,
         example: "user:",
-        help: "With `coherence` `coherent`: has Redis announce every change of a key that begins with one of these (`BCAST`), and keeps only such keys, instead of having Redis remember each key that was read; `*`: every key. None may begin with another.",
+        help: "With `coherence` `coherent`: Redis announces every change of keys with these \
+               prefixes (`BCAST`), and only such keys are cached. Otherwise Redis remembers each \
+               key that was read. `*`: every key. No prefix may begin with another.",
         ..ROW
     },
     SettingSpec {
@@ -758,7 +821,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "1MiB",
-        help: "With a Redis source: keeps the whole replies of commands that read one key (HGET, LRANGE, ZRANGE …), each up to this size, as it keeps values. `off`: values only. See docs/reference/redis.md.",
+        help: "With a Redis source: caches replies of commands that read one key (HGET, LRANGE, \
+               ZRANGE …), up to this size each. `off`: caches values only. See \
+               docs/reference/redis.md.",
         ..ROW
     },
     SettingSpec {
@@ -769,7 +834,9 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         per_prefix: true,
         example: "250ms",
-        help: "Deadline of one fetch or write, waiting for a connection included. That of a prefix is for fetches from an HTTP or `demo:` source: fetches from a Redis share connections, and have the deadline of the group.",
+        help: "Maximum time of one fetch or write, including the wait for a connection. Under a \
+               prefix it applies to an HTTP or `demo:` source only: fetches from Redis share \
+               connections and use the value of the group.",
         ..ROW
     },
     SettingSpec {
@@ -778,7 +845,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1, max: DAY },
         default: Is("1m"),
         example: "10m",
-        help: "Deadline of forwarded commands that may keep Redis busy for long: scripts and functions, KEYS, SORT, LCS, and what Redis's own table calls dangerous. They have a connection of their own, which each thread's clients share. What is shorter than source-timeout counts as that.",
+        help: "Maximum time of forwarded commands that can be slow at Redis: scripts and functions, \
+               KEYS, SORT, LCS, and commands that Redis lists as `@dangerous`. They use a separate \
+               connection per thread. Values below `source-timeout` are raised to it.",
         ..ROW
     },
     SettingSpec {
@@ -789,7 +858,8 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "100ms",
-        help: "With an HTTP source: deadline of one attempt to connect to one of its addresses, within `source-timeout`; `off`: only that.",
+        help: "With an HTTP source: maximum time of one attempt to connect to one of its addresses, \
+               within `source-timeout`. `off`: only `source-timeout` applies.",
         ..ROW
     },
     SettingSpec {
@@ -799,7 +869,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "200ms",
-        help: "With an HTTP source: deadline of the head of an answer from when the request was sent, within `source-timeout`, which then leaves time for a large body; `off`: only that.",
+        help: "With an HTTP source: maximum time from sending the request to the head of the \
+               response, within `source-timeout`. The rest of `source-timeout` is left for the \
+               body. `off`: only `source-timeout` applies.",
         ..ROW
     },
     SettingSpec {
@@ -810,7 +882,9 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         per_group: true,
         example: "X-Api-Key: @/run/secrets/api-key",
-        help: "With an HTTP source: header fields to send with each request, `Name: value`, or `Name: @FILE` for a value that stands in a file, which is read at the start. Values are never shown.",
+        help: "With an HTTP source: header fields of each request, `Name: value`, or `Name: @FILE` \
+               to read the value from a file at the start. The values are secrets and are never \
+               shown.",
         ..ROW
     },
     SettingSpec {
@@ -821,7 +895,9 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         per_group: true,
         example: "accept",
-        help: "With an HTTP source: request header fields on which an answer may depend (`Vary`) and still be kept, because Larder always sends the same; `accept-encoding` is always among them. An answer that varies with any other is not kept.",
+        help: "With an HTTP source: request header fields that a response may name in `Vary` and \
+               still be cached, because Larder always sends the same value. `accept-encoding` is \
+               always included. A response that varies with another field is not cached.",
         ..ROW
     },
     SettingSpec {
@@ -831,7 +907,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("refuse"),
         per_group: true,
         example: "through",
-        help: "With an HTTP source: `refuse` answers every write with an error, `through` sends it to the API as `PUT` or `DELETE` of the key's URL and forgets the copy.",
+        help: "With an HTTP source: `refuse` answers every write with an error. `through` sends it \
+               to the API as `PUT` or `DELETE` of the key's URL and removes the copy.",
         ..ROW
     },
     SettingSpec {
@@ -841,7 +918,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("true"),
         per_group: true,
         example: "false",
-        help: "With an `https://` source: offers HTTP/2, with which one connection of a thread carries up to 100 requests at a time. `false`: HTTP/1.1 only, for example to spread requests over the servers behind one address.",
+        help: "With an `https://` source: offers HTTP/2, where one connection per thread carries up \
+               to 100 requests at a time. `false`: HTTP/1.1 only, for example to spread requests \
+               over the servers behind one address.",
         ..ROW
     },
     SettingSpec {
@@ -850,7 +929,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("4096"),
         example: "100",
-        help: "Fetches that may be under way at a source, those that wait for their turn included, of all threads and of all groups whose source is the same server. Beyond it a miss fails at once.",
+        help: "Maximum number of fetches in flight at one server, including those that wait, over \
+               all threads and all groups with that server. Beyond it, a miss fails at once.",
         ..ROW
     },
     SettingSpec {
@@ -859,7 +939,10 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Switch,
         default: Is("true"),
         example: "false",
-        help: "Sends fewer fetches at a time to a server whose latency rises above twice its best, at least 16; the others wait up to 250ms, or a quarter of source-timeout if that is less, and then fail. `false`: only source-max-in-flight bounds them. See docs/slow-sources.md.",
+        help: "Reduces the number of concurrent fetches, to no less than 16, when the server's \
+               latency rises above twice its best. Other fetches wait up to 250ms, or a quarter of \
+               `source-timeout` if that is less, and then fail. `false`: only \
+               `source-max-in-flight` limits them. See docs/slow-sources.md.",
         ..ROW
     },
     SettingSpec {
@@ -869,7 +952,11 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("75%"),
         optional: true,
         example: "50%",
-        help: "Opens the circuit when this share of the fetches within source-breaker-window failed, at least 10, or when at least 10 failed in a row over a tenth of it: misses then fail at once, or are answered with stale copies, until the source answers probes again. `off`: every miss asks the source. A cluster has no breaker. See docs/slow-sources.md.",
+        help: "Opens the circuit breaker when this share of the fetches within \
+               `source-breaker-window` failed (at least 10), or when at least 10 in a row failed \
+               over a tenth of it. Misses then get stale copies or an error at once, until the \
+               source answers probes again. `off`: no breaker. A cluster has none. See \
+               docs/slow-sources.md.",
         ..ROW
     },
     SettingSpec {
@@ -878,7 +965,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1_000, max: 3_600_000 },
         default: Is("10s"),
         example: "30s",
-        help: "How far back fetches count for source-breaker.",
+        help: "Time over which `source-breaker` counts fetches.",
         ..ROW
     },
     SettingSpec {
@@ -887,7 +974,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 64 },
         default: Is("1"),
         example: "4",
-        help: "Connections that each thread keeps to a source; requests are pipelined on them.",
+        help: "Connections per thread to a source. Requests are pipelined on them.",
         ..ROW
     },
     SettingSpec {
@@ -897,7 +984,11 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("interval:100ms"),
         per_group: true,
         example: "always",
-        help: "When a write to a `disk:` source that was acknowledged is on stable storage. `always`: before it is acknowledged (writes that wait together share one sync); `interval:100ms`: at most so long afterwards; `os`: when the operating system writes it back. An end of the process alone (SIGKILL) loses nothing under any of them. See docs/disk-store.md.",
+        help: "When an acknowledged write to a `disk:` source is on stable storage. `always`: \
+               before the acknowledgement (writes that wait together share one sync). \
+               `interval:100ms`: at most this long afterwards. `os`: when the operating system \
+               writes it back. If only the process ends (SIGKILL), nothing is lost. See \
+               docs/disk-store.md.",
         ..ROW
     },
     SettingSpec {
@@ -907,7 +998,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("64MiB"),
         per_group: true,
         example: "16MiB",
-        help: "Memory in which a disk store gathers writes before it writes them out as a sorted file; up to three more that are full may wait to be written. This memory is not within `max-memory`: count four times this size.",
+        help: "Size of the buffer in which a disk store collects writes before it writes a sorted \
+               file. Up to three more full buffers may wait. This memory is outside `max-memory`: \
+               count four times this size.",
         ..ROW
     },
     SettingSpec {
@@ -917,7 +1010,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("a sixteenth of the memory that the process may use, at least 32MiB"),
         per_group: true,
         example: "128MiB",
-        help: "Memory for blocks that a disk store has read from its files, in bytes or as a percentage of the memory that the process may use. This memory is not within `max-memory`.",
+        help: "Size of a disk store's cache for blocks of its files, in bytes or as a percentage of \
+               the memory that the process may use. This memory is outside `max-memory`.",
         ..ROW
     },
     SettingSpec {
@@ -927,7 +1021,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("lz4"),
         per_group: true,
         example: "none",
-        help: "How a disk store compresses what it keeps in its older levels. Fixed when the store is made: for another, `larder store backup` and `restore`.",
+        help: "Compression of a disk store's older levels. Fixed when the store is created: to \
+               change it, use `larder store backup` and `restore`.",
         ..ROW
     },
     SettingSpec {
@@ -937,7 +1032,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("twice the cores that the process may use, at most 16"),
         per_group: true,
         example: "3",
-        help: "Threads of a disk store that read. Besides them it has one that writes, one that syncs, and two that flush and compact.",
+        help: "Reader threads of a disk store. It also has one thread that writes, one that syncs, \
+               and two that flush and compact.",
         ..ROW
     },
     SettingSpec {
@@ -947,7 +1043,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("64MiB"),
         per_group: true,
         example: "8MiB",
-        help: "Writes that may wait for the disk at a time, their keys and values together; beyond it a write fails at once. One write larger than this waits alone.",
+        help: "Maximum size of the writes that wait for the disk, keys and values together. Beyond \
+               it, a write fails at once. A single larger write waits alone.",
         ..ROW
     },
     SettingSpec {
@@ -996,7 +1093,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("the first `nameserver` of `/etc/resolv.conf`"),
         optional: true,
         example: "10.96.0.10:53",
-        help: "The name server that is asked for SRV records (`dns+srv:`). Other names are the system's to look up.",
+        help: "Name server for SRV records (`dns+srv:`). The system's resolver looks up other \
+               names.",
         ..ROW
     },
     SettingSpec {
@@ -1047,7 +1145,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(PeerName::NAMES),
         default: Is("address"),
         example: "url",
-        help: "What a node is called on the ring: `address` is `host:port`, as groupcache-go v3 has it; `url` is `http://host:port`, as mailgun's and the original groupcache have it.",
+        help: "How a node is named on the ring: `address` is `host:port`, like groupcache-go v3. \
+               `url` is `http://host:port`, like mailgun's and the original groupcache.",
         ..ROW
     },
     SettingSpec {
@@ -1056,7 +1155,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(PeerHash::NAMES),
         default: Is("fnv1"),
         example: "crc32",
-        help: "How the ring is computed: `fnv1` as by groupcache-go v3 and mailgun's groupcache, `crc32` as by the original groupcache.",
+        help: "Hash function of the ring: `fnv1` like groupcache-go v3 and mailgun's groupcache, \
+               `crc32` like the original groupcache.",
         ..ROW
     },
     SettingSpec {
@@ -1065,7 +1165,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(PeerTransport::NAMES),
         default: Is("http"),
         example: "grpc",
-        help: "What carries this node's requests to its peers: `http` is groupcache's own messages, `grpc` is for Larders alone, whose requests then share connections. A node answers both, on its HTTP listener.",
+        help: "Protocol of this node's requests to its peers: `http` for groupcache's messages, \
+               `grpc` for Larder nodes only, whose requests then share connections. A node answers \
+               both on its HTTP listener.",
         ..ROW
     },
     SettingSpec {
@@ -1075,7 +1177,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("true"),
         per_group: true,
         example: "false",
-        help: "Whether the keys of the group have owners among `peers`. A group with a `disk:` or `table:` source shares nothing.",
+        help: "Whether the group's keys have owners among `peers`. Groups with a `disk:` or \
+               `table:` source are never shared.",
         ..ROW
     },
     SettingSpec {
@@ -1084,7 +1187,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 0, max: DAY },
         default: Is("10s"),
         example: "1s",
-        help: "Longest life of a copy of another node's key. `0`: no copies, every read of such a key asks the owner.",
+        help: "Maximum lifetime of a copy of another node's key. `0`: no copies, every read of such \
+               a key asks the owner.",
         ..ROW
     },
     SettingSpec {
@@ -1093,7 +1197,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 100 },
         default: Is("2"),
         example: "10",
-        help: "How often this node asks the owner for a key within ten seconds before it keeps a copy.",
+        help: "Number of reads of another node's key within ten seconds after which this node keeps \
+               a copy.",
         ..ROW
     },
     SettingSpec {
@@ -1102,7 +1207,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
-        help: "What nodes show each other, as `Authorization: Bearer …`. Without it the routes between nodes (`/_groupcache/`, gRPC) serve whoever can reach the HTTP listener. Go nodes need a client that sends the header.",
+        help: "Secret that nodes send to each other, as `Authorization: Bearer …`. Without it, \
+               every client that reaches the HTTP listener can use the routes between nodes \
+               (`/_groupcache/`, gRPC). Go nodes need a client that sends the header.",
         ..ROW
     },
     SettingSpec {
@@ -1111,7 +1218,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Switch,
         default: Is("false"),
         example: "true",
-        help: "The nodes reach each other over TLS, at their `https` addresses, and show each other the first `tls-cert`. A node is answered only if its certificate is of `peer-tls-ca`. Set it on every node.",
+        help: "Uses TLS between nodes, at their `https` addresses, with the first `tls-cert` as the \
+               node's certificate. Only nodes with a certificate of `peer-tls-ca` are served. Set \
+               it on every node.",
         ..ROW
     },
     SettingSpec {
@@ -1120,7 +1229,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/nodes-ca.crt",
-        help: "Authorities of the nodes' certificates, PEM. Without it those of `tls-client-ca`: then every client with a certificate counts as a node.",
+        help: "Certificate authorities for the nodes' certificates, PEM. Without it, those of \
+               `tls-client-ca`: then every client with a certificate counts as a node.",
         ..ROW
     },
     SettingSpec {
@@ -1129,7 +1239,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Hostname,
         optional: true,
         example: "larder.internal",
-        help: "Name that the certificate of every node has. Without it a certificate must have the host of the node's address, which for nodes that are looked up by `dns:` is an IP address.",
+        help: "Host name in the certificate of every node. Without it, a certificate must be for \
+               the host of the node's address, which is an IP address for nodes found by `dns:`.",
         ..ROW
     },
     SettingSpec {
@@ -1138,7 +1249,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 0, max: 16 << 30 },
         default: Is("64MiB"),
         example: "1GiB",
-        help: "Entries that a node hands over to each other node when it leaves, and takes over from each when it starts, the hottest first. `0`: none.",
+        help: "Number of entries that a node passes on to each other node when it leaves, and takes \
+               over from each when it starts, the hottest first. `0`: none.",
         ..ROW
     },
     SettingSpec {
@@ -1147,7 +1259,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1, max: DAY },
         default: Is("250ms"),
         example: "50ms",
-        help: "Deadline of one attempt to connect to a peer. A fetch from a peer has the deadline of a fetch from the source, `source-timeout`.",
+        help: "Maximum time of one attempt to connect to a peer. A fetch from a peer is bounded by \
+               `source-timeout`.",
         ..ROW
     },
     SettingSpec {
@@ -1156,7 +1269,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 0, max: 1 << 20 },
         default: Is("64"),
         example: "8",
-        help: "Fetches that a thread may have under way at the source for keys whose owner cannot be reached. Beyond it such a miss fails at once.",
+        help: "Maximum number of fetches per thread from the source for keys whose owner cannot be \
+               reached. Beyond it, such a miss fails at once.",
         ..ROW
     },
     SettingSpec {
@@ -1165,7 +1279,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Primary,
         optional: true,
         example: "redis://10.0.0.1:6380",
-        help: "Makes this process a replica of the Larder that serves the Redis protocol there: it copies the entries of all groups without a source, follows their changes, and refuses writes. `REPLICAOF` changes it while the process runs.",
+        help: "Makes this process a replica of the Larder at this address of the Redis protocol: it \
+               copies the entries of all groups without a source, follows their changes, and \
+               refuses writes. `REPLICAOF` changes it at run time.",
         ..ROW
     },
     SettingSpec {
@@ -1174,7 +1290,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Secret,
         optional: true,
         example: "correct horse",
-        help: "What a replica shows its primary; both need the same. Without it, whoever can authenticate at the Redis listener (`password`) can copy all entries.",
+        help: "Secret that a replica sends to its primary. Both need the same one. Without it, \
+               every client that can authenticate at the Redis listener (`password`) can copy all \
+               entries.",
         ..ROW
     },
     SettingSpec {
@@ -1183,7 +1301,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 64 * KIB, max: 16 << 30 },
         default: Is("16MiB"),
         example: "256MiB",
-        help: "Most bytes of changed keys, without values, that a primary remembers of each group for replicas that are behind. A replica that is further behind gets a full copy. It takes memory only once a replica has connected.",
+        help: "Size per group of a primary's log of changed keys (without values) for replicas that \
+               are behind. A replica that is further behind gets a full copy. The log takes memory \
+               once a replica has connected.",
         ..ROW
     },
     SettingSpec {
@@ -1201,7 +1321,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(ReplicaWrites::NAMES),
         default: Is("refuse"),
         example: "forward",
-        help: "What a replica does with writes of its clients: `refuse` answers them with an error, `forward` has the primary make them and passes its answer on. Writes over HTTP are forwarded where `primary-http` is set.",
+        help: "Handling of writes by a replica's clients. `refuse`: answers with an error. \
+               `forward`: sends them to the primary and passes the reply on. Writes over HTTP are \
+               forwarded if `primary-http` is set.",
         ..ROW
     },
     SettingSpec {
@@ -1210,7 +1332,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Peer,
         optional: true,
         example: "10.0.0.1:8080",
-        help: "Where the primary that `replica-of` names serves HTTP. With `replica-writes = \"forward\"` writes over HTTP go there; without it they are refused.",
+        help: "HTTP address of the primary that `replica-of` names. With `replica-writes = \
+               \"forward\"`, writes over HTTP are sent there. Without it, they are refused.",
         ..ROW
     },
     SettingSpec {
@@ -1219,7 +1342,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: MAX_KEY },
         default: Is("64KiB"),
         example: "250B",
-        help: "Longest key.",
+        help: "Maximum length of a key.",
         ..ROW
     },
     SettingSpec {
@@ -1228,7 +1351,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: MAX_VALUE },
         default: Is("512MiB"),
         example: "1MiB",
-        help: "Largest value.",
+        help: "Maximum size of a value.",
         ..ROW
     },
     SettingSpec {
@@ -1237,7 +1360,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: 1 << 30 },
         default: Computed("max-value"),
         example: "2MiB",
-        help: "Largest body of an HTTP request.",
+        help: "Maximum size of the body of an HTTP request.",
         ..ROW
     },
     SettingSpec {
@@ -1246,7 +1369,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: 1 << 30 },
         default: Is("1MiB"),
         example: "4MiB",
-        help: "Largest JSON document that a path with wildcards, filters or `..` is answered for. Such a path builds a tree of up to a hundred times the document's size for a moment; a path to one place does not.",
+        help: "Maximum size of a JSON document that a path with wildcards, filters or `..` may \
+               read. Such a path builds a tree of up to a hundred times the document's size for a \
+               moment. Paths to one place have no such limit.",
         ..ROW
     },
     SettingSpec {
@@ -1256,7 +1381,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 8 * KIB, max: MIB },
         default: Is("128KiB"),
         example: "16KiB",
-        help: "Largest head of an HTTP request: its first line, which holds the key, and its headers.",
+        help: "Maximum size of the head of an HTTP request: the request line, which holds the key, \
+               and the headers.",
         ..ROW
     },
     SettingSpec {
@@ -1265,7 +1391,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("1024"),
         example: "128",
-        help: "Commands of one Redis connection that may wait for the source at a time; beyond it the connection is not read until one is answered.",
+        help: "Maximum number of commands of one Redis connection that wait for the source. At the \
+               limit, Larder stops reading from the connection until one is answered.",
         ..ROW
     },
     SettingSpec {
@@ -1274,7 +1401,11 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Memory { min: MIB },
         default: Computed("an eighth of the memory that the process may use, at least 32MiB"),
         example: "256MiB",
-        help: "Bound on all buffers together, besides `max-memory`: input that is not carried out yet, replies and responses that clients have not taken, push messages, and what is on its way to or from a source. In bytes or as a percentage of the memory that the process may use. A command or body that cannot fit is refused. At the bound, the connections that hold the most are closed. See docs/operations.md.",
+        help: "Byte budget for all buffers together, besides `max-memory`: unprocessed input, \
+               unsent replies and responses, push messages, and traffic with sources. In bytes or \
+               as a percentage of the memory that the process may use. A command or body that \
+               cannot fit is refused. At the limit, the connections that hold the most are closed. \
+               See docs/operations.md.",
         ..ROW
     },
     SettingSpec {
@@ -1283,7 +1414,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 64 * KIB, max: 16 << 30 },
         default: Is("32MiB"),
         example: "8MiB",
-        help: "Messages and invalidations that a Redis client may leave unread; one that leaves more is cut off, and INFO counts it.",
+        help: "Byte budget for undelivered push messages (messages and invalidations) of one Redis \
+               client. At the limit, Larder closes the connection and INFO counts it.",
         ..ROW
     },
     SettingSpec {
@@ -1293,7 +1425,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("1000000"),
         live: true,
         example: "50000",
-        help: "Keys of which Larder remembers, without a source, which clients hold copies (CLIENT TRACKING); beyond it clients are told to forget some. 0: no bound.",
+        help: "Maximum number of keys in the tracking table, used when Larder itself does the \
+               tracking (CLIENT TRACKING without a source). At the limit, clients are told to drop \
+               some copies. 0: no limit.",
         ..ROW
     },
     SettingSpec {
@@ -1302,7 +1436,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("10000"),
         example: "500",
-        help: "Client connections at a time, all listeners together; one more is closed at once.",
+        help: "Maximum number of client connections, over all listeners. At the limit, new \
+               connections are closed at once.",
         ..ROW
     },
     SettingSpec {
@@ -1312,7 +1447,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "5m",
-        help: "Closes a connection on which nothing was asked for so long.",
+        help: "Closes a connection that has been idle for this long.",
         ..ROW
     },
     SettingSpec {
@@ -1322,7 +1457,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("10s"),
         live: true,
         example: "5s",
-        help: "Time for a request that has begun to arrive to be complete: the head of an HTTP request, a Redis command.",
+        help: "Maximum time from the first byte of the head of an HTTP request, or of a Redis \
+               command, to the last.",
         ..ROW
     },
     SettingSpec {
@@ -1331,7 +1467,10 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1, max: DAY },
         optional: true,
         example: "20ms",
-        help: "Longest time that requests may wait for a core that is busy all the time. Beyond half of it, misses are refused; beyond all of it, every request for entries (HTTP 503, `-ERR overloaded`), so that the others are answered in time. Bursts may wait for 100 ms. See docs/overload.md.",
+        help: "Maximum time that requests wait for a busy core. Beyond half of it, misses are \
+               refused; beyond all of it, every request for entries is (HTTP 503, `-ERR \
+               overloaded`), so that the rest is answered in time. Short bursts may wait up to 100 \
+               ms. See docs/overload.md.",
         ..ROW
     },
     SettingSpec {
@@ -1341,7 +1480,8 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "1000/s",
-        help: "Requests per second of one client address. Requests over it get HTTP 429 (503 on the compatibility routes) or `-ERR throttled`. See docs/limits.md.",
+        help: "Maximum requests per second per client address; excess requests get HTTP 429 (503 on \
+               the compatibility routes) or `-ERR throttled`. See docs/limits.md.",
         ..ROW
     },
     SettingSpec {
@@ -1351,7 +1491,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("one second's worth"),
         live: true,
         example: "5000",
-        help: "Requests that a client address may make at once after a pause.",
+        help: "Maximum requests at once per client address after a pause.",
         ..ROW
     },
     SettingSpec {
@@ -1361,7 +1501,8 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "2000/s",
-        help: "Requests per second of one user, from all addresses together. Clients that have not logged in are not limited by it.",
+        help: "Maximum requests per second per user, over all addresses. It does not apply to \
+               clients that have not logged in.",
         ..ROW
     },
     SettingSpec {
@@ -1371,7 +1512,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("one second's worth"),
         live: true,
         example: "5000",
-        help: "Requests that a user may make at once after a pause.",
+        help: "Maximum requests at once per user after a pause.",
         ..ROW
     },
     SettingSpec {
@@ -1382,7 +1523,9 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         live: true,
         example: "@write=100/s",
-        help: "Requests per second of one client address for some commands: `NAME=N/s` or `@CATEGORY=N/s`, named as in `deny-commands`. A command counts against every entry that lists it. HTTP requests for keys count as `@read` or `@write`.",
+        help: "Maximum requests per second per client address for some commands: `NAME=N/s` or \
+               `@CATEGORY=N/s`, named as in `deny-commands`. A command counts against every entry \
+               that lists it. HTTP requests for keys count as `@read` or `@write`.",
         ..ROW
     },
     SettingSpec {
@@ -1393,7 +1536,8 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         live: true,
         example: "report:=50/s",
-        help: "Requests per second for keys that begin with a prefix, of all clients together: `PREFIX=N/s`. The longest prefix of a key counts; a command counts once for each of its keys.",
+        help: "Maximum requests per second for keys with a prefix, over all clients: `PREFIX=N/s`. \
+               The longest matching prefix counts. A command counts once per key.",
         ..ROW
     },
     SettingSpec {
@@ -1403,7 +1547,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("false"),
         live: true,
         example: "true",
-        help: "Puts `RateLimit` and `RateLimit-Policy` into every HTTP response to a limited request; without it only into those that refuse one. Hits then cost more, because hyper answers them.",
+        help: "Adds `RateLimit` and `RateLimit-Policy` to every HTTP response to a limited request, \
+               not only to refusals. Hits then cost more, because hyper answers them.",
         ..ROW
     },
     SettingSpec {
@@ -1413,7 +1558,9 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("65536"),
         live: true,
         example: "1000000",
-        help: "Size of the table in which each limit per address or user counts, 8 bytes an entry. A client has two entries; it shares its limit with those that have the same two. About 100 times the number of busy clients is plenty.",
+        help: "Number of entries in the table of each limit per address or user, 8 bytes each. A \
+               client has two entries and shares its limit with clients that have the same two. \
+               About 100 times the number of busy clients is enough.",
         ..ROW
     },
     SettingSpec {
@@ -1423,7 +1570,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "50000/s",
-        help: "Requests per second of all clients together.",
+        help: "Maximum requests per second of all clients together.",
         ..ROW
     },
     SettingSpec {
@@ -1433,7 +1580,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("one second's worth"),
         live: true,
         example: "60000",
-        help: "Requests that all clients together may make at once after a pause.",
+        help: "Maximum requests at once of all clients together after a pause.",
         ..ROW
     },
     SettingSpec {
@@ -1444,7 +1591,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "10/s",
-        help: "Requests per second of one client address to the admin and stats routes.",
+        help: "Maximum requests per second per client address to the admin and stats routes.",
         ..ROW
     },
     SettingSpec {
@@ -1454,7 +1601,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("one second's worth"),
         live: true,
         example: "20",
-        help: "Requests to the admin and stats routes that a client address may make at once after a pause.",
+        help: "Maximum requests at once per client address to the admin and stats routes after a \
+               pause.",
         ..ROW
     },
     SettingSpec {
@@ -1472,7 +1620,10 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/var/lib/larder/snapshot",
-        help: "File that snapshots of the memory tiers are written to: at the end of the process (SIGTERM, SIGINT, within `grace`), every `snapshot-interval`, and on demand (SAVE, BGSAVE, `POST /v1/snapshot`). A new one takes its place when it is whole. `s3://BUCKET/KEY` is an object in S3-like storage. See docs/snapshots.md.",
+        help: "File for snapshots of the memory tiers. A snapshot is written when the process ends \
+               (SIGTERM, SIGINT, within `grace`), every `snapshot-interval`, and on demand (SAVE, \
+               BGSAVE, `POST /v1/snapshot`). It replaces the old file when it is complete. \
+               `s3://BUCKET/KEY` is an object in S3-like storage. See docs/snapshots.md.",
         ..ROW
     },
     SettingSpec {
@@ -1481,7 +1632,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1000, max: TEN_YEARS },
         optional: true,
         example: "15m",
-        help: "Time from the begin of one snapshot to the begin of the next. A snapshot that takes longer delays the next one.",
+        help: "Time from the start of one snapshot to the start of the next. A snapshot that takes \
+               longer delays the next one.",
         ..ROW
     },
     SettingSpec {
@@ -1490,7 +1642,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(SnapshotCompression::NAMES),
         default: Is("lz4"),
         example: "zstd",
-        help: "How the blocks of snapshots are compressed. `zstd` makes smaller files and takes more time than `lz4`.",
+        help: "Compression of snapshots. `zstd` makes smaller files and takes more time than `lz4`.",
         ..ROW
     },
     SettingSpec {
@@ -1499,7 +1651,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Switch,
         default: Is("false"),
         example: "true",
-        help: "Load `snapshot-file` at the start, if there is one. Larder serves meanwhile; `/readyz` answers 503 until the load is over. What has expired since is dropped. A damaged file stops the start.",
+        help: "Loads `snapshot-file` at the start, if it exists. Larder serves requests meanwhile; \
+               `/readyz` answers 503 until the load is complete. Entries that have expired since \
+               are dropped. A damaged file stops the start.",
         ..ROW
     },
     SettingSpec {
@@ -1508,7 +1662,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(&["refuse", "salvage"]),
         default: Is("refuse"),
         example: "salvage",
-        help: "What a damaged `snapshot-file` does to a start with `restore`. `refuse`: the start fails and names the place. `salvage`: the blocks before the damage are loaded.",
+        help: "How a start with `restore` treats a damaged `snapshot-file`. `refuse`: the start fails and names the damaged place. `salvage`: it loads the blocks before the damage.",
         ..ROW
     },
     SettingSpec {
@@ -1517,7 +1671,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Count { min: 1, max: 10_000_000 },
         default: Is("10000"),
         example: "50000",
-        help: "Keys per second that a start with `restore` reads from Redis sources with `coherence = coherent`, the most read ones first. A restored copy is served when it has been read again; until then its key is a miss. See docs/snapshots.md.",
+        help: "Keys per second that a start with `restore` reads again from Redis sources with \
+               `coherence = coherent`, the most-used ones first. A restored copy is served after it \
+               was read again; before that, its key is a miss. See docs/snapshots.md.",
         ..ROW
     },
     SettingSpec {
@@ -1526,7 +1682,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "https://s3.eu-central-1.amazonaws.com",
-        help: "URL of the storage of an `s3://` `snapshot-file`, without the bucket. Unless set, the variable AWS_ENDPOINT_URL, or Amazon's address of the region.",
+        help: "URL of the storage of an `s3://` `snapshot-file`, without the bucket. Default: the \
+               variable AWS_ENDPOINT_URL, or Amazon's address of the region.",
         ..ROW
     },
     SettingSpec {
@@ -1535,7 +1692,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "eu-central-1",
-        help: "Region of the storage of an `s3://` `snapshot-file`. Unless set, the variable AWS_REGION, or us-east-1.",
+        help: "Region of the storage of an `s3://` `snapshot-file`. Default: the variable \
+               AWS_REGION, or us-east-1.",
         ..ROW
     },
     SettingSpec {
@@ -1544,7 +1702,11 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/s3-credentials",
-        help: "File with the key pair for an `s3://` `snapshot-file`, in the format of Amazon's tools (profile `default`, or that of AWS_PROFILE). It is read for each snapshot. Unless set, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN), or what the container or the machine gets from Amazon.",
+        help: "File with the key pair for an `s3://` `snapshot-file`, in the format of Amazon's \
+               tools (profile `default`, or AWS_PROFILE). It is read for each snapshot. Default: \
+               AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web identity \
+               (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN), or the credentials of the container or \
+               machine at Amazon.",
         ..ROW
     },
     SettingSpec {
@@ -1553,7 +1715,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/ca.pem",
-        help: "PEM file of the authorities that the storage's certificate is trusted by. Unless set, those that Mozilla trusts.",
+        help: "PEM file of the certificate authorities for the storage's certificate. Default: the \
+               authorities that Mozilla trusts.",
         ..ROW
     },
     SettingSpec {
@@ -1562,7 +1725,8 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/var/lib/larder",
-        help: "Directory for what outlives the process: backups of disk stores (`POST /v1/store/backup`). Made when it is needed, if its parent is there.",
+        help: "Directory for backups of disk stores (`POST /v1/store/backup`). Larder creates it \
+               when it is needed, if the parent directory exists.",
         ..ROW
     },
     SettingSpec {
@@ -1572,7 +1736,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("10s"),
         live: true,
         example: "30s",
-        help: "Time that requests under way get to finish after SIGTERM or SIGINT.",
+        help: "Maximum time that requests in flight get to finish after SIGTERM or SIGINT.",
         ..ROW
     },
     SettingSpec {
@@ -1581,8 +1745,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Endpoint,
         optional: true,
         example: "larder.example:6380",
-        help: "Where Redis clients that ask for maintenance notifications are told to connect when this process drains: what leads to the Larders that stay. \
-               Without it only those are told that connect again to the address that they have.",
+        help: "Address that Redis clients with maintenance notifications are told to connect to \
+               when this process drains. It should lead to the remaining Larders. Without it, only \
+               clients that can connect to their present address again are told.",
         ..ROW
     },
     SettingSpec {
@@ -1592,7 +1757,8 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("info"),
         live: true,
         example: "debug",
-        help: "The least severe event to log to standard error. May be changed at run time.",
+        help: "Minimum severity of events that are logged to standard error. It can be changed at \
+               run time.",
         ..ROW
     },
     SettingSpec {
@@ -1601,7 +1767,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Choice(LogFormat::NAMES),
         default: Is("text"),
         example: "json",
-        help: "A line of text or a JSON object per event.",
+        help: "Format of log events: a line of text or a JSON object.",
         ..ROW
     },
     SettingSpec {
@@ -1611,7 +1777,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "1%",
-        help: "Logs this share of HTTP requests at level `info`: who asked, who answered, how long it took. What another node samples is logged here, too. At level `debug` every HTTP request is logged, whatever this says.",
+        help: "Logs this share of HTTP requests at level `info`: client, answering node, duration. \
+               Requests that another node samples are logged here, too. At level `debug`, all HTTP \
+               requests are logged.",
         ..ROW
     },
 ];

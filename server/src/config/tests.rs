@@ -280,11 +280,7 @@ fn freshness_settings_that_cannot_work_are_warned_of() {
             "prefix `b` of group default: soft-timeout (90ms) is not shorter than source-timeout (20ms), so it has no effect",
         ]
     );
-    assert_eq!(
-        warnings("source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'"),
-        [""; 0],
-        "nobody has set soft-timeout"
-    );
+    assert_eq!(warnings("source = 'demo:'\nttl = '1m'\nsource-timeout = '50ms'"), [""; 0], "soft-timeout is not set");
     assert_eq!(
         warnings("source = 'redis://h'\n[prefixes.a]\nsource-timeout = '2s'"),
         [
@@ -603,7 +599,7 @@ fn zones_of_nodes() {
         problems(&["--peers=pods:a=b,c=d;zone=a", "--peer-zone=a", "--peer-self=larder-0:8080"], &[], ""),
         [
             "flag --peers: peers: `pods:a=b,c=d:8080;zone=a`: the zone of a pod is its label topology.kubernetes.io/zone",
-            "flag --peer-self: peer-self: `larder-0:8080` is no address: pods know each other by their addresses"
+            "flag --peer-self: peer-self: `larder-0:8080` is not an address: pods know each other by their addresses"
         ]
     );
     assert_eq!(

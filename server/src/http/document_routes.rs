@@ -49,7 +49,7 @@ pub(super) fn part(value: &Bytes, said: &[u8], pointer: &Pointer) -> Result<Byte
     if is_document(said) {
         return find_pointer(value, pointer).map(|found| value.slice(found.span)).ok_or_else(lacking);
     }
-    let not_json = |error| Problem::of(ProblemKind::NotADocument, format!("the value is no JSON: {error}"));
+    let not_json = |error| Problem::of(ProblemKind::NotADocument, format!("the value is not JSON: {error}"));
     let text = compacted(value).map_err(not_json)?;
     let found = find_pointer(&text, pointer).ok_or_else(lacking)?;
     Ok(Bytes::copy_from_slice(&text[found.span]))
@@ -71,7 +71,7 @@ pub(super) async fn put(
     preconditions: &Preconditions,
     body: &[u8],
 ) -> Result<Stored, Problem> {
-    let bad = |error| Problem::of(ProblemKind::BadBody, format!("the body is no JSON: {error}"));
+    let bad = |error| Problem::of(ProblemKind::BadBody, format!("the body is not JSON: {error}"));
     let text: Bytes = compact(body).map_err(bad)?.into();
     let instance = request.worker.app.instance;
     check_place(request, key)?;

@@ -13,7 +13,8 @@ use http::Response;
 pub(super) async fn reload(context: &ConnectionContext, group: &Group) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
     let source = app.settings.groups.iter().zip(&app.sources).find(|(settings, _)| *settings.name == *group.name);
-    let no_table = || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is no table", group.name));
+    let no_table =
+        || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is not a table", group.name));
     let (_, source) = source.ok_or_else(no_table)?;
     match source.reload().await.ok_or_else(no_table)? {
         Ok(Reloaded { entries, changed }) => {

@@ -54,7 +54,7 @@ pub(super) async fn at_owner(
         None if PutRequest::is_plain(request) => Ok(None),
         None => Err(Problem::of(
             ProblemKind::BadParameter,
-            format!("the key's owner, peer {}, is no Larder: it takes values alone, and a `ttl`", owner.name),
+            format!("the key's owner, peer {}, is not a Larder: it takes values alone, and a `ttl`", owner.name),
         )),
     }
 }
@@ -84,7 +84,7 @@ fn headers(fields: &[HeaderField]) -> HeaderMap {
 /// `POST` to `_at-owner/`: runs what another node sends for keys of this one.
 pub(super) async fn run(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let sent = OwnerRequest::decode(body)
-        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no OwnerRequest: {error}")))?;
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not an OwnerRequest: {error}")))?;
     let answer = match (sent.commands, sent.write) {
         (Some(commands), None) => run_commands(request, &commands, sent.is_transaction, sent.resp3).await?,
         (None, Some(write)) => run_write(request, write).await?,

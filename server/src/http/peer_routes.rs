@@ -91,7 +91,7 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
         return Ok(not_answered());
     }
     let GetKeysRequest { keys, held_only } = GetKeysRequest::decode(body)
-        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no GetKeysRequest: {error}")))?;
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a GetKeysRequest: {error}")))?;
     if keys.len() > MOST_KEYS {
         return Err(Problem::of(ProblemKind::TooManyKeys, format!("{} keys, and at most {MOST_KEYS}", keys.len())));
     }
@@ -106,7 +106,7 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
 /// `PUT`: the key has this value from now on.
 pub(super) fn set(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let message = SetRequest::decode(body)
-        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is no SetRequest: {error}")))?;
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a SetRequest: {error}")))?;
     let key = match message.key {
         Some(key) => key,
         None => Bytes::copy_from_slice(&request.key()?),

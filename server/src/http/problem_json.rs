@@ -68,7 +68,7 @@ impl ProblemKind {
             ProblemKind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
             ProblemKind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
             ProblemKind::BadPatch => ("bad-patch", "The patch cannot be read", S::BAD_REQUEST),
-            ProblemKind::NotADocument => ("not-a-document", "The value is no JSON document", S::CONFLICT),
+            ProblemKind::NotADocument => ("not-a-document", "The value is not a JSON document", S::CONFLICT),
             ProblemKind::NoDocuments => ("no-documents", "The source keeps no documents", S::NOT_IMPLEMENTED),
             ProblemKind::NoSuchElement => ("no-such-element", "The document has no such element", S::NOT_FOUND),
             ProblemKind::PatchFailed => ("patch-failed", "The patch does not fit the document", S::CONFLICT),
@@ -99,7 +99,7 @@ impl ProblemKind {
             ProblemKind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
             ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
             ProblemKind::NoTier => ("no-tier", "The group has no tier before a source", S::CONFLICT),
-            ProblemKind::NotATable => ("not-a-table", "The source is no table", S::CONFLICT),
+            ProblemKind::NotATable => ("not-a-table", "The source is not a table", S::CONFLICT),
             ProblemKind::Overloaded => ("overloaded", "The server is overloaded", S::SERVICE_UNAVAILABLE),
             ProblemKind::PreconditionFailed => {
                 ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)

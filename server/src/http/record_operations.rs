@@ -12,7 +12,7 @@ pub(super) fn record(context: &ConnectionContext, query: &[u8]) -> Result<Respon
     let text = target::parameter(query, "sample").map_or("1".into(), String::from_utf8_lossy);
     let sample = text.parse().ok().filter(|sample| *sample > 0.0 && *sample <= 1.0);
     let sample = sample.ok_or_else(|| {
-        Problem::of(ProblemKind::BadParameter, format!("`sample`: {text:?} is no share above 0 and up to 1"))
+        Problem::of(ProblemKind::BadParameter, format!("`sample`: {text:?} is not a share above 0 and up to 1"))
     })?;
     let mut response = Response::new(ResponseBody::full(context.worker.app.telemetry.recorder.take(sample)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

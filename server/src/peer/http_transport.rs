@@ -138,7 +138,7 @@ impl Transport for HttpTransport {
                 StatusCode::OK => match OwnerAnswer::decode(body) {
                     Ok(answer) if answer.status != 0 => Ok(answer),
                     // groupcache-go takes the request for a read of a key.
-                    _ => Err(PeerError::Refused(reason("it is no Larder".to_owned()))),
+                    _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
                 },
                 StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     Err(PeerError::NotReached(reason(explanation(&body))))

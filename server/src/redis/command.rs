@@ -206,6 +206,6 @@ mod tests {
         assert_eq!(of(1, -1, 2, 5), "bd");
         assert_eq!(of(2, 2, 1, 3), "c");
         assert_eq!(of(1, -1, 1, 1), "");
-        assert_eq!(of(1, 2, 1, 2), "b", "a part that is missing is no key");
+        assert_eq!(of(1, 2, 1, 2), "b", "a part that is missing is not a key");
     }
 }

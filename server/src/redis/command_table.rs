@@ -9,7 +9,7 @@ macro_rules! for_all_commands {
     ($with:ident) => {
         $with! {
 "string" {
-    "append" 3 [WRITE DENYOOM FAST] (1 1 1) "2.0.0" Tier(strings::append), "Appends to a value, creating it if there is none";
+    "append" 3 [WRITE DENYOOM FAST] (1 1 1) "2.0.0" Tier(strings::append), "Appends to a value, or stores it if the key does not exist";
     "decr" 2 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::decr), "Subtracts one from an integer";
     "decrby" 3 [WRITE DENYOOM FAST] (1 1 1) "1.0.0" Tier(increments::decrby), "Subtracts a number from an integer";
     "get" 2 [READONLY FAST] (1 1 1) "1.0.0" Get, "Returns a value";
@@ -36,42 +36,42 @@ macro_rules! for_all_commands {
     "del" -2 [WRITE EXISTENCE DELETES] (1 -1 1) "1.0.0" TierOrValues(keys::del, value_writes::del), "Deletes keys";
     "exists" -2 [READONLY FAST EXISTENCE] (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
     "expire" -3 [WRITE FAST] (1 1 1) "1.0.0" Tier(expire::expire), "Sets a lifetime in seconds";
-    "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the moment of expiry in Unix seconds";
-    "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the moment of expiry in Unix seconds";
+    "expireat" -3 [WRITE FAST] (1 1 1) "1.2.0" Tier(expire::expireat), "Sets the expiry time in Unix seconds";
+    "expiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::expiretime), "Returns the expiry time in Unix seconds";
     "keys" 2 [READONLY KEYSPACE SLOW] (0 0 0) "1.0.0" Keyspace(scan::keys, keyspace::keys), "Returns the keys that match a pattern";
-    "larder.cleartag" -2 [WRITE FAST] (0 0 0) "0.2.0" LocalThenOrTier(tags::clear_tag, tags::clear_tag_everywhere, tags::clear_tag_on), "Clears what carries a tag from memory (Larder's own)";
-    "larder.explain" 2 [READONLY FAST UNLOCKED] (1 1 1) "0.2.0" Local(explain::explain), "Says what is in memory for a key and what a read would do (Larder's own)";
-    "larder.tag" -3 [WRITE FAST] (1 1 1) "0.2.0" LocalOrTier(tags::tag, tags::tag_on), "Adds tags to what is in memory for a key (Larder's own)";
-    "object" -2 [] (0 0 0) "2.2.3" Container, "What a value is made of";
-    "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the name of a value's representation";
-    "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns how often a key was read, as the eviction policy counts";
+    "larder.cleartag" -2 [WRITE FAST] (0 0 0) "0.2.0" LocalThenOrTier(tags::clear_tag, tags::clear_tag_everywhere, tags::clear_tag_on), "Removes all entries with a tag from memory (Larder's own)";
+    "larder.explain" 2 [READONLY FAST UNLOCKED] (1 1 1) "0.2.0" Local(explain::explain), "Describes a key's entry in memory and what a read would do (Larder's own)";
+    "larder.tag" -3 [WRITE FAST] (1 1 1) "0.2.0" LocalOrTier(tags::tag, tags::tag_on), "Adds tags to a key's entry in memory (Larder's own)";
+    "object" -2 [] (0 0 0) "2.2.3" Container, "Inspects how a value is stored";
+    "object|encoding" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::encoding), "Returns the encoding of a value";
+    "object|freq" 3 [READONLY] (2 2 1) "4.0.0" Tier(object::freq), "Returns the access frequency of a key, as the eviction policy counts it";
     "object|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "object|idletime" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::idletime), "Returns the seconds since a key was written";
     "object|refcount" 3 [READONLY] (2 2 1) "2.2.3" Tier(object::refcount), "Returns the number of references to a value";
     "persist" 2 [WRITE FAST] (1 1 1) "2.2.0" Tier(expire::persist), "Removes a key's expiry";
     "pexpire" -3 [WRITE FAST] (1 1 1) "2.6.0" Tier(expire::pexpire), "Sets a lifetime in milliseconds";
-    "pexpireat" -3 [WRITE FAST] (1 1 1) "2.6.0" Tier(expire::pexpireat), "Sets the moment of expiry in Unix milliseconds";
-    "pexpiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::pexpiretime), "Returns the moment of expiry in Unix milliseconds";
+    "pexpireat" -3 [WRITE FAST] (1 1 1) "2.6.0" Tier(expire::pexpireat), "Sets the expiry time in Unix milliseconds";
+    "pexpiretime" 2 [READONLY FAST] (1 1 1) "7.0.0" Tier(expire::pexpiretime), "Returns the expiry time in Unix milliseconds";
     "pttl" 2 [READONLY FAST] (1 1 1) "2.6.0" Tier(expire::pttl), "Returns the time left in milliseconds";
     "randomkey" 1 [READONLY KEYSPACE] (0 0 0) "1.0.0" Keyspace(scan::randomkey, keyspace::randomkey), "Returns a key at random";
     "rename" 3 [WRITE] (1 2 1) "1.0.0" Tier(keys::rename), "Renames a key";
     "renamenx" 3 [WRITE FAST] (1 2 1) "1.0.0" Tier(keys::renamenx), "Renames a key unless the new name exists";
-    "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Keyspace(scan::scan, keyspace::scan), "Walks through the keys";
-    "touch" -2 [READONLY FAST EXISTENCE] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, as if read";
+    "scan" -2 [READONLY KEYSPACE] (0 0 0) "2.8.0" Keyspace(scan::scan, keyspace::scan), "Iterates over the keys with a cursor";
+    "touch" -2 [READONLY FAST EXISTENCE] (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, and counts as a read of them";
     "ttl" 2 [READONLY FAST] (1 1 1) "1.0.0" Tier(expire::ttl), "Returns the time left in seconds";
     "type" 2 [READONLY FAST COPY_WILL_DO] (1 1 1) "1.0.0" Tier(keys::type_of), "Returns the type of a value";
     "unlink" -2 [WRITE FAST EXISTENCE DELETES] (1 -1 1) "4.0.0" Tier(keys::del), "Deletes keys";
-    "wait" 3 [] (0 0 0) "3.0.0" LocalThen(replication::wait, replication::run_wait), "Waits until replicas have what was written before";
+    "wait" 3 [] (0 0 0) "3.0.0" LocalThen(replication::wait, replication::run_wait), "Waits until replicas have acknowledged earlier writes";
 }
 "json" {
     "json.arrappend" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrappend), "Appends values to an array of a document";
     "json.arrindex" -4 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrindex), "Finds a value in an array of a document";
     "json.arrinsert" -5 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrinsert), "Inserts values into an array of a document";
     "json.arrlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrlen), "Returns the length of an array of a document";
-    "json.arrpop" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrpop), "Takes an element out of an array of a document";
-    "json.arrtrim" 5 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrtrim), "Shortens an array of a document to a range";
+    "json.arrpop" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrpop), "Removes and returns an element of an array of a document";
+    "json.arrtrim" 5 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::arrtrim), "Trims an array of a document to a range";
     "json.clear" -2 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::clear), "Empties arrays and objects of a document, and sets numbers to 0";
-    "json.debug" -2 [] (0 0 0) "1.0.0" Container, "What a document takes";
+    "json.debug" -2 [] (0 0 0) "1.0.0" Container, "Returns the memory that a document takes";
     "json.debug|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(introspection::help), "Lists the subcommands";
     "json.debug|memory" -3 [READONLY AT_SOURCE] (2 2 1) "1.0.0" Tier(json::debug_memory), "Returns the bytes of a document's text, or of values in it";
     "json.del" -2 [WRITE AT_SOURCE] (1 1 1) "1.0.0" Tier(json::del), "Deletes a document, or values in it";
@@ -89,48 +89,48 @@ macro_rules! for_all_commands {
     "json.set" -4 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::set), "Stores a document, or a value in it";
     "json.strappend" -3 [WRITE DENYOOM AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strappend), "Appends text to strings of a document";
     "json.strlen" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::strlen), "Returns the length of a string of a document";
-    "json.toggle" 3 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::toggle), "Turns truth values of a document around";
+    "json.toggle" 3 [WRITE AT_SOURCE] (1 1 1) "2.0.0" Tier(json::toggle), "Inverts booleans of a document";
     "json.type" -2 [READONLY AT_SOURCE] (1 1 1) "1.0.0" Tier(json::type_of), "Returns the type of a value of a document";
 }
 "transactions" {
-    "discard" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "2.0.0" Transaction(Discard), "Forgets a transaction";
+    "discard" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "2.0.0" Transaction(Discard), "Discards a transaction";
     "exec" 1 [NOSCRIPT LOADING STALE NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Exec), "Runs a transaction";
-    "multi" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Multi), "Begins a transaction";
-    "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] (0 0 0) "2.2.0" Transaction(Unwatch), "Forgets watched keys";
-    "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Transaction(Watch), "Calls a transaction off if keys change before it";
+    "multi" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.2.0" Transaction(Multi), "Starts a transaction";
+    "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] (0 0 0) "2.2.0" Transaction(Unwatch), "Stops watching all keys";
+    "watch" -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY NOT_QUEUED] (1 -1 1) "2.2.0" Transaction(Watch), "Makes the next transaction fail if keys change before it";
 }
 "connection" {
-    "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_hello_auth::auth), "Says the password";
+    "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_hello_auth::auth), "Authenticates the connection";
     "client" -2 [KEEPS_CACHING] (0 0 0) "2.4.0" Container, "Connections";
-    "client|capa" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.0.0" Local(client::accept), "Says what the client is capable of";
+    "client|capa" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.0.0" Local(client::accept), "Announces a capability of the client";
     "client|getname" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.6.9" Local(client::getname), "Returns the name of this connection";
-    "client|getredir" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::getredir, upstream_tracking::run_getredir), "Returns where tracking is redirected to";
+    "client|getredir" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::getredir, upstream_tracking::run_getredir), "Returns the connection that tracking is redirected to";
     "client|help" 2 [LOADING STALE KEEPS_CACHING] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "client|id" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "5.0.0" Local(client::id), "Returns the number of this connection";
     "client|info" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.2.0" Local(client::info), "Describes this connection";
     "client|kill" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.4.0" Local(client::kill), "Ends connections";
     "client|list" -2 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.4.0" Local(client::list), "Describes connections";
-    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.2.0" Local(maintenance::notifications), "Asks to be told of maintenance";
-    "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.0.0" Local(client::on_or_off), "Keeps this connection from eviction";
-    "client|no-touch" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.2.0" Local(client::on_or_off), "Keeps this connection's reads from counting";
-    "client|reply" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "3.2.0" Local(client::reply), "Turns replies on and off";
-    "client|caching" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::caching, upstream_tracking::run_caching), "Has the next command's keys tracked, or not";
-    "client|tracking" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::tracking, upstream_tracking::run_tracking), "Tells of changes of what this connection has read";
-    "client|trackinginfo" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.2.0" LocalThen(upstream_tracking::info, upstream_tracking::run_info), "Says what is tracked and how";
-    "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "3.0.0" Local(client_pause::pause), "Makes commands wait";
-    "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.2.0" Local(client_pause::unpause), "Ends the pause";
-    "client|unblock" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "5.0.0" LocalThen(client_unblock::unblock, client_unblock::unblocked), "Ends the wait of a client";
-    "client|setinfo" 4 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.2.0" Local(client::setinfo), "Says which library the client uses";
+    "client|maint_notifications" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.2.0" Local(maintenance::notifications), "Requests maintenance notifications";
+    "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.0.0" Local(client::on_or_off), "Excludes this connection from client eviction";
+    "client|no-touch" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.2.0" Local(client::on_or_off), "Excludes this connection's reads from access statistics";
+    "client|reply" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "3.2.0" Local(client::reply), "Switches replies on and off";
+    "client|caching" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::caching, upstream_tracking::run_caching), "Includes or excludes the next command's keys from tracking";
+    "client|tracking" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::tracking, upstream_tracking::run_tracking), "Switches invalidations for keys that this connection reads on and off";
+    "client|trackinginfo" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.2.0" LocalThen(upstream_tracking::info, upstream_tracking::run_info), "Describes this connection's tracking";
+    "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "3.0.0" Local(client_pause::pause), "Pauses the commands of clients";
+    "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.2.0" Local(client_pause::unpause), "Ends CLIENT PAUSE";
+    "client|unblock" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "5.0.0" LocalThen(client_unblock::unblock, client_unblock::unblocked), "Unblocks a client that waits in a blocking command";
+    "client|setinfo" 4 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "7.2.0" Local(client::setinfo), "Sets the name or version of the client's library";
     "client|setname" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
-    "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns what it is given";
-    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" LocalThen(connection::hello, upstream_hello_auth::hello), "Chooses the protocol";
+    "echo" 2 [LOADING STALE FAST] (0 0 0) "1.0.0" Local(connection::echo), "Returns its argument";
+    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "6.0.0" LocalThen(connection::hello, upstream_hello_auth::hello), "Selects the protocol version, and can authenticate";
     "ping" -1 [SUBSCRIBER FAST] (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
     "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
-    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Makes the connection as if new";
-    "select" 2 [LOADING STALE FAST SELECTS] (0 0 0) "1.0.0" LocalThen(select::select, select::at_upstream), "Chooses the database; other ones than the source's own are read past the copies";
+    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] (0 0 0) "6.2.0" Local(connection::reset), "Resets the connection's state";
+    "select" 2 [LOADING STALE FAST SELECTS] (0 0 0) "1.0.0" LocalThen(select::select, select::at_upstream), "Selects a database; reads of databases other than the source's are not cached";
 }
 "cluster" {
-    "cluster" -2 [LOADING STALE] (0 0 0) "3.0.0" Local(server::cluster), "Says that this is no cluster";
+    "cluster" -2 [LOADING STALE] (0 0 0) "3.0.0" Local(server::cluster), "Answers that cluster mode is off";
     "readonly" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
     "readwrite" 1 [LOADING STALE FAST] (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
 }
@@ -138,7 +138,7 @@ macro_rules! for_all_commands {
     "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" LocalThen(subscriptions::psubscribe, subscriptions::run), "Subscribes to channels by pattern";
     "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" LocalThen(subscriptions::punsubscribe, subscriptions::run), "Ends subscriptions by pattern";
     "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a channel";
-    "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Who has subscribed";
+    "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Inspects subscriptions";
     "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::channels), "Returns the channels that have subscribers";
     "pubsub|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "pubsub|numpat" 2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::numpat), "Counts the patterns that have subscribers";
@@ -152,29 +152,29 @@ macro_rules! for_all_commands {
     "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" LocalThen(subscriptions::unsubscribe, subscriptions::run), "Ends subscriptions";
 }
 "scripting" {
-    "function" -2 [] (0 0 0) "7.0.0" Container, "Functions, of which there are none";
+    "function" -2 [] (0 0 0) "7.0.0" Container, "Answers for functions, of which there are none";
     "function|flush" -2 [NOSCRIPT AT_SOURCE] (0 0 0) "7.0.0" Local(server::nothing_to_do), "Deletes all functions";
     "function|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "7.0.0" Local(introspection::help), "Lists the subcommands";
 }
 "server" {
-    "acl" -2 [] (0 0 0) "6.0.0" Container, "Users and what they may do";
+    "acl" -2 [] (0 0 0) "6.0.0" Container, "Manages users and their rules";
     "acl|cat" -2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::cat), "Lists the categories of commands, or the commands of one";
     "acl|deluser" -3 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::deluser), "Deletes users and closes their connections";
-    "acl|dryrun" -4 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "7.0.0" Local(acl::dryrun), "Says whether a user could run a command";
+    "acl|dryrun" -4 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "7.0.0" Local(acl::dryrun), "Checks whether a user could run a command";
     "acl|genpass" -2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::genpass), "Returns a random password";
     "acl|getuser" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::getuser), "Describes a user";
     "acl|help" 2 [LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(introspection::help), "Lists the subcommands";
     "acl|list" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::list), "Returns the users as in the users file";
     "acl|load" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::load), "Reads the users file again";
-    "acl|log" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::log), "Returns what was refused lately";
+    "acl|log" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::log), "Returns recent refusals";
     "acl|save" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::save), "Writes the users file";
-    "acl|setuser" -3 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::setuser), "Makes a user, or changes one";
+    "acl|setuser" -3 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::setuser), "Creates or changes a user";
     "acl|users" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::users), "Returns the names of the users";
     "acl|whoami" 2 [NOSCRIPT LOADING STALE AT_SOURCE USERS] (0 0 0) "6.0.0" Local(acl::whoami), "Returns the name of this connection's user";
-    "bgsave" -1 [ADMIN NOSCRIPT AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::bgsave), "Begins a snapshot of the memory tiers";
+    "bgsave" -1 [ADMIN NOSCRIPT AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::bgsave), "Starts a snapshot of the memory tiers";
     "command" -1 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::all), "Describes commands";
     "command|count" 2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::count), "Counts commands";
-    "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Explains commands";
+    "command|docs" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::docs), "Returns documentation of commands";
     "command|getkeys" -3 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::getkeys), "Returns the keys of a command";
     "command|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "command|info" -2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::info), "Describes some commands";
@@ -183,16 +183,16 @@ macro_rules! for_all_commands {
     "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE MERGED] (0 0 0) "2.0.0" SharedThen(config::get, merged_replies::config_get, config_larder::whose), "Returns settings that match patterns";
     "config|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "config|resetstat" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED MERGED] (0 0 0) "2.0.0" LocalThen(config::resetstat, merged_replies::resetstat), "Sets counters to zero";
-    "config|rewrite" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(config::rewrite), "Says that there is no file to rewrite";
+    "config|rewrite" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(config::rewrite), "Answers that there is no file to rewrite";
     "config|set" -4 [ADMIN NOSCRIPT LOADING STALE UNLOCKED AT_SOURCE SETS_PASSWORD] (0 0 0) "2.0.0" Shared(config::set, config_larder::whose), "Changes settings";
     "dbsize" 1 [READONLY FAST KEYSPACE] (0 0 0) "1.0.0" Keyspace(keys::dbsize, keyspace::dbsize), "Counts the keys";
-    "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Is refused";
+    "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Answers with an error";
     "flushall" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
-    "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Says that a replica forwards writes over the connection (Larder's own)";
+    "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
-    "latency" -2 [] (0 0 0) "2.8.13" Container, "Events that took long, which are not recorded";
+    "latency" -2 [] (0 0 0) "2.8.13" Container, "Answers for latency events, which are not recorded";
     "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
     "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
     "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
@@ -200,18 +200,18 @@ macro_rules! for_all_commands {
     "lastsave" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::lastsave), "Returns when the last snapshot was written, in Unix seconds";
     "memory" -2 [] (0 0 0) "4.0.0" Container, "Memory";
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
-    "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: memory is given back as it is freed";
+    "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: freed memory is returned at once";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";
     "save" 1 [ADMIN NOSCRIPT NO_MULTI AT_SOURCE] (0 0 0) "1.0.0" LocalThen(persistence::save, persistence::run_save), "Writes a snapshot of the memory tiers and waits for it";
-    "replicaof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "5.0.0" Local(replication::replicaof), "Makes the server a replica of another, or one that takes writes";
-    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(replication::role), "Says whether this is a primary or a replica, and how far it is";
+    "replicaof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "5.0.0" Local(replication::replicaof), "Makes the server a replica, or a primary";
+    "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(replication::role), "Returns the role in replication and the offset";
     "slaveof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "1.0.0" Local(replication::replicaof), "Old name of REPLICAOF";
-    "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Commands that took long, which are not recorded";
+    "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Answers for slow commands, which are not recorded";
     "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
     "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
     "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
-    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" LocalThen(subscriptions::monitor, subscriptions::run_monitor), "Shows every command that the source is sent";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" LocalThen(subscriptions::monitor, subscriptions::run_monitor), "Streams every command that is processed";
     "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
         }

@@ -154,7 +154,8 @@ pub fn mode_rules_text(table: &ModeTable) -> String {
 /// What is wrong with which rule.
 pub fn parse_mode_rules(text: &str) -> Result<Vec<ModeRule>, String> {
     let rule = |rule: &str| {
-        let (prefix, mode) = rule.rsplit_once('=').ok_or_else(|| format!("`{rule}` is no rule: write PREFIX=MODE"))?;
+        let (prefix, mode) =
+            rule.rsplit_once('=').ok_or_else(|| format!("`{rule}` is not a rule: write PREFIX=MODE"))?;
         let mode = parse_mode(mode)?;
         match prefix {
             "" => Err(format!("`{rule}` has no prefix: write *={} for every key", mode.name())),
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn bad_rules_are_refused() {
         for (text, expected) in [
-            ("user:", "`user:` is no rule: write PREFIX=MODE"),
+            ("user:", "`user:` is not a rule: write PREFIX=MODE"),
             ("a=deny =deny", "`=deny` has no prefix: write *=deny for every key"),
             ("a=denied", "`denied` is not a mode: one of cache, observe, deny"),
         ] {

@@ -187,16 +187,20 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_tracking_clients",
         kind: Gauge,
-        help: "Redis clients that track what they read (CLIENT TRACKING).",
+        help: "Redis clients with CLIENT TRACKING on.",
         read: |s, to| to.number(&[], s.pushes.tracking_clients),
     },
     MetricFamily {
         name: "larder_tracking_keys",
         kind: Gauge,
-        help: "Keys that Larder remembers for clients that track. With a Redis source it is Redis that remembers them.",
+        help: "Keys in the tracking table. With a Redis source, the table is in Redis.",
         read: |s, to| to.number(&[], s.pushes.tracked_keys),
     },
-    sum!("larder_tracking_invalidations_total", tracking_invalidations, "Invalidations told to clients that track."),
+    sum!(
+        "larder_tracking_invalidations_total",
+        tracking_invalidations,
+        "Invalidations sent to clients with CLIENT TRACKING on."
+    ),
     MetricFamily {
         name: "larder_pubsub_subscribed",
         kind: Gauge,
@@ -207,23 +211,27 @@ pub const METRICS: &[MetricFamily] = &[
             }
         },
     },
-    sum!("larder_pubsub_messages_total", pubsub_messages, "Messages of channels told to subscribers, once for each."),
+    sum!(
+        "larder_pubsub_messages_total",
+        pubsub_messages,
+        "Published messages delivered to subscribers, counted per subscriber."
+    ),
     MetricFamily {
         name: "larder_backlog_cutoffs_total",
         kind: Counter,
-        help: "Redis clients cut off because they left more than max-backlog unread.",
+        help: "Redis connections closed because undelivered push messages exceeded max-backlog.",
         read: |s, to| to.number(&[], s.pushes.cut_off),
     },
     MetricFamily {
         name: "larder_buffers_max_bytes",
         kind: Gauge,
-        help: "Bound on all buffers together (max-buffers).",
+        help: "Byte budget for all buffers together (max-buffers).",
         read: |s, to| to.number(&[], s.buffers.max_bytes),
     },
     MetricFamily {
         name: "larder_buffers_bytes",
         kind: Gauge,
-        help: "Bytes of the bound in use, by kind: input, output, commands on their way to a source (relayed), its values and replies (fetched), push messages, and values that have left the memory tier while a client still takes them (lent).",
+        help: "Bytes of this budget in use, by kind: input, output, commands sent to a source (relayed), its values and replies (fetched), push messages, and values that left the memory tier while a client is still receiving them (lent).",
         read: |s, to| {
             for (kind, bytes) in &s.buffers.bytes {
                 to.number(&[("kind", kind)], *bytes);
@@ -233,7 +241,7 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_buffers_cutoffs_total",
         kind: Counter,
-        help: "Connections and requests cut off because they held the most when all buffers together reached max-buffers.",
+        help: "Connections and requests closed because they held the most when the buffers reached max-buffers.",
         read: |s, to| {
             for (protocol, cut) in &s.buffers.cut {
                 to.number(&[("protocol", protocol)], *cut);
@@ -250,12 +258,12 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_http_responses_total",
         "class",
         ["2xx" => http_responses_2xx, "3xx" => http_responses_3xx, "4xx" => http_responses_4xx, "5xx" => http_responses_5xx],
-        "HTTP requests answered, by the class of the status."
+        "HTTP responses, by class of the status."
     ),
     MetricFamily {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
-        help: "From an HTTP request's head read to its answer written. Plain GETs answered at once from the memory tier are not timed.",
+        help: "Time from reading an HTTP request's head to writing its response. Plain GETs answered from the memory tier are not timed.",
         read: |s, to| to.distribution(&[], &s.http_seconds),
     },
     sums!(
@@ -268,12 +276,12 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_connections_closed_total",
         "protocol",
         ["http" => http_connections_closed, "redis" => redis_connections_closed],
-        "Connections ended."
+        "Connections closed."
     ),
     MetricFamily {
         name: "larder_connections",
         kind: Gauge,
-        help: "Connections open now.",
+        help: "Open connections.",
         read: |s, to| {
             // The two counters are read one after the other: a connection that ends in between must not count below zero.
             let open = |opened: u64, closed: u64| opened.saturating_sub(closed);
@@ -285,7 +293,7 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_worker_connections",
         kind: Gauge,
-        help: "Connections open now, by the worker (core) that serves them.",
+        help: "Open connections, by the worker (core) that serves them.",
         read: |s, to| {
             for (id, open) in s.worker_connections.iter().enumerate() {
                 to.number(&[("worker", &id.to_string())], *open);
@@ -315,7 +323,7 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_refused_total",
         "reason",
         ["login" => failed_logins, "rules" => user_refusals],
-        "Logins that failed, and commands that the rules of their user refused."
+        "Failed logins, and commands that the user's rules refused."
     ),
     sums!(
         "larder_overload_refused_total",
@@ -327,13 +335,13 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_protocol_errors_total",
         "protocol",
         ["http" => http_protocol_errors, "redis" => redis_protocol_errors],
-        "Connections closed because what came was not their protocol."
+        "Connections closed because of a protocol error."
     ),
     sums!(
         "larder_cross_protocol_total",
         "request",
         ["http" => redis_foreign_http, "tls" => redis_foreign_tls, "proxy" => redis_foreign_proxy],
-        "Redis connections closed because a request of another protocol arrived."
+        "Redis connections closed because the client sent a request of another protocol."
     ),
     sums!(
         "larder_proxy_headers_total",
@@ -344,7 +352,7 @@ pub const METRICS: &[MetricFamily] = &[
             "malformed" => proxy_headers_malformed,
             "timeout" => proxy_headers_timed_out
         ],
-        "Connections of trusted proxies by what became of their PROXY header; all but those with `read` were closed."
+        "Connections of trusted proxies, by result of their PROXY header; all results except `read` closed the connection."
     ),
     sums!(
         "larder_tls_handshakes_total",
@@ -356,12 +364,12 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_tls_failed_handshakes_total",
         "reason",
         ["failed" => tls_failed_handshakes, "timeout" => tls_handshakes_timed_out, "not_tls" => tls_not_spoken],
-        "TLS handshakes that did not succeed."
+        "TLS handshakes that failed."
     ),
     MetricFamily {
         name: "larder_tls_certificate_expiry_timestamp_seconds",
         kind: Gauge,
-        help: "When a certificate of the TLS listeners expires, seconds since the Unix epoch.",
+        help: "Expiry time of a certificate of the TLS listeners, in seconds since the Unix epoch.",
         read: |s, to| {
             for certificate in &s.tls.certificates {
                 to.number(&[("file", &certificate.file)], certificate.ends);
@@ -371,46 +379,46 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_tls_reloads_total",
         kind: Counter,
-        help: "Times that changed files of certificates, keys and authorities were read again.",
+        help: "Reloads of changed files of certificates, keys and authorities.",
         read: |s, to| {
             to.number(&[("result", "ok")], s.tls.reloads);
             to.number(&[("result", "refused")], s.tls.failed_reloads);
         },
     },
-    sum!("larder_panics_total", panics, "Connections that a panic ended."),
+    sum!("larder_panics_total", panics, "Connections closed by a panic."),
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
-    group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a remembered absence."),
+    group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a cached absence."),
     group!(
         "larder_cache_stale_hits_total",
         Counter,
         cache.stale_hits,
-        "Reads answered at once with something out of date; also counted as hits."
+        "Reads answered at once with a stale copy; also counted as hits."
     ),
     group!(
         "larder_cache_stale_fetches_total",
         Counter,
         cache.stale_fetches,
-        "Fetches that failed or took too long and were answered with something out of date."
+        "Reads answered with a stale copy because the fetch failed or took too long."
     ),
     group!(
         "larder_cache_reply_hits_total",
         Counter,
         cache.derived_hits,
-        "Commands answered by a whole reply that was kept (cache-replies); larder_cache_hits_total has them as well."
+        "Commands answered by a cached reply (cache-replies); also counted in larder_cache_hits_total."
     ),
-    group!("larder_mode_rules", Gauge, modes.rules, "Rules of `mode` other than that every key is cached."),
+    group!("larder_mode_rules", Gauge, modes.rules, "Rules of `mode`, except the rule that every key is cached."),
     group!(
         "larder_observed_hits_total",
         Counter,
         modes.observed_hits,
-        "Reads in mode `observe` that the memory tier could have answered; larder_cache_hits_total has them as well."
+        "Reads in mode `observe` that the memory tier could have answered; also counted in larder_cache_hits_total."
     ),
     group!(
         "larder_observed_hit_bytes_total",
         Counter,
         modes.observed_hit_bytes,
-        "Bytes of the values and replies that it had for them."
+        "Bytes of the values and replies that the memory tier had for these reads."
     ),
     group!(
         "larder_observed_misses_total",
@@ -424,13 +432,13 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_inspected_older_total",
         Counter,
         inspection.older,
-        "Of them, those whose copy was older than what the source had a moment later."
+        "Compared hits whose copy was older than the source's value a moment later."
     ),
     group!(
         "larder_inspected_forgotten_total",
         Counter,
         inspection.forgotten,
-        "Sampled hits whose copy the tier had forgotten or replaced meanwhile; not compared."
+        "Sampled hits not compared because the copy was removed or replaced meanwhile."
     ),
     group!(
         "larder_inspected_skipped_total",
@@ -441,7 +449,7 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_inspected_older_age_seconds",
         kind: Histogram,
-        help: "How long the older copies had been kept when they were served.",
+        help: "Age of the older copies when they were served.",
         read: |s, to| {
             for group in &s.groups {
                 to.distribution(&[("group", &group.name)], &group.inspection.ages);
@@ -452,16 +460,11 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_cache_changes_total",
         Counter,
         cache.changes,
-        "Writes, fills (of absences too) and deletes, and entries that were cleared."
+        "Writes, fills (including absences), deletes, and cleared entries."
     ),
-    group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a key that had none."),
+    group!("larder_cache_insertions_total", Counter, cache.insertions, "Entries stored under a new key."),
     group!("larder_cache_evictions_total", Counter, cache.evictions, "Entries removed to make room."),
-    group!(
-        "larder_cache_expirations_total",
-        Counter,
-        cache.expirations,
-        "Entries removed because their time was over."
-    ),
+    group!("larder_cache_expirations_total", Counter, cache.expirations, "Entries removed because they expired."),
     group!(
         "larder_cache_fenced_fills_total",
         Counter,
@@ -474,79 +477,79 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_cache_expiring_entries",
         Gauge,
         cache.expiring_entries,
-        "Entries with an expiry, remembered absences included."
+        "Entries with an expiry, including cached absences."
     ),
-    group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Remembered absences."),
-    group!("larder_cache_flights", Gauge, cache.flights, "Keys being fetched now."),
-    group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Bound on the memory tier (max-memory)."),
-    group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the bound in use."),
+    group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Cached absences."),
+    group!("larder_cache_flights", Gauge, cache.flights, "Flights: keys that are being fetched."),
+    group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Byte budget of the memory tier (max-memory)."),
+    group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the memory tier in use."),
     group!("larder_cache_live_bytes", Gauge, cache.live_bytes, "Bytes that live entries occupy."),
     group!("larder_cache_index_bytes", Gauge, cache.index_bytes, "Bytes of the index."),
-    group!("larder_cache_ghost_bytes", Gauge, cache.ghost_bytes, "Bytes of the memory of evicted keys."),
+    group!("larder_cache_ghost_bytes", Gauge, cache.ghost_bytes, "Bytes of the ghost: fingerprints of evicted keys."),
     group!("larder_cache_wheel_bytes", Gauge, cache.wheel_bytes, "Bytes of the timing wheel."),
-    group!(
-        "larder_cache_tags",
-        Gauge,
-        cache.tags,
-        "Tags that entries carry, each counted once in every shard of the tier where an entry carries it."
-    ),
+    group!("larder_cache_tags", Gauge, cache.tags, "Tags of entries, counted once per shard."),
     group!(
         "larder_cache_tag_bytes",
         Gauge,
         cache.tag_bytes,
-        "Bytes of the tags that entries carry, besides four in each entry."
+        "Bytes of the table of tags, without the four in each entry."
     ),
     group!("larder_cache_segment_bytes", Gauge, cache.segment_bytes, "Bytes of the log's segments."),
-    group!("larder_cache_large_bytes", Gauge, cache.large_bytes, "Bytes of values with an allocation of their own."),
+    group!(
+        "larder_cache_large_bytes",
+        Gauge,
+        cache.large_bytes,
+        "Bytes of large values, each with its own allocation."
+    ),
     group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
-    group!("larder_source_fetches_total", Counter, source.fetches, "Keys asked of the source."),
+    group!("larder_source_fetches_total", Counter, source.fetches, "Keys fetched from the source."),
     group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
     group!("larder_source_reconnects_total", Counter, source.reconnects, "Reconnections to the source."),
     group!(
         "larder_source_tracking_connections",
         Gauge,
         source.tracking,
-        "Connections on which the source announces changes (coherence)."
+        "Connections on which the source announces changes (tracking)."
     ),
     group!(
         "larder_source_untracked_connections",
         Gauge,
         source.untracked,
-        "Connections on which the source was asked to announce changes and refused: what they fetch is not kept."
+        "Connections on which the source refused to announce changes; values fetched on them are not cached."
     ),
     group!(
         "larder_source_invalidations_total",
         Counter,
         source.invalidations,
-        "Changes announced by the source; that of all keys counts as one."
+        "Invalidations from the source; a flush of all keys counts as one."
     ),
     group!(
         "larder_source_tracking_losses_total",
         Counter,
         source.tracking_losses,
-        "Connections with announcements lost; after each nothing counts as fresh."
+        "Lost tracking connections; after each, no copy counts as fresh."
     ),
     group!("larder_table_entries", Gauge, source.table.entries, "Entries of the group's table; 0 for other sources."),
     group!("larder_table_bytes", Gauge, source.table.bytes, "Bytes of the table's file."),
-    group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that took another's place."),
+    group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that replaced another."),
     group!(
         "larder_table_refused_total",
         Counter,
         source.table.refused,
-        "New files that were no sound tables: the old one stays."
+        "New files that were not valid tables; the old table stays."
     ),
-    group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches under way."),
-    group!("larder_source_waiting", Gauge, source.admission.waiting, "Fetches that wait until fewer are under way."),
+    group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches in flight."),
+    group!("larder_source_waiting", Gauge, source.admission.waiting, "Fetches waiting for their turn."),
     group!(
         "larder_source_limit",
         Gauge,
         source.admission.limit,
-        "Fetches that may be under way at the source's server now (source-adaptive)."
+        "Current limit of fetches in flight at the source's server (source-adaptive)."
     ),
     MetricFamily {
         name: "larder_source_circuit",
         kind: Gauge,
-        help: "1 for the state that the source's circuit breaker is in (source-breaker).",
+        help: "1 for the current state of the source's circuit breaker (source-breaker).",
         read: |s, to| {
             for group in &s.groups {
                 for (state, is_now) in group.source.admission.circuit.iter().flatten() {
@@ -559,12 +562,12 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_source_circuit_opened_total",
         Counter,
         source.admission.opened,
-        "How often the circuit opened, failed probes included."
+        "Times that the circuit opened, including failed probes."
     ),
     MetricFamily {
         name: "larder_source_rejected_total",
         kind: Counter,
-        help: "Fetches that failed without being sent: the circuit was open, the limit was reached, or a renewal in the background gave way.",
+        help: "Fetches that failed without being sent, because the circuit was open, the limit was reached, or a background renewal yielded.",
         read: |s, to| {
             for group in &s.groups {
                 let admission = &group.source.admission;
@@ -578,17 +581,17 @@ pub const METRICS: &[MetricFamily] = &[
             }
         },
     },
-    group!("larder_source_retries_total", Counter, source.admission.retries, "Fetches sent a second time."),
+    group!("larder_source_retries_total", Counter, source.admission.retries, "Fetches that were retried."),
     group!(
         "larder_source_retries_denied_total",
         Counter,
         source.admission.retries_denied,
-        "Fetches not sent a second time, because more than a tenth were."
+        "Fetches not retried, because retries exceeded a tenth of the fetches."
     ),
     MetricFamily {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,
-        help: "From a fetch handed to the source to its end, failed ones included.",
+        help: "Duration of fetches from the source, including failed ones.",
         read: |s, to| {
             for group in &s.groups {
                 to.distribution(&[("group", &group.name)], &group.source.seconds);
@@ -598,52 +601,57 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_peers",
         kind: Gauge,
-        help: "Nodes on the ring, this one included; 0 if it shares nothing.",
+        help: "Nodes on the ring, including this one; 0 without peers.",
         read: |s, to| to.number(&[], s.peers.nodes),
     },
     node!(
         "larder_peer_reachable",
         Gauge,
         reachable,
-        "1 if the latest attempt to reach the node did not fail; of `other`, how many such nodes."
+        "1 if the latest attempt to reach the node did not fail; for `other`, the number of such nodes."
     ),
     MetricFamily {
         name: "larder_peer_ring_share",
         kind: Gauge,
-        help: "The part of the ring that the node owns; together they are 1.",
+        help: "Share of the ring that the node owns; all shares add up to 1.",
         read: |s, to| {
             for node in &s.peers.named {
                 to.ratio(&[("peer", &node.name)], node.share);
             }
         },
     },
-    node!("larder_peer_reads_total", Counter, reads, "Reads that this node asked of the node."),
-    node!("larder_peer_failed_reads_total", Counter, failed_reads, "Of them, those that it did not answer."),
+    node!("larder_peer_reads_total", Counter, reads, "Reads that this node sent to the node."),
+    node!(
+        "larder_peer_failed_reads_total",
+        Counter,
+        failed_reads,
+        "Reads that this node sent to the node and that failed."
+    ),
     node!(
         "larder_peer_changes_total",
         Counter,
         changes,
-        "Changes and removals that this node told the node of; telling it again does not count."
+        "Changes and removals that this node sent to the node; repeats are not counted."
     ),
     node!(
         "larder_peer_failed_changes_total",
         Counter,
         failed_changes,
-        "Of them, those that it did not hear of at the first attempt."
+        "Changes and removals whose first attempt failed."
     ),
-    node!("larder_peer_untold_changes", Gauge, untold, "Changes that the node has not heard of yet: it is told again."),
-    shared!("larder_peer_fetches_total", Counter, fetches, "Fetches begun, from another node or from the source."),
-    shared!(
-        "larder_peer_answers_total",
-        Counter,
-        loads,
-        "Of them, those that another node answered, be it that there is no such key."
+    node!(
+        "larder_peer_untold_changes",
+        Gauge,
+        untold,
+        "Changes that the node has not acknowledged yet; they are sent again."
     ),
+    shared!("larder_peer_fetches_total", Counter, fetches, "Fetches started, from another node or from the source."),
+    shared!("larder_peer_answers_total", Counter, loads, "Fetches that another node answered, including absences."),
     shared!(
         "larder_peer_errors_total",
         Counter,
         errors,
-        "Attempts to ask another node that brought no answer, or its failure."
+        "Requests to another node without an answer, or with an error."
     ),
     shared!(
         "larder_peer_fallbacks_total",
@@ -655,37 +663,37 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_peer_passed_on_total",
         Counter,
         passed_on,
-        "Reads that went to another node because much was under way at the key's owner (peer-bounded-load)."
+        "Reads sent to another node because the key's owner was busy (peer-bounded-load)."
     ),
-    shared!("larder_peer_requests_total", Counter, requests, "Reads that other nodes asked of this one."),
+    shared!("larder_peer_requests_total", Counter, requests, "Reads from other nodes."),
+    shared!("larder_peer_other_ring_total", Counter, other_rings, "Reads from nodes whose ring has another epoch."),
     shared!(
-        "larder_peer_other_ring_total",
+        "larder_hot_copies_kept_total",
         Counter,
-        other_rings,
-        "Of them, those of nodes whose ring has another epoch."
+        hot_copies_kept,
+        "Hot copies stored: copies of other nodes' keys."
     ),
-    shared!("larder_hot_copies_kept_total", Counter, hot_copies_kept, "Copies of other nodes' keys that were kept."),
     shared!(
         "larder_hot_copies",
         Gauge,
         hot_copies,
-        "Of them, those whose life is not over; one that was removed or evicted early still counts."
+        "Hot copies that have not expired; copies removed or evicted early still count."
     ),
-    shared!("larder_hot_copy_bytes", Gauge, hot_copy_bytes, "Bytes of their keys and values."),
-    store!("larder_store_poisoned", Gauge, poisoned, "1 if the disk store takes no more writes, because one failed."),
-    store!("larder_store_writes_total", Counter, writes, "Writes that the disk store was handed."),
-    store!(
-        "larder_store_batches_total",
-        Counter,
-        batches,
-        "Batches that they were written in, each with at most one sync."
+    shared!(
+        "larder_hot_copy_bytes",
+        Gauge,
+        hot_copy_bytes,
+        "Bytes of keys and values of hot copies that have not expired."
     ),
-    store!("larder_store_written_bytes_total", Counter, bytes, "Keys and values that were written."),
+    store!("larder_store_poisoned", Gauge, poisoned, "1 if the disk store refuses writes after a failed write."),
+    store!("larder_store_writes_total", Counter, writes, "Writes to the disk store."),
+    store!("larder_store_batches_total", Counter, batches, "Batches of writes, each with at most one sync."),
+    store!("larder_store_written_bytes_total", Counter, bytes, "Bytes of keys and values written."),
     store!(
         "larder_store_table_bytes_total",
         Counter,
         table_bytes,
-        "Bytes of the tables that flushes and compactions made; over larder_store_written_bytes_total, plus one for the journal, the write amplification."
+        "Bytes of table files that flushes and compactions wrote. Divided by larder_store_written_bytes_total, plus one for the journal, this is the write amplification."
     ),
     store!("larder_store_syncs_total", Counter, syncs, "Syncs of the journal."),
     store!(
@@ -694,7 +702,7 @@ pub const METRICS: &[MetricFamily] = &[
         stalls,
         "Batches held back because flushes or compactions were behind."
     ),
-    store_seconds!("larder_store_stalled_seconds_total", stalled, "How long they were held back."),
+    store_seconds!("larder_store_stalled_seconds_total", stalled, "Time that batches were held back."),
     MetricFamily {
         name: "larder_store_tables",
         kind: Gauge,
@@ -707,8 +715,8 @@ pub const METRICS: &[MetricFamily] = &[
             }
         },
     },
-    store!("larder_store_level0_runs", Gauge, tree.level0_runs, "Runs of level 0; from 8 on writers are slowed."),
-    store!("larder_store_sealed_memtables", Gauge, tree.sealed_memtables, "Memtables that wait to be flushed."),
+    store!("larder_store_level0_runs", Gauge, tree.level0_runs, "Runs of level 0; from 8 on, writes are slowed down."),
+    store!("larder_store_sealed_memtables", Gauge, tree.sealed_memtables, "Memtables waiting to be flushed."),
     store!("larder_store_memtable_bytes", Gauge, tree.memtable_bytes, "Bytes of all memtables (store-write-buffer)."),
     store!(
         "larder_store_block_cache_bytes",
@@ -717,20 +725,15 @@ pub const METRICS: &[MetricFamily] = &[
         "Bytes of the block cache (store-block-cache)."
     ),
     store!("larder_store_journals", Gauge, tree.journals, "Journals on disk."),
-    store!("larder_store_disk_bytes", Gauge, tree.disk_bytes, "Bytes on disk, journals included."),
-    store!("larder_store_compactions_running", Gauge, tree.compactions_running, "Compactions under way."),
-    store!(
-        "larder_store_compactions_total",
-        Counter,
-        tree.compactions,
-        "Looks for something to compact that have ended."
-    ),
+    store!("larder_store_disk_bytes", Gauge, tree.disk_bytes, "Bytes on disk, including journals."),
+    store!("larder_store_compactions_running", Gauge, tree.compactions_running, "Running compactions."),
+    store!("larder_store_compactions_total", Counter, tree.compactions, "Completed compaction checks."),
     store_seconds!("larder_store_compaction_seconds_total", tree.compacting, "Time spent in compactions."),
     store!("larder_store_expired_total", Counter, tree.expired, "Expired entries that compaction dropped."),
     MetricFamily {
         name: "larder_replication_role",
         kind: Gauge,
-        help: "1 for what this process is: standalone, primary or replica.",
+        help: "1 for the current role: standalone, primary or replica.",
         read: |s, to| {
             for role in ["standalone", "primary", "replica"] {
                 to.number(&[("role", role)], u64::from(s.replication.role == role));
@@ -746,13 +749,13 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_replication_backlog_bytes",
         kind: Gauge,
-        help: "Memory of the logs of changed keys (replication-backlog).",
+        help: "Bytes of the change logs (replication-backlog).",
         read: |s, to| to.number(&[], s.replication.log_bytes),
     },
     MetricFamily {
         name: "larder_replication_replicas",
         kind: Gauge,
-        help: "Replicas that are connected to this process.",
+        help: "Connected replicas.",
         read: |s, to| to.number(&[], s.replication.replicas.len() as u64),
     },
     MetricFamily {
@@ -768,13 +771,13 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_replication_link_up",
         kind: Gauge,
-        help: "1 while a replica gets its primary's changes.",
+        help: "1 while the replica receives its primary's changes.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], u64::from(link.up))),
     },
     MetricFamily {
         name: "larder_replication_lag_seconds",
         kind: Gauge,
-        help: "Age of what a replica has: every change that its primary made earlier has arrived. Up to 1 while the primary is quiet.",
+        help: "Age of the replica's data in seconds: every older change of the primary has arrived. Up to 1 while the primary is idle.",
         read: |s, to| {
             let behind = link(s).and_then(|link| link.behind);
             behind.into_iter().for_each(|behind| to.seconds(&[], behind.as_secs_f64()));
@@ -783,81 +786,76 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_replication_clock_difference_seconds",
         kind: Gauge,
-        help: "The primary's clock minus this one's, when its last mark arrived.",
+        help: "Primary's clock minus this machine's, when the last mark arrived.",
         read: |s, to| link(s).into_iter().for_each(|link| to.seconds(&[], link.clock_difference)),
     },
     MetricFamily {
         name: "larder_replication_applied_total",
         kind: Counter,
-        help: "Entries, deletions and clears of its primary that a replica applied.",
+        help: "Entries, deletions and clears that the replica applied.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.applied)),
     },
     MetricFamily {
         name: "larder_replication_refused_total",
         kind: Counter,
-        help: "Entries of its primary that are larger than a replica's memory tier takes.",
+        help: "Entries of the primary that do not fit into the replica's memory tier.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.refused)),
     },
     MetricFamily {
         name: "larder_replication_full_copies_total",
         kind: Counter,
-        help: "Full copies that a replica has begun to take.",
+        help: "Full copies that the replica started.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.full_copies)),
     },
     MetricFamily {
         name: "larder_replication_resumptions_total",
         kind: Counter,
-        help: "Connections of a replica that went on where the last one had ended.",
+        help: "Connections on which the replica resumed without a full copy.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], link.resumptions)),
     },
     MetricFamily {
         name: "larder_snapshot_in_progress",
         kind: Gauge,
-        help: "1 while a snapshot of the memory tiers is written.",
+        help: "1 while a snapshot is being written.",
         read: |s, to| to.number(&[], u64::from(s.saves.in_progress)),
     },
     MetricFamily {
         name: "larder_snapshot_saves_total",
         kind: Counter,
-        help: "Snapshots that were written.",
+        help: "Snapshots written.",
         read: |s, to| to.number(&[], s.saves.saves),
     },
     MetricFamily {
         name: "larder_snapshot_failures_total",
         kind: Counter,
-        help: "Snapshots that could not be written.",
+        help: "Snapshots that failed.",
         read: |s, to| to.number(&[], s.saves.failures),
     },
     MetricFamily {
         name: "larder_snapshot_changes",
         kind: Gauge,
-        help: "Writes, fills and deletes since the begin of the last snapshot that was written.",
+        help: "Writes, fills and deletes since the start of the last snapshot written.",
         read: |s, to| to.number(&[], s.saves.changes),
     },
     last_save!(
         "larder_snapshot_last_success_timestamp_seconds",
         seconds,
         at.as_secs_f64(),
-        "When the last snapshot was written, in seconds since the Unix epoch."
+        "Time of the last snapshot, in seconds since the Unix epoch."
     ),
-    last_save!(
-        "larder_snapshot_last_duration_seconds",
-        seconds,
-        took.as_secs_f64(),
-        "Time that the last snapshot took to write."
-    ),
+    last_save!("larder_snapshot_last_duration_seconds", seconds, took.as_secs_f64(), "Duration of the last snapshot."),
     last_save!("larder_snapshot_last_entries", number, entries, "Entries of the last snapshot."),
     last_save!("larder_snapshot_last_bytes", number, bytes, "Size of the last snapshot."),
     MetricFamily {
         name: "larder_snapshot_unverified",
         kind: Gauge,
-        help: "Restored entries that are still to be read from their source before they are served (restore-verify-rate).",
+        help: "Restored entries waiting to be read from their source again (restore-verify-rate).",
         read: |s, to| s.saves.verification.iter().for_each(|of| to.number(&[], of.left)),
     },
     MetricFamily {
         name: "larder_snapshot_verified_total",
         kind: Counter,
-        help: "Restored entries that were read from their source, by what it had: the same value, another, none; overtaken: a client had asked for the key before.",
+        help: "Restored entries read from their source again, by result: same value, another, none; overtaken: a client asked for the key first.",
         read: |s, to| {
             if let Some(of) = &s.saves.verification {
                 for (found, count) in
@@ -890,7 +888,7 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "process_open_fds",
         kind: Gauge,
-        help: "Open files, connections included.",
+        help: "Open files, including connections.",
         read: |s, to| to.number(&[], s.process.open_files),
     },
     MetricFamily {
@@ -902,7 +900,7 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "process_start_time_seconds",
         kind: Gauge,
-        help: "Start, in seconds since the Unix epoch.",
+        help: "Start time, in seconds since the Unix epoch.",
         read: |s, to| to.seconds(&[], s.started.as_secs_f64()),
     },
 ];

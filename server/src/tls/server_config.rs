@@ -63,7 +63,7 @@ pub(super) fn load(settings: &TlsSettings, peers: Option<&PeerTls>) -> Result<Lo
             .map_err(|error| with_setting("tls-cert", at(&files.cert, error)))?;
         let key = private_key(&files.key).map_err(named("tls-key"))?;
         let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|error| {
-            let what = format!("it is no key of the certificate in {}: {error}", files.cert.display());
+            let what = format!("it is not a key of the certificate in {}: {error}", files.cert.display());
             with_setting("tls-key", at(&files.key, what))
         })?;
         by_host.add(Arc::new(certified), &fact.hosts);

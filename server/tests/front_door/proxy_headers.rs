@@ -57,7 +57,7 @@ fn what_is_no_right_header_is_refused_and_told_why() {
     let mut refused = 0;
     for (header, why) in [
         (b"PROXY TCP4 192.0.2.256 198.51.100.1 1 2\r\n".to_vec(), "an address is none of its family"),
-        (b"PROXY TCP4 192.0.2.1 198.51.100.1 1 65536\r\n".to_vec(), "a port is no number up to 65535"),
+        (b"PROXY TCP4 192.0.2.1 198.51.100.1 1 65536\r\n".to_vec(), "a port is not a number up to 65535"),
         (b"PROXY TCP4 192.0.2.1\r\n".to_vec(), "the line has too few parts"),
         (b"PROXY TCP4 192.0.2.1 198.51.100.1 1 2 3\r\n".to_vec(), "the line has too many parts"),
         (b"PROXY UDP4 192.0.2.1 198.51.100.1 1 2\r\n".to_vec(), "the family is none of TCP4, TCP6 and UNKNOWN"),

@@ -9,6 +9,8 @@
 
 mod dependencies;
 mod imports;
+mod plain_english;
+mod quick_starts;
 
 use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};

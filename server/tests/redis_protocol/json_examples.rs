@@ -33,7 +33,7 @@ impl Wanted {
         let json = |text: &str| {
             // A reason may follow.
             let mut values = serde_json::Deserializer::from_str(text).into_iter();
-            values.next().and_then(Result::ok).unwrap_or_else(|| panic!("{text} is no JSON"))
+            values.next().and_then(Result::ok).unwrap_or_else(|| panic!("{text} is not JSON"))
         };
         match text.split_at(1) {
             ("!", error) => Wanted::Error(error.to_owned()),

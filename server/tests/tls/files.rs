@@ -29,7 +29,7 @@ fn wrong_files_stop_the_start() {
     for (args, expected) in [
         (
             [cert, text(&b.key), text(&ca)],
-            format!("TLS: {}: it is no key of the certificate in {cert}: ", text(&b.key)),
+            format!("TLS: {}: it is not a key of the certificate in {cert}: ", text(&b.key)),
         ),
         ([text(&empty), key, text(&ca)], format!("TLS: {}: no certificate in it", text(&empty))),
         ([cert, text(&empty), text(&ca)], format!("TLS: {}: ", text(&empty))),

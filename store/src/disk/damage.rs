@@ -76,7 +76,7 @@ impl Report {
                 return Ok(());
             }
             self.notes.push(format!(
-                "{}: was interrupted when it was made; it is made anew when it is opened",
+                "{}: was interrupted when it was made; it is created again when it is opened",
                 dir.display()
             ));
             return Ok(());

@@ -67,15 +67,15 @@ impl<R: Read> RdbReader<R> {
         let mut input = Input::new(input);
         let foreign = |what: &str| RdbError::Foreign(what.to_owned());
         let header: [u8; 9] = match input.array() {
-            Err(RdbError::Damaged { .. }) => return Err(foreign("is no RDB file: it is too short")),
+            Err(RdbError::Damaged { .. }) => return Err(foreign("is not an RDB file: it is too short")),
             header => header?,
         };
         let version =
-            header.strip_prefix(MAGIC).ok_or_else(|| foreign("is no RDB file: it does not begin like one"))?;
+            header.strip_prefix(MAGIC).ok_or_else(|| foreign("is not an RDB file: it does not begin like one"))?;
         let version = version
             .iter()
             .try_fold(0, |number, digit| char::from(*digit).to_digit(10).map(|digit| number * 10 + digit));
-        let version = version.ok_or_else(|| foreign("is no RDB file: its version is no number"))?;
+        let version = version.ok_or_else(|| foreign("is not an RDB file: its version is not a number"))?;
         if !VERSIONS.contains(&version) {
             let what = format!("is an RDB file of version {version}, and this program reads 1 to {}", VERSIONS.end());
             return Err(RdbError::Foreign(what));

@@ -84,7 +84,7 @@ impl Header {
     /// How many bytes follow the fixed ones, the checksum included.
     pub(super) fn rest_len(fixed: &[u8; FIXED_HEADER]) -> Result<usize, SnapshotError> {
         if fixed[..8] != MAGIC {
-            return Err(SnapshotError::foreign("is no snapshot: it does not begin like one"));
+            return Err(SnapshotError::foreign("is not a snapshot: it does not begin like one"));
         }
         let version = u32_at(fixed, 8);
         if version != VERSION {

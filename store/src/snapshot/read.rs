@@ -95,7 +95,7 @@ impl<R: Read> SnapshotReader<R> {
         let mut fixed = [0; FIXED_HEADER];
         let read = read_up_to(&mut input, &mut fixed)?;
         if read < FIXED_HEADER {
-            return Err(SnapshotError::foreign("is no snapshot: it is too short"));
+            return Err(SnapshotError::foreign("is not a snapshot: it is too short"));
         }
         let rest = Header::rest_len(&fixed)?;
         let mut bytes = fixed.to_vec();

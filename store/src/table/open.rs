@@ -31,7 +31,7 @@ impl Table {
         let file = File::open(path).map_err(|error| TableError::io(path, error))?;
         let found = file.metadata().map_err(|error| TableError::io(path, error))?;
         if !found.is_file() {
-            return Err(TableError::io(path, io::Error::other("is no regular file")));
+            return Err(TableError::io(path, io::Error::other("is not a regular file")));
         }
         let len = found.len();
         if len < HEADER as u64 {

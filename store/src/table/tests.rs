@@ -273,7 +273,7 @@ fn the_input_is_not_overwritten_by_its_table() {
     assert!(error.contains("is the input"), "{error}");
     assert_eq!(std::fs::read(place.path("x.data")).unwrap(), b"a 1\n");
     let error = Table::open(place.0.path()).unwrap_err().to_string();
-    assert!(error.contains("no regular file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]

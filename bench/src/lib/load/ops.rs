@@ -109,7 +109,7 @@ impl Mix {
             let (name, weight) = part.split_once('=').with_context(|| format!("{part:?} of the mix has no weight"))?;
             let verb = verb(name)?;
             ensure!(!matches!(verb, Verb::Raw(_)), "{name:?} of the mix is none of {NAMES}");
-            Ok((verb, weight.parse().with_context(|| format!("weight {weight:?} of {name} is no number"))?))
+            Ok((verb, weight.parse().with_context(|| format!("weight {weight:?} of {name} is not a number"))?))
         };
         Mix::new(text.split(',').map(part).collect::<anyhow::Result<_>>()?)
     }
@@ -137,7 +137,7 @@ const NAMES: &str = "get, set, del, mget, mget:10, insert, scan, scan:100, rmw";
 fn verb(text: &str) -> anyhow::Result<Verb> {
     let (name, count) = match text.split_once(':') {
         Some((name, count)) if name == "mget" || name == "scan" => {
-            let number: u32 = count.parse().with_context(|| format!("{text:?}: {count:?} is no number of keys"))?;
+            let number: u32 = count.parse().with_context(|| format!("{text:?}: {count:?} is not a number of keys"))?;
             ensure!((1..=10_000).contains(&number), "{text:?}: from 1 to 10000 keys");
             (name, Some(number))
         }

@@ -21,6 +21,32 @@ svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 svg .heat { fill: var(--heat); }
 ";
 
+/// What the variables and classes of [`STYLE`] stand for in the light scheme. For files that are shown outside browsers.
+const PLAIN: [(&str, &str); 17] = [
+    ("var(--ink)", "#1b1f24"),
+    ("var(--paper)", "#fff"),
+    ("var(--faint)", "#5c6570"),
+    ("var(--grid)", "#e3e6ea"),
+    ("var(--heat)", "#b2182b"),
+    ("var(--bad)", "#c0392b"),
+    ("var(--c0)", "#0072b2"),
+    ("var(--c1)", "#d55e00"),
+    ("var(--c2)", "#009e73"),
+    ("var(--c3)", "#cc79a7"),
+    ("var(--c4)", "#8a6d00"),
+    ("var(--c5)", "#56b4e9"),
+    ("var(--c6)", "#6a3d9a"),
+    ("var(--c7)", "#555"),
+    ("class=\"grid\"", "stroke=\"#e3e6ea\" stroke-width=\"1\""),
+    ("class=\"line\"", "fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\""),
+    ("class=\"heat\"", "fill=\"#b2182b\""),
+];
+
+/// A chart with colours as attributes.
+pub(crate) fn without_css(svg: &str) -> String {
+    PLAIN.iter().fold(svg.to_owned(), |svg, (from, to)| svg.replace(from, to))
+}
+
 /// The colour of the n-th thing that is compared.
 pub(crate) fn colour(number: usize) -> String {
     format!("var(--c{})", number % 8)
@@ -157,6 +183,18 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[ChartLine]) -> Str
             points.join(" "),
             escape(&line.title)
         );
+        // Few points are measurements that can be told apart.
+        if line.points.len() <= 16 {
+            for &(px, py) in &line.points {
+                let _ = write!(
+                    out,
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{}\"/>",
+                    x.x(px),
+                    y.y(py),
+                    line.colour
+                );
+            }
+        }
     }
     out + "</svg>"
 }

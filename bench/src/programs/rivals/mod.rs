@@ -25,7 +25,7 @@ use record::{EndRecord, GapRecord, PageSection, RawRecord, SettingRecord};
 use rival_servers::Rival;
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -156,7 +156,7 @@ fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
     Ok(SettingRecord {
         date: now()?,
         commit: commit.map_or("unknown".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned()),
-        command: std::env::args().map(|word| name_of(&word)).collect::<Vec<_>>().join(" "),
+        command: std::env::args().map(|word| record::name_of(&word)).collect::<Vec<_>>().join(" "),
         cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
         cores: cores.len(),
@@ -178,12 +178,4 @@ fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
 fn now() -> anyhow::Result<String> {
     let output = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().context("cannot run date")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// A path without the folders that say nothing to others.
-fn name_of(word: &str) -> String {
-    match Path::new(word).file_name() {
-        Some(name) if word.starts_with('/') => name.to_string_lossy().into_owned(),
-        _ => word.to_owned(),
-    }
 }

@@ -172,3 +172,29 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<RawRecord>> {
     };
     text.lines().enumerate().map(line).collect()
 }
+
+/// A text for the published page: programs by their names, and the folders of a run as `DIR`.
+pub(crate) fn without_paths(text: &str) -> String {
+    let shorten = |word: &str| {
+        let mut parts = word.split('/').skip_while(|part| !part.starts_with(".tmp"));
+        match parts.next() {
+            Some(_) => [&["DIR"], &parts.collect::<Vec<_>>()[..]].concat().join("/"),
+            None => name_of(word),
+        }
+    };
+    // Line feeds and the spaces of a configuration stay.
+    text.split_inclusive([' ', '\n', ';', ',', '\'', '"'])
+        .map(|piece| {
+            let word = piece.trim_end_matches([' ', '\n', ';', ',', '\'', '"']);
+            if word.starts_with('/') { shorten(word) + &piece[word.len()..] } else { piece.to_owned() }
+        })
+        .collect()
+}
+
+/// The file name of an absolute path.
+pub(crate) fn name_of(word: &str) -> String {
+    match Path::new(word).file_name() {
+        Some(name) if word.starts_with('/') => name.to_string_lossy().into_owned(),
+        _ => word.to_owned(),
+    }
+}

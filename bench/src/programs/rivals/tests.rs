@@ -173,3 +173,18 @@ fn a_server_knows_its_loads() {
     let keys = [1, 2].map(|nonce| Rival::Varnish.ask(RivalLoad::HttpMiss, nonce).expect("it misses").key);
     assert_ne!(keys[0], keys[1], "what was fetched once would be a hit");
 }
+
+#[test]
+fn published_commands_have_no_paths_of_the_machine() {
+    for (command, published) in [
+        (
+            "/opt/x/valkey-server --bind 127.0.0.1 --save '' --port 1",
+            "valkey-server --bind 127.0.0.1 --save '' --port 1",
+        ),
+        ("/usr/sbin/nginx -p /tmp/.tmpA1 -c nginx.conf", "nginx -p DIR -c nginx.conf"),
+        ("x -f /dev/shm/.tmpB2/default.vcl,y", "x -f DIR/default.vcl,y"),
+        ("larder serve --http 127.0.0.1:0", "larder serve --http 127.0.0.1:0"),
+    ] {
+        assert_eq!(without_paths(command), published);
+    }
+}

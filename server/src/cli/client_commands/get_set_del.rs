@@ -54,17 +54,17 @@ pub(crate) fn commands() -> [Command; 3] {
         .value_name("VALUE")
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
-        .help("The value; - or nothing reads standard input");
+        .help("The value; if it is - or missing, standard input is read");
     let ttl = Arg::new("ttl")
         .long("ttl")
         .value_name("DURATION")
         .value_parser(ttl)
-        .help("Its lifetime: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
+        .help("Lifetime of the entry: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
     let command = |name, about| {
         Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]).args(tls_args::args())
     };
     [
-        command("get", "Write the value of a key to standard output, as it is"),
+        command("get", "Write the value of a key to standard output, unchanged"),
         command("set", "Store a value").args([value, ttl]),
         command("del", "Delete a key"),
     ]
@@ -77,7 +77,7 @@ pub(super) fn timeout() -> Arg {
         .value_name("DURATION")
         .default_value("10s")
         .value_parser(parse_duration)
-        .help("The longest to wait for the server")
+        .help("Maximum time to wait for the server")
 }
 
 /// Waits for an answer.
@@ -91,7 +91,7 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
     let key = os("key").unwrap_or_default();
     if key.is_empty() {
-        return fail(USAGE, "a key has at least one byte");
+        return fail(USAGE, "the key is empty");
     }
     let request = match name {
         "get" => ClientRequest::Get,
@@ -123,7 +123,7 @@ fn from_stdin() -> io::Result<Vec<u8>> {
     let mut value = Vec::new();
     io::stdin().lock().take(MAX_VALUE + 1).read_to_end(&mut value)?;
     if value.len() as u64 > MAX_VALUE {
-        return Err(io::Error::other("a value has at most 512MiB"));
+        return Err(io::Error::other("the value is larger than 512MiB"));
     }
     Ok(value)
 }
@@ -145,7 +145,7 @@ fn target(text: &str) -> Result<Target, String> {
 
 fn ttl(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => Err("a lifetime is longer than nothing".to_string()),
+        Duration::ZERO => Err("the lifetime must be longer than zero".to_string()),
         ttl => Ok(ttl),
     }
 }

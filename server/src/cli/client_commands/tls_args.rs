@@ -7,13 +7,13 @@ use std::path::PathBuf;
 pub(super) fn args() -> [Arg; 4] {
     let file = |name: &'static str| Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf));
     [
-        file("cacert").help("Trust the authorities in this file (PEM) instead of those that Mozilla trusts"),
-        file("client-cert").requires("client-key").help("Show this certificate (PEM)"),
-        file("client-key").requires("client-cert").help("Its private key (PEM)"),
+        file("cacert").help("File of certificate authorities to trust (PEM) [default: those that Mozilla trusts]"),
+        file("client-cert").requires("client-key").help("Client certificate (PEM)"),
+        file("client-key").requires("client-cert").help("Private key of the client certificate (PEM)"),
         Arg::new("insecure")
             .long("insecure")
             .action(ArgAction::SetTrue)
-            .help("Take any certificate of the server: for tests"),
+            .help("Accept any certificate of the server (for tests)"),
     ]
 }
 
@@ -34,7 +34,7 @@ pub(super) fn apply(matches: &ArgMatches, tls: Option<&mut TlsClientSettings>) -
             tls.insecure |= matches.get_flag("insecure");
             Ok(())
         }
-        (None, Some(given)) => Err(format!("--{given} means nothing without TLS: write https:// or rediss://")),
+        (None, Some(given)) => Err(format!("--{given} needs TLS: write https:// or rediss://")),
         (None, None) => Ok(()),
     }
 }

@@ -79,7 +79,7 @@ impl ApiServer {
     fn token(&self) -> Result<HeaderValue, String> {
         let token = self.read("token")?;
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| format!("{}: it is no token", self.account.join("token").display()))?;
+            .map_err(|_| format!("{}: it is not a token", self.account.join("token").display()))?;
         value.set_sensitive(true);
         Ok(value)
     }
@@ -133,7 +133,7 @@ impl ApiConnection {
     /// `GET`: the body of a response 200.
     pub(super) async fn get(&mut self, path: &str) -> Result<Incoming, ApiError> {
         let mut request = Request::new(Empty::new());
-        *request.uri_mut() = path.parse().map_err(|_| format!("`{path}` is no path"))?;
+        *request.uri_mut() = path.parse().map_err(|_| format!("`{path}` is not a path"))?;
         let headers = request.headers_mut();
         headers.insert(header::AUTHORIZATION, self.token.clone());
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));

@@ -26,7 +26,7 @@ const PAGE: usize = 1 << 20;
 const DEPTH: usize = 64;
 
 const CURSOR_LOST: CommandError = CommandError::Static(
-    "ERR invalid cursor: the server has restarted or too many other walks have begun since; begin anew with 0",
+    "ERR invalid cursor: the server has restarted or too many other scans have started since; start again with 0",
 );
 
 type Future<'a> = LocalFuture<'a, CommandResult>;

@@ -74,7 +74,7 @@ pub async fn run_for_node(
 ) -> Result<Bytes, NodeRefusal> {
     let group = &worker.groups[0];
     let Some(peers) = group.peers.as_ref().filter(|peers| peers.is_store()) else {
-        return Err(NodeRefusal::Malformed("the group is no store of several nodes".to_owned()));
+        return Err(NodeRefusal::Malformed("the group is not a store of several nodes".to_owned()));
     };
     let queue = parse(worker, commands)?;
     if !queue.iter().all(|(command, args)| command.keys.of(args).all(|key| peers.serves(key))) {

@@ -216,7 +216,7 @@ fn conditions_and_places_that_do_not_exist() {
         JSON.SET d $.x.y 1 => nil
         JSON.SET d $.a[3] 1 => -ERR array index out of range
         JSON.SET d $..x 1 => -ERR wrong static path
-        JSON.SET d $.b '{"n":01}' => -ERR this is no number of JSON at byte 7
+        JSON.SET d $.b '{"n":01}' => -ERR this is not a number of JSON at byte 7
         JSON.GET d => '{"a":[],"b":1}'
         JSON.DEL d $.a => 1
         JSON.DEL d $.b => 1

@@ -66,7 +66,7 @@ impl ServerOfClient<'_> {
     }
 }
 pub(in crate::redis) fn no_redis() -> SourceError {
-    SourceError::Unavailable("it is no Redis".into())
+    SourceError::Unavailable("the source is not a Redis server".into())
 }
 
 /// Sends a command over the client's dedicated connection.

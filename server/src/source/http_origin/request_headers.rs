@@ -14,11 +14,13 @@ pub(super) fn build(options: &OriginOptions) -> Result<HeaderMap, String> {
     for SentHeader { name, value } in &options.headers {
         let at_fault = |reason: &str| format!("source-headers: {name}: {reason}");
         let mut value = match value {
-            SentValue::Text(text) => HeaderValue::from_str(text).map_err(|_| at_fault("it is no header value"))?,
+            SentValue::Text(text) => {
+                HeaderValue::from_str(text).map_err(|_| at_fault("it is not a valid header value"))?
+            }
             SentValue::File(file) => from_file(file).map_err(|reason| at_fault(&reason))?,
         };
         value.set_sensitive(true);
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| at_fault("it is no header name"))?;
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| at_fault("it is not a valid header name"))?;
         headers.append(name, value);
     }
     headers.entry(header::USER_AGENT).or_insert(USER_AGENT);

@@ -54,7 +54,7 @@ impl Bench<'_> {
             server: rival.name().to_owned(),
             version,
             part: if part == Preparation::Misses { "misses" } else { "hits" }.to_owned(),
-            command: server.command_line(),
+            command: record::without_paths(&server.command_line()),
             configuration: rival.configuration().map(|file| server.file(file)).transpose()?,
         }))?;
         Ok(started)

@@ -7,7 +7,7 @@ use crate::redis::{
 use larder_document::{Edit, Edited, NumberEdit, Outcome, apply, compact};
 use larder_engine::{Change, Tier};
 
-const NOT_NUMBER: CommandError = CommandError::Static("ERR the increment or factor is no JSON number");
+const NOT_NUMBER: CommandError = CommandError::Static("ERR the increment or factor is not a JSON number");
 
 /// JSON.NUMINCRBY key path number
 pub(in crate::redis) fn numincrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {

@@ -74,7 +74,7 @@ pub(super) struct RoutingPlan {
 }
 
 const CROSSED: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
-const SCAN_OVER: &[u8] = b"-ERR the source has fewer masters than when this SCAN began: begin it anew\r\n";
+const SCAN_OVER: &[u8] = b"-ERR the source has fewer masters than when this SCAN began: start it again\r\n";
 
 impl RoutingPlan {
     /// Plans `commands`, which are whole RESP arrays.

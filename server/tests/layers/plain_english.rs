@@ -1,0 +1,100 @@
+//! Texts for users are plain English: riddles that were in them once do not come back.
+//!
+//! The files with help texts and descriptions are checked without their comments; and `openapi.json`, README and the pages
+//! in `docs`, but not `docs/decisions`, which quote the past.
+use std::{fs, path::Path};
+
+/// A phrase, as whole words without regard to case, and what to write instead.
+const PHRASES: [(&str, &str); 27] = [
+    ("anew", "again"),
+    ("and its kin", "and related commands"),
+    ("and their kin", "and related commands"),
+    ("as redis has it", "like Redis"),
+    ("for so long", "for this long"),
+    ("at most so long", "at most this long"),
+    ("is to be", "must be"),
+    ("are to be", "must be"),
+    ("such as are", "that are"),
+    ("that which", "the noun"),
+    ("thereof", "of the noun"),
+    ("what is over", "excess requests"),
+    ("says the password", "authenticates"),
+    ("as http is meant", "standard HTTP"),
+    ("passed over", "ignored"),
+    ("the begin of", "the start of"),
+    ("goes on being", "is still"),
+    ("nobody", "no client, no node"),
+    ("somebody", "a client, a person"),
+    ("whoever", "every client that"),
+    ("is no redis", "is not a Redis server"),
+    ("is no json", "is not JSON"),
+    ("is no table", "is not a table"),
+    ("is no snapshot", "is not a snapshot"),
+    ("is no number", "is not a number"),
+    ("longer than nothing", "longer than zero"),
+    ("may leave lying", "undelivered"),
+];
+
+/// Files with texts for users.
+const SOURCES: [&str; 5] = [
+    "server/src/config/settings_table.rs",
+    "server/src/config/reference_page.rs",
+    "server/src/redis/command_table.rs",
+    "server/src/telemetry/metric_table.rs",
+    "server/src/http/problem_json.rs",
+];
+/// Folders of such files.
+const FOLDERS: [&str; 2] = ["server/src/cli", "server/src/cli/client_commands"];
+
+/// The phrases that a text has.
+fn found(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let spaced = format!(" {} ", words.join(" "));
+    let phrases = PHRASES.iter().filter(|(phrase, _)| spaced.contains(&format!(" {phrase} ")));
+    phrases.map(|(phrase, better)| format!("`{phrase}`: write `{better}`")).collect()
+}
+
+/// The code of a file without comments, a string that is broken with a backslash on one line.
+fn code(file: &str) -> String {
+    let lines = file.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    lines.map(|line| line.strip_suffix('\\').map_or_else(|| format!("{line}\n"), str::to_owned)).collect()
+}
+
+#[test]
+fn texts_for_users_have_no_riddles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut wrong = Vec::new();
+    let mut texts = 0;
+    let mut check = |place: String, text: &str| {
+        texts += 1;
+        wrong.extend(found(text).into_iter().map(|phrase| format!("{place}: {phrase}\n    {text}")));
+    };
+    let of_folders = FOLDERS.iter().flat_map(|folder| {
+        let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+    });
+    for path in SOURCES.iter().map(|file| root.join(file)).chain(of_folders) {
+        for text in code(&fs::read_to_string(&path).unwrap()).lines() {
+            check(path.display().to_string(), text);
+        }
+    }
+    let pages = ["", "docs", "docs/formats", "docs/reference"].iter().flat_map(|folder| {
+        let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+    });
+    for path in pages.chain([root.join("server/src/http/openapi.json")]) {
+        let text = fs::read_to_string(&path).unwrap();
+        for (line, number) in text.lines().zip(1..) {
+            check(format!("{}:{number}", path.display()), line);
+        }
+    }
+    assert!(texts > 5000, "{texts}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn phrases_are_whole_words() {
+    assert_eq!(found("Start it anew."), ["`anew`: write `again`"]);
+    assert!(found("a newer copy, the kindest").is_empty());
+}

@@ -15,6 +15,7 @@ use super::{
     peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
+    secret_files::read_secret_files,
     setting_value::{SettingValue, is_off, parse},
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
@@ -87,6 +88,7 @@ pub(super) fn check(
         layer.extend(listener.layer.clone());
         scopes.push(scope(Some(NamedTable::Listener(name.clone())), &layer, machine, &mut problems));
     }
+    read_secret_files(&mut scopes[0], &mut problems);
     compare(&scopes, &raw.top, &mut problems);
     check_tls(&scopes, &mut problems);
     check_open_listeners(&scopes, &mut problems);

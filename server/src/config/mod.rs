@@ -39,6 +39,7 @@ mod raw_settings;
 mod reference_page;
 mod replication_settings;
 mod secret;
+mod secret_files;
 mod sent_header;
 mod setting_value;
 mod settings;

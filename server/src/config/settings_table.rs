@@ -374,6 +374,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "password-file",
+        section: SettingSection::Listening,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/run/secrets/larder-password",
+        help: "File with the `password`, in one line: neither process lists nor the environment show it then. It is read at the start; a reload says whether it has changed, which needs a restart.",
+        ..ROW
+    },
+    SettingSpec {
         name: "insecure",
         section: SettingSection::Listening,
         kind: ValueKind::Switch,
@@ -1213,6 +1222,15 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "peer-secret-file",
+        section: SettingSection::Peers,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/run/secrets/larder-peers",
+        help: "File with the `peer-secret`, in one line, as `password-file`.",
+        ..ROW
+    },
+    SettingSpec {
         name: "peer-tls",
         section: SettingSection::Peers,
         kind: ValueKind::Switch,
@@ -1293,6 +1311,15 @@ pub const TABLE: &[SettingSpec] = &[
         help: "Secret that a replica sends to its primary. Both need the same one. Without it, \
                every client that can authenticate at the Redis listener (`password`) can copy all \
                entries.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "replication-secret-file",
+        section: SettingSection::Replication,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/run/secrets/larder-replication",
+        help: "File with the `replication-secret`, in one line, as `password-file`.",
         ..ROW
     },
     SettingSpec {

@@ -60,9 +60,13 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
     };
     flags.iter().map(|flag| (*flag).into()).collect()
 }
+/// Settings that name a file, which has to be there.
+fn is_secret_file(setting: &SettingSpec) -> bool {
+    ["password-file", "peer-secret-file", "replication-secret-file"].contains(&setting.name)
+}
 /// Settings of which one alone is a problem.
 fn is_of_a_pair(setting: &SettingSpec) -> bool {
-    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience"].contains(&setting.name)
+    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience"].contains(&setting.name) || is_secret_file(setting)
 }
 
 #[test]
@@ -146,6 +150,43 @@ fn tokens_need_an_issuer_an_audience_and_users() {
     }
     let passthrough = [&ALL[..], &["--auth=passthrough", "--source=redis://r"]].concat();
     assert!(problems(&passthrough, &[], "")[0].contains("users-file has no meaning"));
+}
+
+#[test]
+fn secrets_come_from_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret");
+    let file = path.display().to_string();
+    for (content, expected) in
+        [("hunter 2", "hunter 2"), ("hunter 2\n", "hunter 2"), ("hunter 2\r\n", "hunter 2"), ("\u{e9} ", "\u{e9} ")]
+    {
+        std::fs::write(&path, content).unwrap();
+        let config = loaded(&[&format!("--password-file={file}"), &format!("--peer-secret-file={file}")], &[], "");
+        assert_eq!(config.settings.password.as_deref(), Some(expected), "{content:?}");
+        assert_eq!(config.settings.peers.secret.as_deref(), Some(expected), "{content:?}");
+        let printed = print_config(&config);
+        assert!(printed.contains("# password = \"***\"") && !printed.contains(expected), "{printed}");
+        let config = loaded(&[], &[("LARDER_REPLICATION_SECRET_FILE", file.as_str())], "");
+        assert_eq!(config.settings.replication.secret.as_deref(), Some(expected), "{content:?}");
+    }
+    // With a password from a file, other machines are asked who they are.
+    assert!(try_load_guarded(&["--http=:1", &format!("--password-file={file}")], &[], "redis = \"off\"").is_ok());
+    let told = |args: &[&str]| problems(args, &[], "").join("; ");
+    let setting = format!("--password-file={file}");
+    assert!(told(&["--password=x", &setting]).contains("password-file: cannot be set together with password"));
+    for (content, why) in [
+        (&b""[..], "is empty"),
+        (b"\n", "is empty"),
+        (b"a\nb\n", "more than one line"),
+        (b"\xff", "not UTF-8"),
+        (&[b'x'; 70_000], "longer than 64 KiB"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let told = told(&[&setting]);
+        assert!(told.contains(why), "{told}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(told(&[&setting]).contains("cannot read"));
 }
 
 #[test]
@@ -526,7 +567,9 @@ fn print_says_where_each_value_comes_from() {
 #[test]
 fn what_is_printed_reads_back_as_the_same_settings() {
     // These do not go together with other examples.
-    let is_shown = |s: &&SettingSpec| !matches!(s.kind, ValueKind::Secret) && !["peer-zone", "auth"].contains(&s.name);
+    let is_shown = |s: &&SettingSpec| {
+        !matches!(s.kind, ValueKind::Secret) && !["peer-zone", "auth"].contains(&s.name) && !is_secret_file(s)
+    };
     let everything: Vec<String> = TABLE.iter().filter(is_shown).map(|s| flag(s, s.example)).collect();
     // The settings of a storage have no meaning without one.
     let storage = "--snapshot-file=s3://bucket/key";

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    identity::{Beyond, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
+    identity::{Beyond, DEFAULT_USER, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
     read::Group,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -35,9 +35,13 @@ impl RequestUser {
     pub(super) fn of(user: Arc<User>) -> RequestUser {
         RequestUser { is_restricted: !user.permissions().is_unrestricted(), user: Some(user) }
     }
-    /// The name, if somebody has logged in.
+    /// The name, if the client has logged in by name. All others are `default`, which has no budget of its own.
     pub(super) fn name(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| &*user.name)
+        self.user.as_ref().map(|user| &*user.name).filter(|name| *name != DEFAULT_USER)
+    }
+    /// Whether requests are those of a user whose credentials were looked at.
+    pub(super) fn is_known(&self) -> bool {
+        self.user.is_some()
     }
     #[inline]
     fn restricted(&self) -> Option<&User> {

@@ -161,7 +161,18 @@ where
         RouteRights::Nodes if peer_routes::nodes_show_themselves(context) => Rc::default(),
         _ => {
             let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-            context.users.identify(&context.worker, header, client(context, &head.headers).ip).await?
+            match context.users.identify(&context.worker, header, client(context, &head.headers).ip).await {
+                Ok(user) => user,
+                Err(problem) => {
+                    // What is refused counts as well.
+                    let counted = count_against_limits(context, (&head.headers, None), route, (variables.key, query));
+                    counted.map_err(|throttled| {
+                        context.worker.counters.http_throttled.add(1);
+                        Problem::throttled(&throttled)
+                    })?;
+                    return Err(problem);
+                }
+            }
         }
     };
     match count_against_limits(context, (&head.headers, user.name()), route, (variables.key, query)) {

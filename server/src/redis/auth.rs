@@ -1,6 +1,6 @@
 //! Logging in: Larder's own users (settings `password` and `users-file`), and what their rules refuse.
 use super::{
-    command::{Command, CommandKind},
+    command::{Command, CommandKind, Flags},
     command_context::CommandContext,
     command_error::{CommandError, WRONG_PASS},
     command_lookup::FoundCommand,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    identity::{DEFAULT_USER, LoginOutcome, Refusal, RefusalReason, User},
+    identity::{DEFAULT_USER, LoginOutcome, Refusal, RefusalReason, User, UserRights},
     source::UpstreamCommand,
 };
 use larder_proto::resp::Args;
@@ -103,6 +103,9 @@ pub(super) fn check_user(
     args: Args<'_>,
     goes_upstream: bool,
 ) -> Result<(), CommandError> {
+    if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream() && !goes_upstream) {
+        return check_by_last_rules(worker, session, rights, ours, args);
+    }
     let Some(user) = session.restricted_user() else { return Ok(()) };
     // The upstream refuses its users' commands itself, in its own words and in its log.
     if session.has_upstream_user() && session.multi.is_none() && goes_upstream {
@@ -120,6 +123,36 @@ pub(super) fn check_user(
     checked.map_err(|refusal| {
         log_refusal(worker, session, &user.name, (refusal, &name), args);
         command_rights::refusal(&user.name, &name, refusal)
+    })
+}
+
+/// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or too old for copies. The last rules decide;
+/// without any, what is for administrators, and commands of Larder's own, are refused.
+#[cold]
+fn check_by_last_rules(
+    worker: &Worker,
+    session: &Session,
+    rights: &UserRights,
+    ours: FoundCommand,
+    args: Args<'_>,
+) -> Result<(), CommandError> {
+    let FoundCommand::Command(command) = ours else { return Ok(()) };
+    let checked = match rights.last() {
+        Some(user) => command_rights::check(user.permissions(), command, args),
+        None if command.flags.has(Flags::NO_AUTH) => Ok(()),
+        None if !command.flags.has(Flags::ADMIN) && !command.name.starts_with("larder.") => Ok(()),
+        None => Err(Refusal::Command),
+    };
+    checked.map_err(|refusal| {
+        log_refusal(worker, session, &rights.name, (refusal, command.name), args);
+        match rights.last() {
+            Some(user) => command_rights::refusal(&user.name, command.name, refusal),
+            None => {
+                let (user, name) = (&rights.name, command.name);
+                let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
+                CommandError::Owned(format!("NOPERM User {user} cannot run '{name}': {why}").into_bytes())
+            }
+        }
     })
 }
 

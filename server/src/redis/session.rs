@@ -296,6 +296,10 @@ impl Session {
     pub(super) fn has_upstream_user(&self) -> bool {
         self.upstream.user.is_some()
     }
+    /// What the source has told of the client's user, with `auth = "passthrough"`.
+    pub(super) fn upstream_rights(&self) -> Option<&UserRights> {
+        self.upstream.user.as_ref()?.rights.as_deref()
+    }
     /// Whether only the upstream knows what the client's user may do.
     pub(super) fn asks_upstream(&self) -> bool {
         self.asks_upstream

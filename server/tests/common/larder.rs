@@ -149,6 +149,10 @@ impl Larder {
     pub fn maps(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap()
     }
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();

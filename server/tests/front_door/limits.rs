@@ -52,6 +52,62 @@ fn a_user_has_one_budget_from_all_addresses() {
 }
 
 #[test]
+fn a_user_has_one_budget_on_all_paths_of_http() {
+    // Forwarded addresses and limits by address are answered on other paths.
+    for more in [&[][..], &["--trusted-proxies=127.0.0.9"], &["--throttle=1000/s"], &["--throttle-headers"]] {
+        let args = ["--throttle-user=1/s", "--throttle-user-burst=6", "--password=p"];
+        let larder = Larder::start(&[&args[..], more].concat());
+        let mut client = larder.client();
+        assert_eq!(client.command(&["AUTH", "p"]), Reply::ok());
+        for user in ["ann", "bob", "cid", "dan", "eve", "fay"] {
+            let reply = client.command(&["ACL", "SETUSER", user, "on", &format!(">{user}"), "~*", "+@all"]);
+            assert_eq!(reply, Reply::ok());
+        }
+        client.command(&["SET", "k", "v"]);
+        let item = "{\"key\":\"i\",\"value\":1,\"ttl\":60}";
+        for (user, line, body) in [
+            ("ann", "GET /v1/kv/k", ""),
+            ("bob", "PUT /v1/kv/other", "x"),
+            ("cid", "GET /lookup?key=k", ""),
+            ("dan", "POST /v1/mget", "{\"keys\":[\"k\"]}"),
+            ("eve", "POST /cache/v1/item", item),
+        ] {
+            let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+            let request = |close: &str, shown: &str| {
+                format!("{line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {shown}\r\n{length}{close}\r\n{body}")
+            };
+            let refused =
+                |answers: &str| answers.matches("HTTP/1.1 429").count() + answers.matches("HTTP/1.1 503").count();
+            // In one pipeline and from another address.
+            let all = request("", user).repeat(19) + &request("connection: close\r\n", user);
+            let answers = exchange(from(2, larder.http), all.as_bytes());
+            assert!((10..=14).contains(&refused(&answers)), "{line} {more:?}: {answers}");
+            let answers = exchange(from(3, larder.http), all.as_bytes());
+            assert!(refused(&answers) >= 15, "{line} {more:?} from another address: {answers}");
+            // The user of the password, who is nobody in particular.
+            let all = request("", "p").repeat(19) + &request("connection: close\r\n", "p");
+            let answers = exchange(from(2, larder.http), all.as_bytes());
+            assert_eq!(refused(&answers), 0, "{line} {more:?}: {answers}");
+        }
+        // One budget for both protocols.
+        let mut stream = from(2, larder.redis);
+        stream.write_all(format!("AUTH fay fay\r\n{}", "PING\r\n".repeat(6)).as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        exchange(stream, b"");
+        let get = "GET /v1/kv/k HTTP/1.1\r\nhost: x\r\nauthorization: Bearer fay\r\nconnection: close\r\n\r\n";
+        assert!(exchange(from(3, larder.http), get.as_bytes()).starts_with("HTTP/1.1 429"), "{more:?}");
+    }
+}
+
+#[test]
+fn requests_that_show_no_user_count_too() {
+    let larder = Larder::start(&["--throttle=1/s", "--throttle-burst=5", "--password=p"]);
+    let answers: Vec<String> = (0..12).map(|_| exchange(from(2, larder.http), get("/v1/kv/k").as_bytes())).collect();
+    assert!(answers[..5].iter().all(|answer| answer.starts_with("HTTP/1.1 401")), "{answers:?}");
+    assert!(answers.iter().filter(|answer| answer.starts_with("HTTP/1.1 429")).count() >= 5, "{answers:?}");
+}
+
+#[test]
 fn prefixes_have_limits_for_all_clients_together() {
     let larder = Larder::start(&["--throttle-prefixes=report:=4/s", "--throttle-prefixes=report:open:=100/s"]);
     let mut client = larder.client();

@@ -15,5 +15,6 @@ mod overload;
 mod proxies;
 mod proxy_headers;
 mod proxy_programs;
+mod secrets;
 mod sockets;
 mod tokens;

@@ -178,6 +178,56 @@ fn a_redis_that_tells_nothing_is_asked_each_time() {
     }
 }
 
+/// Commands that Larder runs itself are not Redis's to refuse: without rules, those for administrators are refused here.
+#[test]
+fn commands_of_larder_need_rules_that_are_known() {
+    let redis = redis(&[APP, OTHER]);
+    let mut root = log_in(redis.client(), "default", "root");
+    assert_eq!(root.command(&["ACL", "SETUSER", "larder", "-acl"]), Reply::ok());
+    let commands: [&[&str]; 8] = [
+        &["CONFIG", "GET", "*"],
+        &["CLIENT", "LIST"],
+        &["CLIENT", "KILL", "ID", "1"],
+        &["CLIENT", "PAUSE", "1"],
+        &["MONITOR"],
+        &["LARDER.EXPLAIN", "app:1"],
+        &["LARDER.TAG", "app:1", "t"],
+        &["LARDER.CLEARTAG", "t"],
+    ];
+    for cache in ["200ms", "0s"] {
+        let larder = larder(&redis, &["--auth-cache", cache]);
+        for (user, password) in [("app", "a"), ("other", "o")] {
+            let mut client = log_in(larder.client(), user, password);
+            for command in commands {
+                let reply = client.command(command);
+                let says = format!("NOPERM User {user} cannot run '");
+                let is_refused =
+                    matches!(&reply, Reply::Error(text) if text.starts_with(&says) || text.starts_with("NOPERM User"));
+                assert!(is_refused, "{command:?}: {reply:?}");
+            }
+            // In a transaction Redis runs its own commands of these names, as the user.
+            for command in commands.iter().filter(|command| user == "app" || command[0].starts_with("LARDER")) {
+                assert_eq!(client.command(&["MULTI"]), Reply::ok());
+                client.command(command);
+                assert!(matches!(client.command(&["EXEC"]), Reply::Error(_)), "{command:?}");
+            }
+            let explain = client.command(&["LARDER.EXPLAIN", "app:1"]);
+            assert!(explain.error().contains("+acl|getuser"), "{explain:?}");
+            for command in [&["PING"][..], &["CLIENT", "ID"], &["CLIENT", "SETNAME", "n"], &["GET", "app:1"]] {
+                assert!(!matches!(client.command(command), Reply::Error(_)), "{command:?}");
+            }
+        }
+    }
+    // Rules that are known decide, however old they are.
+    assert_eq!(root.command(&["ACL", "SETUSER", "larder", "+@all"]), Reply::ok());
+    let larder = larder(&redis, &["--auth-cache", "0s"]);
+    let mut other = log_in(larder.client(), "other", "o");
+    assert!(matches!(other.command(&["CLIENT", "LIST"]), Reply::Bulk(Some(_))));
+    let mut app = log_in(larder.client(), "app", "a");
+    let monitor = app.command(&["MONITOR"]);
+    assert!(monitor.error().contains("no permissions to run the 'monitor' command"), "{monitor:?}");
+}
+
 #[test]
 fn who_does_not_log_in_is_default() {
     let redis = redis(&[APP]);

@@ -45,7 +45,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let is_open = self.context.users.is_open(&self.context.worker);
         self.heads.take_authorization(!is_open);
-        if is_open && self.user.name().is_some() {
+        if is_open && self.user.is_known() {
             self.user = Rc::default();
         }
         let now = clock::now();

@@ -10,16 +10,11 @@ use super::{
 };
 use crate::{
     app::Worker,
-    identity::{DEFAULT_USER, LoginOutcome, Refusal, RefusalReason, User, UserRights},
+    identity::{LoginOutcome, Refusal, RefusalReason, User, UserRights},
     source::UpstreamCommand,
 };
 use larder_proto::resp::Args;
 use std::{sync::Arc, time::Duration};
-
-/// The name of the user that clients are before they log in.
-pub(super) const USER_NAME: &str = DEFAULT_USER;
-/// The same name, as clients send it.
-pub(super) const USER: &[u8] = USER_NAME.as_bytes();
 
 /// Whether Larder has a user with this name.
 pub(super) fn exists(call: &CommandContext<'_>, name: &[u8]) -> bool {
@@ -95,22 +90,37 @@ fn context(session: &Session) -> &'static str {
     if session.multi.is_some() { "multi" } else { "toplevel" }
 }
 
+/// Who decides whether the client's user may run a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DecidedBy {
+    /// Larder, and it allows the command.
+    Larder,
+    /// The upstream: the command has to go there.
+    Upstream,
+}
+
 /// Refuses a command that the client's user may not call. `ours` is the row of Larder's table; without one, `row` is that of the source's.
+/// `command` is the row that will run.
 pub(super) fn check_user(
     worker: &Worker,
     session: &Session,
     (ours, row): (FoundCommand, Option<&UpstreamCommand>),
-    args: Args<'_>,
+    (command, args): (&Command, Args<'_>),
     goes_upstream: bool,
-) -> Result<(), CommandError> {
+) -> Result<DecidedBy, CommandError> {
     if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream() && !goes_upstream) {
-        return check_by_last_rules(worker, session, rights, ours, args);
+        return check_by_last_rules(worker, session, rights, ours, args).map(|()| DecidedBy::Larder);
     }
-    let Some(user) = session.restricted_user() else { return Ok(()) };
     // The upstream refuses its users' commands itself, in its own words and in its log.
     if session.has_upstream_user() && session.multi.is_none() && goes_upstream {
-        return Ok(());
+        let refuses = |user: &User| match command.kind {
+            CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
+            _ => command_rights::check(user.permissions(), command, args).is_err(),
+        };
+        let asks = session.asks_upstream() || session.restricted_user().is_some_and(refuses);
+        return Ok(if asks && command.is_data() { DecidedBy::Upstream } else { DecidedBy::Larder });
     }
+    let Some(user) = session.restricted_user() else { return Ok(DecidedBy::Larder) };
     let (checked, name): (_, Box<str>) = match ours {
         FoundCommand::Command(command) => {
             (command_rights::check(user.permissions(), command, args), command.name.into())
@@ -120,7 +130,7 @@ pub(super) fn check_user(
             (checked, command_rights::forwarded_name(row, args))
         }
     };
-    checked.map_err(|refusal| {
+    checked.map(|()| DecidedBy::Larder).map_err(|refusal| {
         log_refusal(worker, session, &user.name, (refusal, &name), args);
         command_rights::refusal(&user.name, &name, refusal)
     })
@@ -154,20 +164,6 @@ fn check_by_last_rules(
             }
         }
     })
-}
-
-/// Whether the upstream has to decide about a command on data of one of its users: that user's rules refuse it, as far as they are known.
-pub(super) fn asks_upstream(
-    session: &Session,
-    command: &Command,
-    row: Option<&UpstreamCommand>,
-    args: Args<'_>,
-) -> bool {
-    let refuses = |user: &User| match command.kind {
-        CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
-        _ => command_rights::check(user.permissions(), command, args).is_err(),
-    };
-    session.asks_upstream() || session.has_upstream_user() && session.restricted_user().is_some_and(refuses)
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
 use super::{
-    auth,
+    auth::{self, DecidedBy},
     backend_kind::Backend,
     cached_replies,
     command::{Command, CommandKind, Flags, TransactionStep},
@@ -225,11 +225,10 @@ fn unusual(
                 ).into_bytes()))
             }
             _ => check_access(worker, session, ours, command, args)
-                .and_then(|()| match forwarded_writes::of_command(worker, session, command) {
+                .and_then(|decided_by| match forwarded_writes::of_command(worker, session, command) {
                     WritesGo::Nowhere => Err(READ_ONLY_REPLICA),
-                    WritesGo::Here | WritesGo::ToPrimary => Ok(()),
-                })
-                .map(|()| command),
+                    WritesGo::Here | WritesGo::ToPrimary => Ok((command, decided_by)),
+                }),
         },
     };
     let flow = match checked {
@@ -237,10 +236,12 @@ fn unusual(
             fail_early(worker, session, found, &fault, out);
             Flow::Done
         }
-        Ok(command) if !session.may_begin(command) && !cached_replies::joins_reads(worker, session, command, *args) => {
+        Ok((command, _))
+            if !session.may_begin(command) && !cached_replies::joins_reads(worker, session, command, *args) =>
+        {
             return Flow::Behind;
         }
-        Ok(command) => {
+        Ok((command, decided_by)) => {
             count(worker, session, command, *args);
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
             let flow = call.answering(|call| {
@@ -252,7 +253,7 @@ fn unusual(
                 }
                 let forwarded = call.session.dedicated.is_some()
                     || call.session.has_outstanding(Outstanding::Forwarded)
-                    || asks_upstream(call);
+                    || decided_by == DecidedBy::Upstream;
                 if forwarded && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
                     return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
@@ -300,16 +301,6 @@ fn unusual(
     flow
 }
 
-/// Whether the upstream has to decide whether its user may run the command.
-fn asks_upstream(call: &CommandContext<'_>) -> bool {
-    if !call.session.has_upstream_user() || !call.command.is_data() {
-        return false;
-    }
-    let known = call.group().source.as_redis().and_then(|server| server.known_commands());
-    let row = known.as_ref().and_then(|known| known.find(call.args));
-    auth::asks_upstream(call.session, call.command, row, call.args)
-}
-
 /// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's
 /// table, `command` is the row that will run.
 fn check_access(
@@ -318,7 +309,7 @@ fn check_access(
     ours: FoundCommand,
     command: &Command,
     args: &Args<'_>,
-) -> Result<(), CommandError> {
+) -> Result<DecidedBy, CommandError> {
     if let FoundCommand::Command(ours) = ours {
         session.access.check(ours)?;
     }
@@ -331,11 +322,11 @@ fn check_access(
     }
     // Before it has logged in, a client has the commands that need no login.
     if !session.authenticated() {
-        return Ok(());
+        return Ok(DecidedBy::Larder);
     }
     let goes_upstream = command.is_data() || at_source(worker, command, *args);
     let row = known.as_ref().and_then(|known| known.find(*args));
-    auth::check_user(worker, session, (ours, row), *args, goes_upstream)
+    auth::check_user(worker, session, (ours, row), (command, *args), goes_upstream)
 }
 
 /// Answers a command with `error` without beginning it (throttle, no room in the buffers).

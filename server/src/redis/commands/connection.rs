@@ -1,7 +1,7 @@
 //! The handshake, and commands on the connection itself.
 use super::client::valid_name;
 use crate::{
-    identity::User,
+    identity::{DEFAULT_USER, User},
     redis::{
         auth,
         command_context::CommandContext,
@@ -99,7 +99,7 @@ pub(in crate::redis) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, Comm
 pub(super) fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<Option<Arc<User>>, CommandError> {
     let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
     if call.worker.app.users.are_own() || !single {
-        return auth::check(call, login.user.unwrap_or(auth::USER), login.password);
+        return auth::check(call, login.user.unwrap_or(DEFAULT_USER.as_bytes()), login.password);
     }
     // In front of a Redis, these are the credentials that Larder itself uses there.
     call.session.authenticate(true);

@@ -6,7 +6,7 @@
 use super::{requests, rights, user::UpstreamUser};
 use crate::{
     app::Worker,
-    identity::{RightsNow, UserRights},
+    identity::{DEFAULT_USER, RightsNow, UserRights},
     redis::{
         auth,
         command_context::CommandContext,
@@ -29,7 +29,7 @@ pub(in crate::redis) struct Login<'a> {
 
 impl Login<'_> {
     fn name(&self) -> &[u8] {
-        self.user.unwrap_or(auth::USER)
+        self.user.unwrap_or(DEFAULT_USER.as_bytes())
     }
 
     /// Whether Redis must check the credentials.

@@ -220,7 +220,7 @@ pub(super) fn basic_credentials(header: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Pro
     let at = name.iter().position(|byte| *byte == b':').unwrap_or(name.len());
     let password = name.get(at + 1..).unwrap_or_default().to_vec();
     name.truncate(at);
-    Ok((if name.is_empty() { b"default".to_vec() } else { name }, password))
+    Ok((if name.is_empty() { DEFAULT_USER.into() } else { name }, password))
 }
 
 /// The user whom the credentials of a header show, and until when.

@@ -31,7 +31,11 @@ pub fn count_against_limits(worker: &Worker, caller: Caller<'_>, args: Args<'_>)
         FoundCommand::Command(command) => Some(command),
         FoundCommand::Unknown | FoundCommand::UnknownSub(_) => None,
     };
-    let class = found.map(|command: &Command| CommandClass { name: command.name, categories: command.categories() });
+    let rows = worker.app.users.catalog().rows();
+    let class = found.map(|command: &Command| CommandClass {
+        name: command.name,
+        categories: rows[usize::from(command.index)].categories,
+    });
     let keys = found.into_iter().flat_map(|command| command.keys.of(args));
     throttle.check(Scope::Data, caller, class, keys).map(drop)
 }

@@ -2,6 +2,7 @@
 use crate::{
     app::Worker,
     clients::Client,
+    identity::DEFAULT_USER,
     lifecycle::{
         queue_delay::OVERLOADED,
         throttle::{Caller, Throttled},
@@ -24,8 +25,8 @@ pub(super) fn throttled(worker: &Worker, client: &Client, args: Args<'_>) -> Opt
         return None;
     }
     let user = client.about.lock().user.clone();
-    // Everybody who has not logged in is `default`.
-    let user = Some(&*user).filter(|user| !user.is_empty() && *user != "default");
+    // Clients that have not logged in are `default`.
+    let user = Some(&*user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
     let caller = Caller { address: client.peer.ip(), user };
     redis::count_against_limits(worker, caller, args).err()
 }

@@ -38,6 +38,9 @@ pub struct Users {
     password: Option<Secret>,
     /// Verifies tokens (`jwt-jwks`).
     tokens: Option<TokenVerifier>,
+    /// A user that may do everything, and one that may do nothing. Both are named `default`.
+    unrestricted: Arc<User>,
+    powerless: Arc<User>,
     log: AclLog,
     throttle: LoginThrottle,
     comparisons: Semaphore,
@@ -79,6 +82,8 @@ impl Users {
     /// What is wrong with the file.
     pub fn new(settings: &Settings, catalog: CommandCatalog) -> Result<Users, Vec<String>> {
         let users = Users {
+            unrestricted: Arc::new(User::unrestricted(DEFAULT_USER, &catalog)),
+            powerless: Arc::new(User::new(DEFAULT_USER, &catalog)),
             catalog,
             table: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -120,12 +125,12 @@ impl Users {
         Ok(changed)
     }
     fn default_of_settings(&self) -> User {
-        let user = User::unrestricted(DEFAULT_USER, &self.catalog);
         match &self.password {
-            None => user,
-            Some(password) => user
+            None => (*self.unrestricted).clone(),
+            Some(password) => self
+                .unrestricted
                 .changed(&[format!(">{}", &**password)], &self.catalog)
-                .unwrap_or_else(|_| User::new(DEFAULT_USER, &self.catalog)),
+                .unwrap_or_else(|_| (*self.powerless).clone()),
         }
     }
     fn birth(&self) -> u64 {
@@ -159,7 +164,15 @@ impl Users {
     }
     /// The user that clients are before they log in. It always exists.
     pub fn default_user(&self) -> Arc<User> {
-        self.find(DEFAULT_USER).unwrap_or_else(|| Arc::new(User::new(DEFAULT_USER, &self.catalog)))
+        self.find(DEFAULT_USER).unwrap_or_else(|| self.powerless.clone())
+    }
+    /// One that may do everything, for work whose rules another server or node applies.
+    pub fn unrestricted(&self) -> Arc<User> {
+        self.unrestricted.clone()
+    }
+    /// One that may do nothing, for clients that have not logged in.
+    pub fn powerless(&self) -> Arc<User> {
+        self.powerless.clone()
     }
     /// This user as it is now; `None`: it was deleted.
     pub fn again(&self, user: &User) -> Option<Arc<User>> {

@@ -1,27 +1,26 @@
 //! The state of one client connection of the Redis protocol.
+mod user;
+
 use super::{
     backend_kind::Backend,
     command::{Command, CommandKind},
     command_access::CommandAccess,
     command_lookup::GET,
     command_queue::OpenTransaction,
-    command_rights,
     subscribed_topics::SubscribedTopics,
     tracking_client::Tracker,
-    upstream::{client_state::UpstreamState, user::UpstreamUser},
+    upstream::client_state::UpstreamState,
 };
 use crate::{
     app::Worker,
     clients::{Client, Moves},
-    identity::{DEFAULT_USER, Refusal, RightsNow, User, UserRights},
+    identity::User,
     read::WatchedKeys,
     source::DedicatedConnection,
     telemetry::Counters,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_proto::resp::Args;
-use larder_store::clock;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
@@ -114,15 +113,34 @@ pub(super) enum ReplyMode {
 impl Session {
     /// The session of a newly accepted connection. `access` comes from its listener.
     pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Session {
-        let mut session = Session {
+        let mut session = Session::without_user(worker, client, access);
+        session.become_default(worker);
+        session
+    }
+
+    /// The session in which commands of another node run, on the entries of this one.
+    pub(super) fn of_node(worker: &Worker, now: Millis, resp3: bool) -> Session {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
+        let mut session = Session::without_user(worker, client, CommandAccess::to_all());
+        session.backend = Backend::Memory;
+        // The rules of the client's user were applied where it is connected.
+        session.log_in(worker.app.users.unrestricted());
+        session.set_resp3(resp3);
+        session
+    }
+
+    /// A session that may do nothing yet.
+    fn without_user(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Session {
+        Session {
             client,
             counters: worker.counters.clone(),
             resp3: false,
             authenticated: false,
-            restricted: access.restricts(),
+            restricted: true,
             access,
-            user: worker.app.users.default_user(),
-            user_restricted: false,
+            user: worker.app.users.powerless(),
+            user_restricted: true,
             users_seen: worker.app.users.generation(),
             certificate_user: None,
             asks_upstream: false,
@@ -136,178 +154,9 @@ impl Session {
             upstream: UpstreamState::default(),
             tracker: None,
             subscriptions: None,
-            unusual: false,
+            unusual: true,
             plain_reads: false,
-        };
-        session.become_default(worker);
-        session
-    }
-
-    /// The client has shown a certificate with this name.
-    pub fn show_certificate(&mut self, worker: &Worker, name: Option<&str>) {
-        if let Some(name) = name {
-            self.certificate_user = Some(name.into());
-            self.become_default(worker);
         }
-    }
-    /// Makes the client what it is before it logs in: the user of its certificate, or `default`, logged in if that needs no password.
-    fn become_default(&mut self, worker: &Worker) {
-        if worker.app.upstream_rights.is_some() {
-            return self.become_default_of_upstream(worker);
-        }
-        self.users_seen = worker.app.users.generation();
-        let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
-        let shown = shown.filter(|user| user.is_on());
-        let is_shown = shown.is_some();
-        let user = shown.unwrap_or_else(|| worker.app.users.default_user());
-        let enters = is_shown || user.is_on() && user.has_no_password();
-        self.log_in(user);
-        self.authenticate(enters);
-    }
-    /// Makes the client the upstream's user `default`, logged in if that needs no password.
-    fn become_default_of_upstream(&mut self, worker: &Worker) {
-        let default = worker.app.upstream_rights.as_ref().map(|all| all.of_default().clone());
-        let enters = matches!(
-            default.as_ref().map(|rights| rights.now(clock::now())),
-            Some(RightsNow::Known(user)) if user.has_no_password()
-        );
-        let server = worker.groups[0].source.as_redis().filter(|_| enters);
-        let known = || worker.user_servers.find(None, None);
-        match server.and_then(|server| known().or_else(|| server.as_user(None, None))) {
-            Some(server) => {
-                worker.user_servers.keep(None, None, &server);
-                self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default });
-            }
-            None => {
-                self.log_in(Arc::new(User::new(DEFAULT_USER, worker.app.users.catalog())));
-                self.authenticate(false);
-            }
-        }
-    }
-    /// The client has logged in as this user.
-    pub(super) fn log_in(&mut self, user: Arc<User>) {
-        self.client.about.lock().user = (&*user.name).into();
-        self.client.end_login_at(Millis::MAX);
-        self.set_user(user);
-        self.authenticate(true);
-    }
-    fn set_user(&mut self, user: Arc<User>) {
-        self.user_restricted = !user.permissions().is_unrestricted();
-        self.restricted = self.access.restricts() || self.user_restricted;
-        self.user = user;
-    }
-    /// The client's user, if its rules refuse something.
-    #[inline]
-    pub(super) fn restricted_user(&self) -> Option<&User> {
-        self.user_restricted.then_some(&*self.user)
-    }
-    /// The client has logged in as the user that Larder itself is at the upstream.
-    pub(super) fn log_in_as_larder(&mut self, worker: &Worker, name: &str) {
-        self.upstream.user = None;
-        self.asks_upstream = false;
-        self.users_seen = worker.app.users.generation();
-        self.log_in(worker.app.users.default_user());
-        self.client.about.lock().user = name.into();
-    }
-    /// The client has logged in as this user of the upstream.
-    pub(super) fn log_in_at_upstream(&mut self, worker: &Worker, name: &str, user: UpstreamUser) {
-        self.upstream.user = Some(user);
-        self.log_in(Arc::new(User::unrestricted(name, worker.app.users.catalog())));
-        self.take_changed_user(worker, clock::now());
-    }
-    /// Whether rules may have changed since those of the client's user were read.
-    #[inline]
-    pub(super) fn has_old_user(&self, worker: &Worker, now: Millis) -> bool {
-        match &self.upstream.user {
-            None => self.users_seen != worker.app.users.generation(),
-            // Rules that count again may be the same as before.
-            Some(user) => {
-                let is_old = |rights: &Arc<UserRights>| self.asks_upstream || !rights.is_current(self.users_seen, now);
-                user.rights.as_ref().is_some_and(is_old)
-            }
-        }
-    }
-    /// Takes over changes of the client's user. A deleted user's client has to go.
-    #[inline]
-    pub(super) fn note_changed_users(&mut self, worker: &Worker, now: Millis) {
-        if self.has_old_user(worker, now) {
-            self.take_changed_user(worker, now);
-        }
-    }
-    #[cold]
-    fn take_changed_user(&mut self, worker: &Worker, now: Millis) {
-        if let Some(user) = &self.upstream.user {
-            let rights = user.rights.clone();
-            let version = rights.as_ref().map_or(0, |rights| rights.version());
-            let now = rights.map_or(RightsNow::AskSource, |rights| rights.now(now));
-            self.users_seen = version;
-            self.asks_upstream = matches!(now, RightsNow::AskSource);
-            match now {
-                RightsNow::Known(user) => self.set_user(user),
-                RightsNow::AskSource => {}
-                RightsNow::Gone => {
-                    self.client.close();
-                    self.authenticate(false);
-                }
-            }
-            return self.settle();
-        }
-        self.users_seen = worker.app.users.generation();
-        match worker.app.users.again(&self.user) {
-            Some(user) => {
-                self.set_user(user);
-                self.settle();
-            }
-            None => {
-                self.client.close();
-                self.authenticate(false);
-            }
-        }
-    }
-
-    /// The session in which commands of another node run, on the entries of this one.
-    pub(super) fn of_node(worker: &Worker, now: Millis, resp3: bool) -> Session {
-        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
-        let mut session = Session::new(worker, client, CommandAccess::to_all());
-        session.backend = Backend::Memory;
-        // The rules of the client's user were applied where it is connected.
-        session.upstream.user = None;
-        session.asks_upstream = false;
-        session.set_user(Arc::new(User::unrestricted(DEFAULT_USER, worker.app.users.catalog())));
-        session.authenticate(true);
-        session.set_resp3(resp3);
-        session
-    }
-
-    /// Whether the client may call this command of Larder's table.
-    #[inline]
-    pub(super) fn may_call(&self, command: &Command, args: Args<'_>) -> bool {
-        !self.restricted || self.access.passes(command) && self.check_rules(command, args).is_ok()
-    }
-    /// Checks a command of Larder's table against the rules of the client's user.
-    pub(super) fn check_rules(&self, command: &Command, args: Args<'_>) -> Result<(), Refusal> {
-        match self.restricted_user() {
-            Some(user) => command_rights::check(user.permissions(), command, args),
-            None => Ok(()),
-        }
-    }
-    /// Whether the client has logged in as a user of the upstream.
-    pub(super) fn has_upstream_user(&self) -> bool {
-        self.upstream.user.is_some()
-    }
-    /// What the source has told of the client's user, with `auth = "passthrough"`.
-    pub(super) fn upstream_rights(&self) -> Option<&UserRights> {
-        self.upstream.user.as_ref()?.rights.as_deref()
-    }
-    /// Whether only the upstream knows what the client's user may do.
-    pub(super) fn asks_upstream(&self) -> bool {
-        self.asks_upstream
-    }
-    /// Whether the client's user may GET this key.
-    #[inline]
-    pub(super) fn may_get(&self, key: &[u8]) -> bool {
-        !self.user_restricted || command_rights::check_get(self.user.permissions(), key).is_ok()
     }
 
     /// Whether the client may call every command.

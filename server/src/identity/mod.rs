@@ -38,6 +38,6 @@ pub use name_pattern::KeyAccess;
 pub use passwords::{Passwords, fill_random};
 pub use permissions::{Beyond, Permissions, Refusal, TouchedChannel, TouchedKey};
 pub use rule_error::RuleError;
-pub use upstream_rights::{RightsAnswer, RightsNow, UpstreamRights, UserRights};
+pub use upstream_rights::{RightsAnswer, RightsNow, RightsQuestion, UpstreamRights, UserRights};
 pub use user::{DEFAULT_USER, RejectedRule, User};
 pub use users::{ChangedUsers, LoginOutcome, Users};

@@ -25,6 +25,8 @@ pub struct UpstreamRights {
     /// How old an answer may be while it decides, ms.
     max_age: Millis,
     users: Mutex<HashMap<Box<str>, Weak<UserRights>>>,
+    /// Counts calls of [`UpstreamRights::forget`].
+    forgotten: AtomicU64,
     warnings: LogLimiter,
     /// Asked for although no client may use it: a client is `default` before it logs in.
     default: Arc<UserRights>,
@@ -40,6 +42,13 @@ pub struct UserRights {
     version: AtomicU64,
     /// The last moment at which the answer counts, ms since 1970; 0: there is none.
     valid_until: AtomicU64,
+}
+
+/// The moment at which the Redis was asked about users.
+#[derive(Debug, Clone, Copy)]
+pub struct RightsQuestion {
+    at: Millis,
+    forgotten: u64,
 }
 
 /// What the Redis said about a user.
@@ -72,6 +81,7 @@ impl UpstreamRights {
         UpstreamRights {
             max_age: max_age.as_millis() as Millis,
             users: Mutex::new(users),
+            forgotten: AtomicU64::new(0),
             warnings: LogLimiter::new(WARNINGS),
             default,
         }
@@ -103,18 +113,32 @@ impl UpstreamRights {
     pub fn may_warn(&self) -> bool {
         self.warnings.due(Instant::now()).is_some()
     }
-    /// Takes over what the Redis answered to a question that was sent at `asked`.
-    pub fn learn(&self, rights: &UserRights, asked: Millis, answer: RightsAnswer) {
+    /// Call it before the Redis is asked.
+    pub fn question(&self, now: Millis) -> RightsQuestion {
+        RightsQuestion { at: now, forgotten: self.forgotten.load(Acquire) }
+    }
+    /// Takes over what the Redis answered. False: answers were forgotten after it was asked, so this one may be too old, and nothing has
+    /// changed.
+    pub fn learn(&self, rights: &UserRights, asked: RightsQuestion, answer: RightsAnswer) -> bool {
+        let until = asked.at.saturating_add(self.max_age);
         let (user, until) = match answer {
-            RightsAnswer::User(user) => (Some(Arc::new(user)), asked.saturating_add(self.max_age)),
-            RightsAnswer::Nobody => (None, asked.saturating_add(self.max_age)),
+            RightsAnswer::User(user) => (Some(Arc::new(user)), until),
+            RightsAnswer::Nobody => (None, until),
             RightsAnswer::Unknown => (None, 0),
         };
-        rights.learn(user, until);
+        // The lock orders this and `forget`.
+        let _users = self.users.lock();
+        let counts = self.forgotten.load(Acquire) == asked.forgotten;
+        if counts {
+            rights.learn(user, until);
+        }
+        counts
     }
-    /// Forgets all answers: a client is about to change users at the Redis.
+    /// Forgets all answers, also those that are under way: a client has changed users at the Redis.
     pub fn forget(&self) {
-        self.in_use().iter().for_each(|rights| rights.valid_until.store(0, Release));
+        let users = self.users.lock();
+        self.forgotten.fetch_add(1, Release);
+        users.values().filter_map(Weak::upgrade).for_each(|rights| rights.valid_until.store(0, Release));
     }
 }
 
@@ -171,5 +195,23 @@ impl UserRights {
             Some(user) if user.is_on() => RightsNow::Known(user),
             _ => RightsNow::Gone,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_a_change_of_users_overtook_does_not_count() {
+        let all = UpstreamRights::new(Duration::from_secs(1));
+        let app = all.of("app");
+        let before = all.question(1_000);
+        all.forget();
+        assert!(!all.learn(&app, before, RightsAnswer::Nobody));
+        assert!(matches!(app.now(1_000), RightsNow::AskSource));
+        assert!(all.learn(&app, all.question(1_000), RightsAnswer::Nobody));
+        assert!(matches!(app.now(2_000), RightsNow::Gone));
+        assert!(matches!(app.now(2_001), RightsNow::AskSource));
     }
 }

@@ -150,6 +150,20 @@ fn changes_of_the_acl_hold_for_copies() {
 }
 
 #[test]
+fn a_user_that_is_deleted_through_larder_is_gone_at_once() {
+    let redis = redis(&[APP, OTHER]);
+    let larder = larder(&redis, &["--forward-admin", "--auth-cache", "1h"]);
+    let mut app = log_in(larder.client(), "app", "a");
+    (0..2).for_each(|_| assert_eq!(app.command(&["GET", "app:1"]), Reply::bulk("app:1")));
+    let mut admin = log_in(larder.client(), "other", "o");
+    assert_eq!(admin.command(&["ACL", "DELUSER", "app"]), Reply::Int(1));
+    assert_ne!(app.try_command(&["GET", "app:1"]).ok(), Some(Reply::bulk("app:1")), "a copy for a deleted user");
+    assert!(
+        matches!(larder.client().command(&["AUTH", "app", "a"]), Reply::Error(text) if text.starts_with("WRONGPASS "))
+    );
+}
+
+#[test]
 fn without_a_cache_of_rules_redis_decides_about_each_read() {
     let redis = redis(&[APP]);
     let larder = larder(&redis, &["--auth-cache", "0s"]);

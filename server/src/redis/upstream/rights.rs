@@ -28,24 +28,28 @@ pub async fn learn_all(worker: &Worker) {
 
 /// Asks for these users' rights.
 pub(in crate::redis) async fn learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) {
-    // While Redis cannot be asked, the answers that are there get too old by themselves.
+    // While Redis cannot be asked, the answers that are there get too old by themselves. What has changed meanwhile is asked for the next time.
     let _ = try_learn(worker, all, users).await;
 }
 
-/// Asks for the rights of one user.
+/// Asks for the rights of one user, again if users were changed meanwhile.
 ///
 /// # Errors
 /// Redis cannot be asked.
 pub async fn learn_one(worker: &Worker, rights: &Arc<UserRights>) -> Result<(), SourceError> {
     match &worker.app.upstream_rights {
-        Some(all) => try_learn(worker, all, slice::from_ref(rights)).await,
+        Some(all) => {
+            while !try_learn(worker, all, slice::from_ref(rights)).await? {}
+            Ok(())
+        }
         None => Ok(()),
     }
 }
 
-async fn try_learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) -> Result<(), SourceError> {
-    let Some(server) = worker.groups[0].source.as_redis() else { return Ok(()) };
-    let asked = clock::now();
+/// False: users were changed meanwhile.
+async fn try_learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) -> Result<bool, SourceError> {
+    let Some(server) = worker.groups[0].source.as_redis() else { return Ok(true) };
+    let (asked, mut all_count) = (all.question(clock::now()), true);
     let commands: Vec<u8> =
         users.iter().flat_map(|rights| encode(&[b"ACL", b"GETUSER", rights.name.as_bytes()])).collect();
     let replies = server.relay(commands.into(), users.len(), false).await?;
@@ -56,9 +60,9 @@ async fn try_learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRight
             }
             RightsAnswer::Unknown
         });
-        all.learn(rights, asked, answer);
+        all_count &= all.learn(rights, asked, answer);
     }
-    Ok(())
+    Ok(all_count)
 }
 
 /// What a reply to `ACL GETUSER` says; it is one array of names and values, in turn.

@@ -2,7 +2,7 @@
 use super::effects::Effects;
 use crate::{
     redis::{
-        command::{CommandKind, Flags},
+        command::{Command, CommandKind, Flags},
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::Flow,
@@ -10,7 +10,7 @@ use crate::{
         forwarded_commands::{self, Apart, Reach},
         upstream::{
             blocking,
-            replies::may_be_done,
+            replies::{is_error, may_be_done},
             requests::{self, encoded},
         },
     },
@@ -36,8 +36,8 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
     };
     if sent.as_ref().is_ok_and(|replies| *replies.last() == *b"+OK\r\n") {
         note_password(call);
-        note_changed_users(call);
     }
+    note_changed_users(call, &sent);
     effects.settle(&sent);
     if reach.everything && may_be_done(&sent) {
         call.group().flushed();
@@ -81,10 +81,15 @@ pub(super) async fn send(
     }
 }
 
-/// A client has changed users of the upstream: what was known about them counts no more.
-fn note_changed_users(call: &CommandContext<'_>) {
-    let changes = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::USERS) && row.flags.has(Flags::ADMIN));
-    if let Some(rights) = call.worker.app.upstream_rights.as_ref().filter(|_| changes) {
+/// A client may have changed users of the upstream: what was known about them counts no more.
+fn note_changed_users(call: &CommandContext<'_>, sent: &Result<RawReplies, SourceError>) {
+    let Some(rights) = &call.worker.app.upstream_rights else { return };
+    let is_about_users = |row: &Command| row.flags.has(Flags::USERS) && row.flags.has(Flags::ADMIN);
+    let is_refused = sent.as_ref().is_ok_and(|replies| is_error(&replies.last()));
+    if matches!(find_for(call.args), FoundCommand::Command(row) if is_about_users(row))
+        && may_be_done(sent)
+        && !is_refused
+    {
         rights.forget();
     }
 }

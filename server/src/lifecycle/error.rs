@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr};
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An address could not be listened on.
-    #[error("cannot listen on {address} (setting `{setting}`): {error}")]
+    #[error("cannot listen on {address} (--{setting}): {error}{}", other_address(.error, .setting))]
     Bind {
         /// The setting that names the address.
         setting: &'static str,
@@ -22,7 +22,7 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
-    /// The snapshot that is to be restored cannot be.
+    /// The snapshot cannot be restored.
     #[error(
         "cannot restore the snapshot: {reason}; start without --restore{}",
         if *.is_damage { ", or load what is before the damage with --restore-damaged salvage" } else { "" }
@@ -63,5 +63,13 @@ impl RunError {
             RunError::SecondSignal(number) => u8::try_from(*number).map_or(1, |number| number.saturating_add(128)),
             _ => 1,
         }
+    }
+}
+
+/// What to do about an address that another process has.
+fn other_address(error: &io::Error, setting: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("; choose another address with --{setting} ADDR, or --{setting} off"),
+        _ => String::new(),
     }
 }

@@ -136,7 +136,10 @@ fn forged_tokens_are_refused_logged_and_slowed_down() {
 
 /// Fails often from an address of its own, and says what it is told at last.
 fn fail_often(larder: &Larder, token: &str) -> String {
-    (0..21).map(|_| say(larder, 200, &["AUTH", "shop", token])).last().unwrap()
+    for _ in 0..20 {
+        say(larder, 200, &["AUTH", "shop", token]);
+    }
+    say(larder, 200, &["AUTH", "shop", token])
 }
 
 #[test]

@@ -27,7 +27,11 @@ fn a_taken_port_stops_the_start_and_is_named_with_its_setting() {
         child.stdout.unwrap().read_to_string(&mut out).unwrap();
         child.stderr.unwrap().read_to_string(&mut error).unwrap();
         assert_eq!((status.code(), out.as_str()), (Some(1), ""), "{error}");
-        assert!(error.contains(&address.to_string()) && error.contains(&format!("`{setting}`")), "{error}");
+        assert!(error.contains(&format!("cannot listen on {address} (--{setting}): ")), "{error}");
+        assert!(
+            error.contains(&format!("choose another address with --{setting} ADDR, or --{setting} off")),
+            "{error}"
+        );
     }
 }
 

@@ -113,7 +113,7 @@ pub(in crate::redis) fn deluser(call: &mut CommandContext<'_>) -> Done {
     Ok(if is_own { Flow::Close } else { Flow::Done })
 }
 
-/// ACL CAT [category]
+/// `ACL CAT [category]`
 pub(in crate::redis) fn cat(call: &mut CommandContext<'_>) -> Done {
     let Some(name) = call.args.get(2) else {
         call.reply.array(Categories::names().count());
@@ -258,7 +258,7 @@ pub(in crate::redis) fn save(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// ACL GENPASS [bits]
+/// `ACL GENPASS [bits]`
 pub(in crate::redis) fn genpass(call: &mut CommandContext<'_>) -> Done {
     /// Bits of a hexadecimal digit.
     const DIGIT: i64 = 4;

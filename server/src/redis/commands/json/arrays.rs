@@ -40,7 +40,7 @@ pub(in crate::redis) fn arrtrim(call: &mut CommandContext<'_>, tier: &mut Tier<'
     reply_edit(call, tier, &Edit::Trim(start, stop))
 }
 
-/// JSON.ARRPOP key [path [index]]
+/// `JSON.ARRPOP key [path [index]]`
 pub(in crate::redis) fn arrpop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let index = call.args.get(3).map_or(Ok(-1), integer)?;
     reply_edit(call, tier, &Edit::Pop(index))
@@ -69,7 +69,7 @@ pub(in crate::redis) fn arrlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_
     Ok(())
 }
 
-/// JSON.ARRINDEX key path value [start [stop]]
+/// `JSON.ARRINDEX key path value [start [stop]]`
 pub(in crate::redis) fn arrindex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     if call.args.len() > 6 {
         return Err(SYNTAX);

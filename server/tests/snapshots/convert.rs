@@ -68,7 +68,7 @@ fn what_redis_saved_is_restored() {
     let refused = convert(&dump, &scratch.file, &[]);
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("leaves out 1 keys in database 3"), "{said}");
-    assert!(said.contains("was not written; with --skip-others") && !scratch.file.exists(), "{said}");
+    assert!(said.contains("was not written; use --skip-others") && !scratch.file.exists(), "{said}");
 
     let groups = ["--database=0=default", "--database=3=sessions"];
     let done = convert(&dump, &scratch.file, &groups);
@@ -209,8 +209,8 @@ fn what_larder_saved_is_loaded_by_redis() {
 fn wrong_databases_are_wrong_usage() {
     let scratch = Scratch::new();
     for (args, wanted) in [
-        (&["--database=x=default"][..], "takes a number and a group"),
-        (&["--database=0="], "takes a number and a group"),
+        (&["--database=x=default"][..], "write a number and a group"),
+        (&["--database=0="], "write a number and a group"),
         (&["--database=0=a", "--database=0=b"], "given twice"),
         (&["--database=0=a", "--database=1=a"], "given twice"),
         (&["--compression=gzip"], "lz4"),

@@ -99,5 +99,5 @@ fn a_damaged_file_stops_the_start_or_is_loaded_up_to_the_damage() {
     drop(larder);
     fs::write(&scratch.file, b"something else, which is long enough to have been a header").unwrap();
     let said = refused(&[&restore[..], &["--restore-damaged=salvage"]].concat());
-    assert!(said.contains("no snapshot"), "{said}");
+    assert!(said.contains("is not a snapshot"), "{said}");
 }

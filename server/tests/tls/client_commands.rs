@@ -35,7 +35,7 @@ fn the_client_speaks_tls() {
     }
     let (code, _, error) = larder_command(&["get", "k", "--insecure"]);
     assert_eq!(code, Some(2));
-    assert_eq!(error, "larder: --insecure means nothing without TLS: write https:// or rediss://\n");
+    assert_eq!(error, "larder: --insecure needs TLS: write https:// or rediss://\n");
     let args = ["peers", "--url", &https, "--cacert", text(&file)];
     let (_, _, error) = larder_command(&[&args[..], &own].concat());
     assert!(error.contains("404"), "{error}");

@@ -257,6 +257,8 @@ fn refused_rules_say_why_in_redis_words() {
         let last = rules.last().expect("a rule").as_bytes().to_vec();
         assert_eq!(changed.err(), Some(RejectedRule::Rule { rule: last, error }), "{rules:?}");
     }
+    // ACL SAVE would write `(~a) +get)`, of which the users file would read `+get)` as a rule of the user.
+    assert!(User::new("u", &catalog).changed(&["(+get ~a))"], &catalog).is_err());
     let open = User::new("u", &catalog).changed(&["(+get", "~x"], &catalog);
     assert_eq!(open.err(), Some(RejectedRule::Unmatched(b"(+get ~x".to_vec())));
 }

@@ -8,7 +8,7 @@
 use crate::tag_table::TagTable;
 
 const ID: usize = 4;
-/// Bytes that a tag which nobody else carries takes besides its name, roughly.
+/// Bytes that a tag of one entry takes besides its name, roughly.
 const TAG: usize = ID + 64;
 const COUNT_SHIFT: u32 = 24;
 const LENGTH: u32 = (1 << COUNT_SHIFT) - 1;

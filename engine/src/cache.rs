@@ -50,7 +50,7 @@ pub struct Config {
     pub ttl_jitter: u8,
     /// How long copies may be served past their freshness; `None`: not at all.
     pub stale_rules: Option<Shared<dyn StaleRules>>,
-    /// Seed of the key hash; `None` draws one, so that nobody can choose keys that collide.
+    /// Seed of the key hash; `None` draws one, so that no client can choose keys that collide.
     pub seed: Option<u64>,
 }
 
@@ -208,7 +208,7 @@ impl Cache {
         self.rules.changes.settled();
     }
 
-    /// Values that have left the tier, or one of its [scratches](Cache::scratch), while somebody still reads them.
+    /// Values that have left the tier, or one of its [scratches](Cache::scratch), while readers still hold them.
     pub fn lent(&self) -> &Lent {
         &self.rules.lent
     }
@@ -249,7 +249,7 @@ impl Cache {
         self.rules.default_ttl.store(ttl.unwrap_or(0), Relaxed);
     }
 
-    /// The [`StaleRules`] answer differently from now on: the cache asks them anew for their longest times.
+    /// The [`StaleRules`] answer differently from now on: the cache asks them again for their longest times.
     pub fn stale_rules_changed(&self) {
         self.rules.ask_stale_rules();
     }

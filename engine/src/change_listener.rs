@@ -1,4 +1,4 @@
-//! A cache's listeners, which hear that a key is not what it was. While nobody listens, an operation costs one relaxed load more.
+//! A cache's listeners, which hear that a key is not what it was. Without a listener, an operation costs one relaxed load more.
 
 use crate::{
     key::Key,
@@ -92,7 +92,7 @@ impl ChangeListeners {
         self.listening.load(Relaxed) != 0
     }
 
-    /// Runs a clear that locks one shard after the other; `None` if somebody wants to hear where among the changes it stands. The
+    /// Runs a clear that locks one shard after the other; `None` if a listener wants to hear where among the changes it stands. The
     /// caller holds no lock.
     pub(crate) fn stepwise<R>(&self, clear: impl FnOnce() -> R) -> Option<R> {
         let _held = read(&self.stepwise);

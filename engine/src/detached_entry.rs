@@ -24,7 +24,7 @@ impl Outside {
         Outside { record, clock: Clock::at(version, stored) }
     }
 
-    /// Shows an entry whose value is to be copied.
+    /// Shows an entry whose value must be copied.
     #[inline]
     pub fn inline<R>(&self, key: &[u8], value: &[u8], read: impl FnOnce(Entry<'_>) -> R) -> R {
         read(self.entry(key, Value::Inline(value)))

@@ -15,7 +15,7 @@ const SLACK: f32 = 0.25;
 /// Bytes that compaction copies, at most, for one that was written. A sparse segment gives back a third or more of what is copied out
 /// of it. A little at every write, so that no write holds the shard's lock for long.
 const COPIED: usize = 4;
-/// Entries of main that were read and are passed over, at most, to find one that the door can compare with.
+/// Entries of main that were read and are skipped, at most, to find one that the door can compare with.
 const DOOR_TURNS: usize = 8;
 /// Copies for one eviction, at most; then the oldest is dropped even if it was read.
 const TURNS: usize = 32;

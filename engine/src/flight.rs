@@ -16,7 +16,7 @@
 //! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`](crate::Lead::overtake)
 //! first: the new one may have gone another way and come back with an older value than the old one has.
 //! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all. So is the direct flight of a key, which asks the
-//! source for somebody who must not wait for a flight that asks others.
+//! source for a caller that must not wait for a flight that asks others.
 //! Lock order: shard, then flight; wakers run under neither.
 
 use crate::{
@@ -124,7 +124,7 @@ impl Flight {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether it asks nobody but the source itself.
+    /// Whether it asks only the source itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.purpose == Purpose::Direct
     }
@@ -142,7 +142,7 @@ impl Flight {
         self.queue.load(Relaxed)
     }
 
-    /// Says which queue the fetch is sent through. Relaxed: whoever compares it has seen an answer that the source gave after it
+    /// Says which queue the fetch is sent through. Relaxed: the thread that compares it has seen an answer that the source gave after it
     /// took this fetch.
     pub(crate) fn sent_through(&self, queue: u32) {
         self.queue.store(queue, Relaxed);

@@ -23,7 +23,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// What a key that nobody remembers is tried as now and then.
+    /// The frequency with which an unremembered key is tried now and then.
     pub(crate) const OLDEST: Trace = Trace { age: WAYS - 1, turned_away: false };
 
     pub(crate) fn is_near(self) -> bool {

@@ -23,7 +23,7 @@ const ALLOCATION: usize = 16;
 /// What an entry takes besides its bytes: [`Memory`] and the reference to it, with their counts.
 const OVERHEAD: usize = size_of::<Memory>() + size_of::<Owner>() + 2 * (ALLOCATION + 2 * size_of::<usize>());
 
-/// Bytes of values that have left the tier while somebody still reads them. Clones share the count.
+/// Bytes of values that have left the tier while readers still hold them. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct Lent(Arc<AtomicUsize>);
 
@@ -184,7 +184,7 @@ impl Large {
     /// From now on the memory is its readers', if there are any.
     fn leave(&mut self) {
         if let Some(memory) = self.memory.take() {
-            // Marked before the last reference of the entry's is gone, so that whoever drops the memory sees it.
+            // Marked before the last reference of the entry's is gone, so that the thread that drops the memory sees it.
             memory.has_left.store(true, Relaxed);
             memory.lent.0.fetch_add(memory.bytes.allocated(), Relaxed);
         }

@@ -43,7 +43,7 @@ impl Lead {
         &self.flight.key
     }
 
-    /// What is to be fetched that is derived from the key's value ([`Cache::lookup_derived`]); empty: the value itself.
+    /// The derived value to fetch ([`Cache::lookup_derived`]); empty: the value itself.
     pub fn name(&self) -> &[u8] {
         &self.flight.name
     }
@@ -73,12 +73,12 @@ impl Lead {
         self.flight.describe(metadata);
     }
 
-    /// Whether nobody waits for the fetch, as far as is known: it renews what is being served.
+    /// Whether no lookup waits for the fetch, as far as is known: it renews what is being served.
     pub fn renews(&self) -> bool {
         self.flight.purpose == Purpose::Renew
     }
 
-    /// Whether nobody but the source itself is to be asked ([`Cache::fetch_direct`]).
+    /// Whether only the source itself may be asked ([`Cache::fetch_direct`]).
     pub fn is_direct(&self) -> bool {
         self.flight.is_direct()
     }

@@ -1,4 +1,4 @@
-//! Listening to the changes of a cache, while somebody wants to hear of them.
+//! Listening to the changes of a cache, while a listener exists.
 
 use crate::{
     cache::Cache,
@@ -18,7 +18,7 @@ impl Drop for Listening {
 }
 
 impl Cache {
-    /// Whom to tell of changes while somebody [listens](Cache::listen). A cache has one listener of a kind for life; false if it had one
+    /// The listener that is told of changes while it [listens](Cache::listen). A cache has one listener of a kind for life; false if it had one
     /// already.
     pub fn set_listener(&self, kind: ListenerKind, listener: Shared<dyn Listener>) -> bool {
         self.rules.changes.set(kind, listener)
@@ -33,7 +33,7 @@ impl Cache {
     /// holds no lock of the cache.
     pub fn listen(self: &Arc<Self>, kind: ListenerKind) -> Listening {
         self.rules.changes.begin(kind);
-        // Whoever locks a shard after us sees it; whoever was before us has made its change.
+        // A thread that locks a shard after us sees it; one before us has made its change.
         for number in 0..self.shards() {
             drop(lock(self.mutex(number)));
         }

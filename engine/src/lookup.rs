@@ -19,13 +19,13 @@ use crate::{
 pub enum Lookup<R> {
     /// The entry, as read by the closure. It may be out of date ([`Entry::stale_since`]).
     Hit(R),
-    /// The same, or `None` for a remembered absence; and the caller must fetch the key, for nobody is doing so.
+    /// The same, or `None` for a remembered absence; and the caller must fetch the key, because no flight does.
     Renew(Option<R>, Lead),
     /// The source is known not to have the key.
     Absent,
-    /// Nobody is fetching the key: the caller must.
+    /// No flight fetches the key: the caller must.
     Lead(Lead),
-    /// Somebody is: wait for what they get.
+    /// A flight does: wait for its result.
     Wait(Wait),
 }
 
@@ -75,7 +75,7 @@ impl Cache {
                 if renew {
                     return match self.join::<R>(shard, key, b"", Purpose::Renew, now) {
                         Lookup::Lead(lead) => Lookup::Renew(answer, lead),
-                        // Somebody renews it.
+                        // A flight renews it.
                         _ => answer.map_or(Lookup::Absent, Lookup::Hit),
                     };
                 }
@@ -184,7 +184,7 @@ impl Cache {
     }
 
     /// As [`fetch`](Cache::fetch), but no flight is joined that may ask others than the source itself: and no
-    /// lookup joins this one. For somebody whom those others may be waiting for.
+    /// lookup joins this one. For a caller that the other flights may be waiting for.
     pub fn fetch_direct(self: &Arc<Self>, key: Key<'_>, now: Millis) -> (Wait, Option<Lead>) {
         self.join_unlooked(key, b"", Purpose::Direct, now)
     }
@@ -203,7 +203,7 @@ impl Cache {
         }
     }
 
-    /// Moves the fence of every key: what is in flight will be stored nowhere, and nobody joins it any more.
+    /// Moves the fence of every key: flights under way store nothing, and no lookup joins them.
     pub fn fence_all(&self) {
         for number in 0..self.shards() {
             let mut shard = lock(self.mutex(number));

@@ -64,7 +64,7 @@ pub(crate) struct Shard {
     pub(crate) newest: u32,
     /// There are [`marks`](Shard::marks).
     pub(crate) has_marks: bool,
-    /// What most writes do not touch has changed, so its bytes have to be counted anew. Whoever changes one of the fields that
+    /// What most writes do not touch has changed, so its bytes must be counted again. Code that changes one of the fields that
     /// [`Shard::count_side`] counts says so.
     pub(crate) side_changed: bool,
     side_bytes: usize,

@@ -5,7 +5,7 @@ use crate::{entry::Entry, time::Millis};
 /// For how long an entry that is out of date may be served, ms since then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaleWindows {
-    /// To everybody, while one fetch renews it.
+    /// To every lookup, while one fetch renews it.
     pub while_renewed: u64,
     /// To those whose fetch fails or takes too long. If a mark made it out of date, also until the end of its own freshness.
     pub if_error: u64,
@@ -21,7 +21,7 @@ pub trait StaleRules: std::fmt::Debug + Send + Sync {
     fn windows(&self, entry: &Entry<'_>) -> StaleWindows;
     /// Whether it is time to renew a fresh entry that stays fresh for `left` ms more.
     fn renews_ahead(&self, entry: &Entry<'_>, left: u64, now: Millis) -> bool;
-    /// The longest of all windows, ms: entries are kept for so long past the end of their freshness.
+    /// The longest of all windows, ms: entries are kept for this long past the end of their freshness.
     fn longest_window(&self) -> u64;
     /// How early entries are renewed at most, ms before the end of their freshness; 0: never ahead.
     fn earliest_renewal(&self) -> u64;

@@ -160,7 +160,7 @@ fn a_fetch_that_takes_too_long_is_answered_early_and_goes_on() {
     lead.early_answer().give(1170);
     assert_eq!(first.poll(context), Poll::Ready(Outcome::Value("old".into())));
     assert_eq!(poll(second), Poll::Ready(Outcome::Value("old".into())));
-    // Nobody waits for it any more, and nobody fetches a second time.
+    // No lookup waits for it any more, and none fetches a second time.
     assert_eq!(told(&look(&cache, 1180)), "stale");
     // Where the copy has become too old, readers wait for the end.
     let Lookup::Wait(late) = look(&cache, 1310) else { panic!("a second fetch") };

@@ -1,5 +1,5 @@
 //! Clears by tag: one lock and a few writes for each shard, however many entries carry the tag. Reads compare an entry's version with those
-//! up to which its tags were cleared; the background removes what nobody reads.
+//! up to which its tags were cleared; the background removes unread entries.
 //!
 //! ```text
 //!   clear ──► each shard: the tag's row says "up to version v"          `tag_table`
@@ -63,7 +63,7 @@ impl Shard {
         self.tags.judge(word, bytes, self.clock.widen(record::version(record)))
     }
 
-    /// Whether a fetch that is to be stored with these tags began before one of them was cleared.
+    /// Whether a fetch whose value gets these tags began before one of them was cleared.
     pub(crate) fn was_cleared_since(&self, rules: &Rules, flight: &Flight, tags: &[&[u8]]) -> bool {
         tags.iter().any(|tag| self.tags.overtook(rules.hash(tag), flight.begun))
     }
@@ -108,7 +108,7 @@ impl Shard {
             }
             None => return false,
         };
-        // Whoever listens heard of it when the tag was cleared.
+        // Listeners heard of it when the tag was cleared.
         let has_more = self.sweep_some(rules, &mut sweep, now, false, |shard, position| {
             let record = shard.log.record(position);
             shard.is_cleared(record, Meta::read(record))

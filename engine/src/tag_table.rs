@@ -5,7 +5,7 @@
 //!              └──► version up to which it was cleared          entries of this version and below are gone, or out of date
 //! ```
 //!
-//! A tag that no record carries has no row: the last record frees it. So a clear of a tag that nobody carries leaves no trace but one in
+//! A tag that no record carries has no row: the last record frees it. So a clear of an unused tag leaves no trace but one in
 //! a ring of the latest clears: what was being fetched at the time may carry the tag when it comes.
 
 use crate::{attributes, time::Millis};
@@ -64,7 +64,7 @@ pub(crate) struct TagTable {
     cleared: Vec<u64>,
     rows: Vec<Row>,
     ids: HashTable<u32>,
-    /// Free rows; what lies beyond the rows is to be ignored.
+    /// Free rows; bits beyond the rows are ignored.
     free: BinaryHeap<Reverse<u32>>,
     soft: HashMap<u32, SoftClears, FixedState>,
     /// Bytes of the lists in `soft`.

@@ -268,7 +268,7 @@ fn clears_of_random_tags_and_entries_that_leave_give_their_memory_back() {
     let full = cache.stats();
     assert!(full.tags > u64::from(entries) && full.tag_bytes > 60 * u64::from(entries), "{full:?}");
     for n in 0..clears {
-        // Some that nobody carries, some that an entry does, which is then stored again.
+        // Some that no entry carries, some that one does, which is then stored again.
         let tag = (n.wrapping_mul(2_654_435_761) % (2 * entries)).to_le_bytes();
         tier.clear_tag(&tag, n % 3 == 0, u64::from(n));
         let n = u32::from_le_bytes(tag);

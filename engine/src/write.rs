@@ -22,7 +22,7 @@ pub(crate) const ATTRIBUTES: usize = 4 << 10;
 /// Hints of vanished entries that the wheel may hold before each write looks for some to forget.
 const STRAY_HINTS: usize = 1024;
 
-/// What is to be stored.
+/// The value to store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct New<'a> {
     pub(crate) value: &'a [u8],
@@ -316,7 +316,7 @@ impl Shard {
         self.clock.widen(record::version(self.log.record(position)))
     }
 
-    /// The end that an expiry means; `None` if the entry would be gone already, so that nothing is to be stored.
+    /// The end that an expiry means; `None` if the entry would be gone already, so that nothing is stored.
     #[expect(clippy::option_option, reason = "past, never, or a moment")]
     pub(crate) fn resolve(
         &self,

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `stringmatchlen` as Redis has it: recursive, on a pattern that ends in a NUL.
+    /// Like Redis's `stringmatchlen`: recursive, on a pattern that ends in a NUL.
     fn reference(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
         let at = |i: usize| pattern.get(i).copied().unwrap_or(0);
         let fold = |b: u8| if ignore_case { b.to_ascii_lowercase() } else { b };

@@ -91,7 +91,7 @@ impl Output {
             + self.chunks.capacity() * size_of::<(usize, Bytes)>()
     }
 
-    /// Bytes that it refers to and are to be sent.
+    /// Referenced bytes that are not sent yet.
     #[inline]
     pub fn referred(&self) -> usize {
         self.linked
@@ -184,7 +184,7 @@ impl Output {
         self.linked = 0;
     }
 
-    /// What is to be sent, as one vector (for tests and logs).
+    /// The unsent bytes, as one vector (for tests and logs).
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         let mut at = self.sent;

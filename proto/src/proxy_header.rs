@@ -84,7 +84,7 @@ fn parse_text(input: &[u8]) -> Result<ProxyHeader, MalformedHeader> {
     let complete = |client| Ok(ProxyHeader::Complete { len: end + 2, client });
     let mut parts = line.split(|byte| *byte == b' ');
     let family = parts.next();
-    // What follows UNKNOWN is to be ignored.
+    // Bytes after UNKNOWN are ignored.
     if family == Some(b"UNKNOWN") {
         return complete(None);
     }

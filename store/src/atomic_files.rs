@@ -14,7 +14,7 @@ const TEMPORARY: &str = ".tmp";
 #[derive(Debug)]
 pub(super) struct Temporary(pub(super) PathBuf);
 impl Temporary {
-    /// A name beside `path` that nobody else has: `.NAME.….tmp`.
+    /// A name beside `path` that no other file has: `.NAME.….tmp`.
     pub(super) fn beside(path: &Path) -> io::Result<Temporary> {
         let name = path.file_name().ok_or_else(|| io::Error::other("is not the name of a file"))?;
         // A rename would put a file in the place of a device: of /dev/null, if root asks for it.

@@ -60,7 +60,7 @@ fn client(server: &ServerProcess) -> anyhow::Result<RespClient> {
     RespClient::connect(server.address, PATIENCE)
 }
 
-/// Makes a server follow another, or nobody, and waits until it does.
+/// Makes a server follow another, or none, and waits until it does.
 fn follow(server: &ServerProcess, primary: Option<&ServerProcess>) -> anyhow::Result<()> {
     let mut client = client(server)?;
     match primary {

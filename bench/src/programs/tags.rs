@@ -183,7 +183,7 @@ fn clears(args: &TagsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let started = Instant::now();
     for clear in 1..=args.clears {
         let now = started.elapsed().as_millis() as u64;
-        // One in ten is an entry's own tag; the others nobody carries.
+        // One in ten is an entry's own tag; no entry carries the others.
         let number = random.u64(..args.entries);
         let carried = clear % 10 == 0;
         let tag = if carried { args.tags + number } else { 2 * (args.tags + args.entries) + random.u32(..) as u64 };

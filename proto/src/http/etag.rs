@@ -41,7 +41,7 @@ impl Tags {
                 continue;
             }
             while !rest.is_empty() {
-                // Empty elements are to be ignored (RFC 9110 section 5.6.1.2).
+                // Empty elements are ignored (RFC 9110 section 5.6.1.2).
                 if let Some(more) = rest.strip_prefix(b",") {
                     rest = more.trim_ascii_start();
                     continue;

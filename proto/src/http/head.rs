@@ -70,7 +70,7 @@ const MOST_HEADERS: usize = 32;
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
-    /// Whether requests with an `Authorization` are plain. Whoever says so looks at [`Self::authorization`].
+    /// Whether requests with an `Authorization` are plain. The caller then checks [`Self::authorization`].
     pub fn take_authorization(&mut self, yes: bool) {
         if yes != self.takes_authorization {
             (self.takes_authorization, self.authorization) = (yes, None);

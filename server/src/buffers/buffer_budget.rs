@@ -114,7 +114,7 @@ impl Buffers {
         Arc::new(buffers)
     }
 
-    /// Without a bound, for one thread: where nobody serves clients.
+    /// Without a bound, for one thread: where no clients are served.
     pub fn unbounded() -> Arc<Buffers> {
         Buffers::new(usize::MAX, 1, Vec::new())
     }
@@ -185,7 +185,7 @@ impl Buffers {
 
     /// Tells those that hold the most to end, until enough is, or will be, free.
     pub(super) fn relieve(&self, used: usize) {
-        // Whoever else has this is doing it.
+        // The thread that has this is doing it.
         let Some(_alone) = self.relieving.try_lock() else { return };
         let enough = self.limit - self.limit / MARGIN_SHARE;
         let mut excess = used.saturating_sub(enough).saturating_sub(self.ending.load(Relaxed));

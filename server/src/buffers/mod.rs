@@ -9,7 +9,7 @@
 //!  values that outlive the tier       ─┘
 //! ```
 //!
-//! Each byte is counted once, by whoever allocated it:
+//! Each byte is counted once, by the code that allocated it:
 //! - A connection's own buffers ([`BufferAccount`]): at the end of a turn it says what it holds. A connection that holds nothing between
 //!   turns, which is what a hit leaves, touches nothing here.
 //! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A value of the memory tier that is on

@@ -188,7 +188,7 @@ fn those_that_hold_the_most_are_cut_and_the_others_are_not() {
     }
     let cut: Vec<usize> = (0..12).filter(|n| holders[*n].is_cut()).collect();
     assert_eq!(cut, [5], "the largest alone makes room enough");
-    // Until it has gone it is expected to go: nobody else is cut for what it still holds.
+    // Until it has gone it is expected to go: no other client is cut for what it still holds.
     holders[6].set(output(100 << 10));
     assert_eq!(holders.iter().filter(|holder| holder.is_cut()).count(), 1);
     assert_eq!(holders.iter().filter(|holder| holder.is_cut()).count(), 1);

@@ -37,7 +37,7 @@ pub struct Client {
     pub subscribed: AtomicBool,
     /// It is a replica, which gets the stream of changes.
     pub is_replica: AtomicBool,
-    /// What is to be told to it unasked.
+    /// Queue of push messages.
     pub push_inbox: PushInbox,
     /// What the client said about itself.
     pub about: Mutex<About>,
@@ -197,7 +197,7 @@ impl Client {
         self.waker.wake_by_ref();
     }
 
-    /// Has somebody asked for the end?
+    /// Whether the connection must end.
     pub(crate) fn closing(&self) -> Option<Closing> {
         match self.closing.load(Relaxed) {
             0 => None,

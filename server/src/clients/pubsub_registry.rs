@@ -34,7 +34,7 @@ pub struct PubSub {
 }
 
 impl PubSub {
-    /// Nobody has subscribed to anything. `backlog` bounds what a subscriber may leave lying.
+    /// A registry without subscriptions. `backlog` bounds the undelivered messages of a subscriber.
     pub fn new(backlog: Arc<Backlog>) -> PubSub {
         PubSub { topics: Mutex::default(), backlog }
     }

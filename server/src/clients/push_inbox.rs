@@ -105,7 +105,7 @@ pub struct PushInbox {
 struct UnreadPushes {
     messages: VecDeque<PushMessage>,
     bytes: usize,
-    /// Of `bytes`, those that nobody else counts.
+    /// Of `bytes`, those that are not counted elsewhere.
     own: usize,
     /// Made with the first message.
     charge: Option<BufferCharge>,

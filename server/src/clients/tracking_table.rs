@@ -30,7 +30,7 @@ use std::{
 #[derive(Debug)]
 pub struct Tracking {
     table: Mutex<Table>,
-    /// There is something to send. Cleared only when it is sent, so that whoever caused it does not answer before.
+    /// There is something to send. Cleared only when it is sent, so that the command that caused it does not answer before.
     unsent: AtomicBool,
     backlog: Arc<Backlog>,
 }

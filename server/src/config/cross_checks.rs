@@ -279,7 +279,7 @@ fn endless_copies(group: &GroupSettings) -> Option<String> {
     })
 }
 
-/// Whether a soft timeout is the one of the table, which nobody need have set.
+/// Whether a soft timeout is the default of the table.
 fn is_default_soft_timeout(soft: Duration) -> bool {
     let setting = find("soft-timeout");
     setting

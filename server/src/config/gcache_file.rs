@@ -75,7 +75,7 @@ impl GcacheFile<'_> {
         if address.is_some() || port.is_some() {
             out.from(TABLE, "address and port");
             out.set("http", &[format!("{}:{}", bracketed(address.unwrap_or_default()), port.unwrap_or("8080"))]);
-            // GCache asks nobody who they are.
+            // GCache has no authentication.
             if !address.is_some_and(|address| address == "localhost" || address.starts_with("127.") || address == "::1")
             {
                 out.set("insecure", &["true".to_owned()]);

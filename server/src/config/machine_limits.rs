@@ -30,7 +30,7 @@ impl Machine {
 /// cgroup version 2 (`memory.max`, `memory.high`) and version 1 (`memory.limit_in_bytes`).
 ///
 /// In a container the path in `/proc/self/cgroup` may be the host's while the files are mounted at the root: groups that
-/// are not there are passed over and the root is read last, which finds the container's own limit in both cases.
+/// are missing are ignored and the root is read last, which finds the container's own limit in both cases.
 fn memory(root: &Path) -> Option<u64> {
     let physical = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| mem_total(&text));
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

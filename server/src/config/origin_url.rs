@@ -95,7 +95,7 @@ impl OriginUrl {
         })
     }
 
-    /// Scheme, hosts and ports: what log lines and errors name. The path may hold what is nobody's business.
+    /// Scheme, hosts and ports: what log lines and errors name. The path may hold secrets.
     pub fn origin(&self) -> String {
         let authorities: Vec<String> = self.addresses.iter().map(|one| one.authority(self.tls.is_some())).collect();
         format!("{}://{}", self.scheme(), authorities.join(","))

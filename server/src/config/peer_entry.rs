@@ -170,7 +170,7 @@ impl FromStr for Zone {
 pub struct PeerNode {
     /// Where it is reached.
     pub address: PeerAddress,
-    /// `None`: it is in no zone, or nobody says in which.
+    /// `None`: it is in no zone, or its zone is unknown.
     pub zone: Option<Zone>,
 }
 

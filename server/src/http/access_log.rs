@@ -1,6 +1,6 @@
 //! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who asked, who answered, and how long it took.
 //!
-//! Off, it costs a request nothing but a look at two numbers that nobody writes.
+//! Off, it costs a request nothing but a read of two numbers that do not change.
 use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
 use larder_proto::http::forwarded::ClientAddress;
 use std::{sync::Arc, time::Instant};
@@ -17,7 +17,7 @@ pub(super) struct LoggedRequest {
     /// The node that asks.
     node: Option<Box<str>>,
     is_sampled: bool,
-    /// Whether it reads a key: then somebody answers it.
+    /// Whether it reads a key: then the tier or a source answers it.
     pub(super) is_read: bool,
     begun: Instant,
 }
@@ -29,7 +29,7 @@ pub(super) fn is_on(app: &App) -> bool {
 }
 
 impl LoggedRequest {
-    /// If the request is to be logged. `field` finds header fields.
+    /// If the request must be logged. `field` finds header fields.
     pub(super) fn begin<'h>(
         app: &App,
         client: ClientAddress,
@@ -89,7 +89,7 @@ pub(super) fn trace_of<'h>(field: impl Fn(&str) -> Option<&'h [u8]>) -> Option<A
     (request_id.is_some() || traceparent.is_some()).then(|| Arc::new(RequestTrace::new(request_id, traceparent, false)))
 }
 
-/// A field of a head that nobody has parsed.
+/// A field of a head that is not parsed yet.
 pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     fields_of(head, name).next()
 }

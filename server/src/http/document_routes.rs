@@ -170,7 +170,7 @@ fn check_place(request: &RouteRequest<'_>, key: &[u8]) -> Result<(), Problem> {
 
 fn refused(request: &RouteRequest<'_>, error: &SourceError) -> Problem {
     match error {
-        // Nobody but the tier can have refused.
+        // Only the tier can have refused.
         SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {
             Problem::of(ProblemKind::ValueTooLarge, &**why)
         }

@@ -94,7 +94,7 @@ impl<'r> Asked<'r> {
         answered(GetKeysResponse { answers })
     }
 
-    /// Checks keys that are to be read, and shows them to the recorder.
+    /// Checks keys before they are read, and shows them to the recorder.
     fn check_keys(self, asked: &PeerRequest<'_>, keys: &[Bytes]) -> Result<(), Status> {
         if !asked.is_answered() {
             return Err(Status::unavailable("this node does not answer for its keys now"));

@@ -285,7 +285,7 @@ fn empty(status: StatusCode) -> Response<ResponseBody> {
 
 fn refused(request: &RouteRequest<'_>, error: SourceError) -> Problem {
     match error {
-        // Nobody but the tier can have refused.
+        // Only the tier can have refused.
         SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {
             Problem::of(ProblemKind::ValueTooLarge, &*why)
         }

@@ -23,7 +23,7 @@ use larder_proto::http::target;
 use prost::Message;
 use subtle::ConstantTimeEq as _;
 
-/// Whether nodes show a secret or a certificate. Otherwise whoever uses their routes must be a user like others.
+/// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users like others.
 pub(super) fn nodes_show_themselves(context: &ConnectionContext) -> bool {
     let peers = &context.worker.app.settings.peers;
     peers.secret.is_some() || peers.tls.is_some()

@@ -37,7 +37,7 @@ pub(super) enum RangeFormat {
 struct RangeWalk {
     group: Rc<Group>,
     format: RangeFormat,
-    /// What is to be read; `None`: nothing more.
+    /// The range to read; `None`: nothing more.
     next: Option<Scan>,
     /// Entries to come, at most.
     left: usize,

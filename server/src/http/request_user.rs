@@ -1,6 +1,6 @@
 //! Who is calling: the user of a request, from its `Authorization`, and what the user's rules say of the request's keys.
 //!
-//! A header is verified once for a connection, then compared. Where `default` may do everything without a password, nobody is asked.
+//! A header is verified once for a connection, then compared. Where `default` may do everything without a password, no client is asked.
 use super::{
     problem_json::{Problem, ProblemKind},
     upstream_user::KnownUpstreamUser,
@@ -25,7 +25,7 @@ use subtle::ConstantTimeEq as _;
 /// The user of a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestUser {
-    /// `None`: nobody has to log in.
+    /// `None`: clients need not log in.
     user: Option<Arc<User>>,
     /// The rules of the user refuse something.
     is_restricted: bool,

@@ -87,7 +87,7 @@ fn item_path<'u>(context: &ConnectionContext, uri: &'u Uri) -> ItemPath<'u> {
     }
 }
 
-/// The request, if it is to be logged.
+/// The request, if it will be logged.
 fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<LoggedRequest> {
     let app = &context.worker.app;
     if !access_log::is_on(app) {

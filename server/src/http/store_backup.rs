@@ -19,7 +19,7 @@ pub(super) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<
     let store = app.sources[index].store();
     let store = store.ok_or_else(|| bad(format!("the source of group `{group}` is not a disk store")))?;
     let name = target::parameter(query, "name").map_or("".into(), String::from_utf8_lossy);
-    // A plain name: nobody reaches out of the directory, and no backup is in the way of another program's hidden file.
+    // A plain name: no request reaches out of the directory, and no backup is in the way of another program's hidden file.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if !name.bytes().all(is_plain) || name.is_empty() || name.starts_with('.') {
         return Err(bad(format!("`name`: {name:?} is not a name of letters, digits, `.`, `_` and `-`")));

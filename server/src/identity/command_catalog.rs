@@ -10,7 +10,7 @@ pub struct CatalogRow {
     pub name: &'static str,
     /// Redis's ACL categories.
     pub categories: Categories,
-    /// Everybody may call it (AUTH, HELLO, QUIT, RESET).
+    /// Every client may call it (AUTH, HELLO, QUIT, RESET).
     pub is_always_allowed: bool,
 }
 

@@ -43,7 +43,7 @@ impl CommandRules {
         self.push(Rule { allows, commands });
         Ok(())
     }
-    /// Adds a rule of another server, which may have commands and categories that the catalog does not know. A category that nobody here
+    /// Adds a rule of another server, which may have commands and categories that the catalog does not know. A category that Larder does not
     /// knows: to allow it allows nothing, to forbid it forbids everything.
     pub(super) fn add_foreign(&mut self, text: &[u8]) -> Result<(), RuleError> {
         let lower = String::from_utf8_lossy(text).to_ascii_lowercase();
@@ -77,7 +77,7 @@ impl CommandRules {
     pub(super) fn allow(&self, request: &CommandRequest<'_>) -> bool {
         self.0.iter().rev().find(|rule| rule.is_about(request)).is_some_and(|rule| rule.allows)
     }
-    /// Whether every command may run, those included that nobody knows yet.
+    /// Whether every command may run, including those that do not exist yet.
     pub(super) fn allow_everything(&self) -> bool {
         matches!(self.0.first(), Some(Rule { commands: Commands::All, .. })) && self.0.iter().all(|rule| rule.allows)
     }

@@ -174,7 +174,7 @@ pub(super) fn selectors_of_getuser<'a>(
         let mut selector = Selector::new();
         for word in words(commands) {
             selector.apply(word, catalog).or_else(|error| match error {
-                // The upstream has commands that nobody here knows.
+                // The upstream has commands that Larder does not know.
                 RuleError::UnknownCommand => selector.commands.add_foreign(word),
                 error => Err(error),
             })?;

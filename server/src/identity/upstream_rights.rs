@@ -101,7 +101,7 @@ impl UpstreamRights {
     pub fn of_default(&self) -> &Arc<UserRights> {
         &self.default
     }
-    /// All users whose rights somebody holds.
+    /// All users whose rights are in use.
     pub fn in_use(&self) -> Vec<Arc<UserRights>> {
         self.users.lock().values().filter_map(Weak::upgrade).collect()
     }

@@ -69,7 +69,7 @@ pub enum LoginOutcome {
     GrantedUntil(Arc<User>, Millis),
     /// There is no such user, or it is off, or the password is wrong.
     Wrong,
-    /// The address has failed too often: its logins are not looked at for so long.
+    /// The address has failed too often: its logins are refused for this long.
     Wait(Duration),
     /// The password must be compared apart from other work: [`LoginOutcome::Granted`] if [`User::passwords`] contain it.
     Compare(Arc<User>),

@@ -29,7 +29,7 @@ pub struct Drain {
 pub struct Moving {
     /// When the drain began: the same for all clients, and another one at the next Larder that they move to.
     pub sequence: Millis,
-    /// When they are to be gone.
+    /// When they must be gone.
     pub until: Millis,
 }
 

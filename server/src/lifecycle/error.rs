@@ -42,7 +42,7 @@ pub enum RunError {
     /// The other nodes cannot be looked for.
     #[error("cannot look for peers: {0}")]
     Discovery(String),
-    /// The process is to be a replica, which it cannot be.
+    /// The process should be a replica and cannot be one.
     #[error("cannot be a replica (setting `replica-of`): {0}")]
     Replica(&'static str),
     /// The system refused threads, signal handlers, polling.

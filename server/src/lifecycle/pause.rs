@@ -61,7 +61,7 @@ impl Pause {
         if until > now {
             return Some(*what);
         }
-        // Over by itself. Somebody may have begun another meanwhile.
+        // Over by itself. Another client may have begun another pause meanwhile.
         let _ = self.until.compare_exchange(until, 0, Relaxed, Relaxed);
         None
     }

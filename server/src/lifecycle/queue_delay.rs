@@ -121,7 +121,7 @@ impl QueueDelay {
 /// What an interval has shown of the line.
 struct WatchInterval {
     since: Instant,
-    /// The core has been free for so long.
+    /// How long the core has been free.
     free: Duration,
     was_short: bool,
 }

@@ -38,7 +38,7 @@ pub enum Scope {
 pub struct Caller<'c> {
     /// The client's address.
     pub address: IpAddr,
-    /// The user it has logged in as; `None`: nobody.
+    /// The user it has logged in as; `None`: it has not.
     pub user: Option<&'c str>,
 }
 
@@ -80,7 +80,7 @@ pub struct Throttled {
     pub entry: Option<Arc<str>>,
     /// The budget is the client's own: others may still be served.
     pub is_of_client: bool,
-    /// When a retry will be let through, if nobody else comes first.
+    /// When a retry will be let through, if no other client comes first.
     pub retry_after: Duration,
 }
 

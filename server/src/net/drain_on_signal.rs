@@ -20,7 +20,7 @@ const ABORT: Duration = Duration::from_millis(250);
 /// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
 pub(super) const ONE_WISH: Duration = Duration::from_millis(200);
 
-/// Stops accepting, lets every core finish, writes the last snapshot if there is to be one, and gives up on what is left when `grace` is over, which began at `start`.
+/// Stops accepting, lets every core finish, writes the last snapshot if one is configured, and gives up on what is left when `grace` is over, which began at `start`.
 pub(super) async fn drain(
     app: &App,
     start: Instant,

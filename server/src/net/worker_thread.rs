@@ -61,7 +61,7 @@ pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
 struct Ended(usize, mpsc::UnboundedSender<usize>);
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Nobody listens when the process is already on its way out.
+        // The receiver is gone when the process is already ending.
         let _ = self.1.send(self.0);
     }
 }
@@ -167,7 +167,7 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     let Arrival { stream, peer, door, seat } = arrival;
     let stream = match prepare(stream, peer) {
         Ok(stream) => stream,
-        // Already reset by the client, or out of memory in the kernel: there is nobody to tell.
+        // Already reset by the client, or out of memory in the kernel: no client is left to tell.
         Err(_) => return,
     };
     let counters = &worker.counters;

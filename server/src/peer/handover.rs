@@ -1,4 +1,4 @@
-//! What a node takes over when it comes, and hands over when it goes, so that its keys are not fetched anew.
+//! What a node takes over when it comes, and hands over when it goes, so that its keys are not fetched again.
 //!
 //! ```text
 //! a node comes                                        a node goes
@@ -114,7 +114,7 @@ impl PeerGroup {
         if self.owns(key) && self.cache().tier().peek(at, clock::now(), |_| ()).is_some() {
             return Ok(false);
         }
-        // Somebody else is reading it.
+        // Another node is reading it.
         let (_, Some(lead)) = self.cache().fetch(at, b"", clock::now()) else { return Ok(false) };
         let fetch = Fetch::new(lead, self.policy().clone());
         let epoch = self.client().peers.now().epoch();

@@ -109,7 +109,7 @@ pub struct OwnerRequest {
     /// The commands are one step, and the reply is that to EXEC.
     #[prost(bool, tag = "2")]
     pub is_transaction: bool,
-    /// The replies are to be RESP3.
+    /// The replies must be RESP3.
     #[prost(bool, tag = "3")]
     pub resp3: bool,
     /// A write of one key over HTTP.
@@ -192,7 +192,7 @@ impl GetResponse {
         }
     }
 
-    /// When the value stops being fresh, by our clock; `None`: nobody says.
+    /// When the value stops being fresh, by our clock; `None`: unknown.
     pub fn fresh_until(&self, now: Millis) -> Option<Millis> {
         match self.fresh_for {
             Some(left) => Some(now.saturating_add_signed(left)),

@@ -81,7 +81,7 @@ impl PeerGroup {
     pub(super) fn membership(&self) -> Arc<Membership> {
         self.client.peers.now().clone()
     }
-    /// Whether the key belongs to this node, for somebody who asks from another.
+    /// Whether the key belongs to this node, for a request from another.
     pub fn owns(&self, key: &[u8]) -> bool {
         self.client.peers.settled().owner(key).is_self
     }
@@ -126,7 +126,7 @@ impl PeerGroup {
         let owner = membership.owner(fetch.key());
         let first = match self.client.peers.settings.bounded_load.filter(|_| !self.is_store()) {
             None => return self.reader(membership, fetch.key()).filter(|reader| !reader.is_self).unwrap_or(owner),
-            // Nobody is closer to its own keys.
+            // No node is closer to its own keys.
             Some(_) if owner.is_self => owner,
             Some(factor) => membership.owner_within(fetch.key(), factor),
         };

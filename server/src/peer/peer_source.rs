@@ -74,7 +74,7 @@ impl Source for PeerSource {
         key: &'a [u8],
         policy: &FillPolicy,
     ) -> Option<LocalFuture<'a, Result<Option<ValueStream>, SourceError>>> {
-        // What nobody keeps has no owner.
+        // Keys that no node keeps have no owner.
         self.inner().stream(key, policy)
     }
     fn read_only_kind(&self) -> &'static str {

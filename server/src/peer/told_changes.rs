@@ -105,7 +105,7 @@ impl PeerGroup {
         self.tell_others(&membership, &PeerChange::Remove(Bytes::copy_from_slice(key)), &[&owner]).await;
     }
 
-    /// Copies of a key are out of date: tells the owner, then those who read it for their zones, then the other nodes, so that nobody fills itself from
+    /// Copies of a key are out of date: tells the owner, then those who read it for their zones, then the other nodes, so that no node fills itself from
     /// an older copy. This node has to forget its own copy once those know whom it would ask, which is what `forget` is for. A node that cannot be
     /// reached is told later.
     pub async fn removed(self: &Rc<Self>, key: &[u8], forget: impl Fn()) {

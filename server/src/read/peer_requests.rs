@@ -12,7 +12,7 @@ use larder_store::clock;
 use prost::Message;
 use std::{rc::Rc, sync::Arc};
 
-/// Values that one answer carries, bytes; keys beyond are to be asked for alone.
+/// Values that one answer carries, bytes; further keys must be asked for alone.
 const LARGEST_ANSWER: usize = 1 << 20;
 
 /// A request of another node.
@@ -87,7 +87,7 @@ impl PeerRequest<'_> {
         answers
     }
 
-    /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is its only store forgets it: nobody
+    /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is its only store forgets it: no node
     /// would tell it of the next value if that message were lost.
     pub fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
         let group = self.group;

@@ -173,7 +173,7 @@ impl Group {
         .await
     }
 
-    /// The store, if the key is known to exist: nobody else writes a locked key, so a key in the tier is also in the store.
+    /// The store, if the key is known to exist: no other writer changes a locked key, so a key in the tier is also in the store.
     fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
         let store = self.source.as_local().filter(|_| held)?;
         self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;

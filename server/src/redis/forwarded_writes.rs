@@ -55,7 +55,7 @@ pub(super) fn of_transaction(worker: &Worker, session: &Session) -> WritesGo {
     if writes { of_client(worker, session) } else { WritesGo::Here }
 }
 
-/// Whether this command, which runs alone, is to be forwarded.
+/// Whether this command, which runs alone, must be forwarded.
 pub(super) fn is_forwarded(call: &CommandContext<'_>) -> bool {
     let goes = match call.command.kind {
         CommandKind::Transaction(TransactionStep::Exec) => of_transaction(call.worker, call.session),

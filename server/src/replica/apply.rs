@@ -21,7 +21,7 @@ pub(super) enum LinkError {
     Tls(String),
     /// The primary closed it.
     Closed,
-    /// Nothing came for so long.
+    /// Nothing came for this long.
     Silent(Duration),
     /// The primary's error reply.
     Refused(String),

@@ -7,7 +7,7 @@ use larder_engine::{Cache, ListenerKind, Listening, Millis};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// How long changes are logged after the last replica has disconnected, ms: for so long it can resume.
+/// How long changes are logged after the last replica has disconnected, ms: it can resume within this time.
 pub(super) const KEPT_FOR: Millis = 600_000;
 
 /// A group that is replicated.

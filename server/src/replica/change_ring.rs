@@ -114,7 +114,7 @@ impl ChangeRing {
         let (size, place) = (HEAD + bytes.len(), self.end);
         self.end = RingCursor { record: place.record + 1, at: place.at + size as u64 };
         if size > self.max {
-            // Nobody can read past this record.
+            // No reader can pass this record.
             self.forget();
             return place;
         }

@@ -62,7 +62,7 @@ pub struct ConnectedReplicas {
     all: Mutex<Vec<Arc<ConnectedReplica>>>,
     /// A replica has acknowledged something.
     pub(super) acknowledged: Notify,
-    /// Somebody waits for acknowledgements (WAIT): changes are to be sent at once.
+    /// A client waits for acknowledgements (WAIT): changes must be sent at once.
     pub(super) hurry: Notify,
 }
 

@@ -21,7 +21,7 @@ use tokio::{
 
 /// How long a connection and its first answers may take.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// A primary that is silent for so long is taken for lost.
+/// A primary that is silent for this long counts as lost.
 const SILENCE: Duration = HEARTBEAT.saturating_mul(5);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

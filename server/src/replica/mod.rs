@@ -12,7 +12,7 @@
 //! - A mark vouches for all changes that the primary made before it sent the mark's changes. The age of a replica is the time since its last mark.
 //! - What waits for slow replicas is bounded: names of keys, at most `replication-backlog` bytes for each group, and one chunk of output for
 //!   each replica. A replica that needs a forgotten name gets a full copy.
-//! - While nobody has asked for a stream, a write costs nothing more.
+//! - While no replica has asked for a stream, a write costs nothing more.
 //!
 //! # Why the order is right
 //! *One key.* A change is logged under the lock of the key's shard, after it is made. The sender reads a name from the log first and the

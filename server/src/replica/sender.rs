@@ -29,7 +29,7 @@ use tokio::{
 
 /// Longest time between two marks. The link takes a primary for lost that is silent for several of them.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// A replica that takes nothing for so long is disconnected.
+/// A replica that takes nothing for this long is disconnected.
 const STALLED: Duration = Duration::from_secs(30);
 /// Output that is sent before more is written, bytes.
 const CHUNK: usize = 64 << 10;

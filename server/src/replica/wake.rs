@@ -8,7 +8,7 @@ use tokio::sync::{Notify, futures::Notified};
 /// Those who wait for changes.
 #[derive(Debug, Default)]
 pub(super) struct Wake {
-    /// Somebody waits. Set before the last look at the log, so a change that this look missed sees it: both lock the change's stripe.
+    /// A task waits. Set before the last look at the log, so a change that this look missed sees it: both lock the change's stripe.
     is_awaited: AtomicBool,
     /// A change was made meanwhile.
     is_due: AtomicBool,

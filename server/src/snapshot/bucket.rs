@@ -87,7 +87,7 @@ impl Bucket {
         }
     }
 
-    /// Copies the object to a file in the directory for temporary files, which nobody else finds.
+    /// Copies the object to a file in the directory for temporary files, under a name that no other program knows.
     pub(super) fn download(&self) -> io::Result<File> {
         let mut file = nameless_file()?;
         self.runtime.block_on(async {

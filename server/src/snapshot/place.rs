@@ -15,7 +15,7 @@ pub(super) fn old_name(place: &SnapshotPlace) -> String {
     format!("{place}{OLD}")
 }
 
-/// What is to be saved, and how.
+/// What a snapshot contains, and how it is written.
 pub(super) struct SaveOrder<'s> {
     pub(super) groups: &'s [SavedGroup<'s>],
     pub(super) compression: SnapshotCompression,

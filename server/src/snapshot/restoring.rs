@@ -62,7 +62,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// A file that nobody loads may be all that is left of somebody's data.
+    /// A file that is not loaded may hold the only copy of the data.
     fn keep_unloaded(&self, place: &SnapshotPlace) {
         match place::exists(place) {
             Ok(false) => return,

@@ -68,7 +68,7 @@ impl Snapshots {
         }
     }
 
-    /// One pass. False: nobody takes the batches any more.
+    /// One pass. False: the receiver of the batches is gone.
     fn feed_class(
         &self,
         file: &SnapshotFile,
@@ -201,7 +201,7 @@ impl Pace {
         ((self.rate / BATCHES) as usize).clamp(1, AT_A_TIME)
     }
 
-    /// Sends a batch, which is empty then, when its time has come. False: nobody takes it.
+    /// Sends a batch, which is empty then, when its time has come. False: the receiver is gone.
     fn send(&mut self, batch: &mut Batch, to: &BatchSender) -> bool {
         if batch.keys.is_empty() {
             return true;

@@ -66,7 +66,7 @@ impl Fetch {
     pub fn past_the_tier(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch { passes_tier: true, ..Fetch::new(lead, policy) }
     }
-    /// A fetch whose answer is compared with a copy, which nobody waits for.
+    /// A fetch whose answer is compared with a copy, which no request waits for.
     pub fn to_compare(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch { compares: true, ..Fetch::past_the_tier(lead, policy) }
     }
@@ -95,7 +95,7 @@ impl Fetch {
     pub fn trace(&self) -> Option<&Arc<RequestTrace>> {
         self.trace.as_ref()
     }
-    /// Whether nobody but the source itself is to be asked: see [`Lead::is_direct`].
+    /// Whether only the source itself may be asked: see [`Lead::is_direct`].
     pub fn is_direct(&self) -> bool {
         self.lead.is_direct()
     }
@@ -122,7 +122,7 @@ impl Fetch {
     pub fn timeout(&self, general: Duration) -> Duration {
         self.policy.source_timeout(self.key(), general)
     }
-    /// Whether nobody waits for the answer: the fetch renews a copy that is being served.
+    /// Whether no request waits for the answer: the fetch renews a copy that is being served.
     pub fn is_background(&self) -> bool {
         self.compares || self.lead.renews()
     }

@@ -55,7 +55,7 @@ impl Inspection {
     pub fn new(share: u32, scratch: Arc<Cache>, counts: Arc<InspectionCounts>) -> Inspection {
         Inspection { share, scratch, running: AtomicUsize::new(0), paused_until: AtomicU64::new(0), counts }
     }
-    /// Whether this hit is to be compared. If so, the caller ends with [`ended`](Inspection::ended) or [`dropped`](Inspection::dropped).
+    /// Whether this hit must be compared. If so, the caller ends with [`ended`](Inspection::ended) or [`dropped`](Inspection::dropped).
     pub fn samples(&self, now: Millis) -> bool {
         let chosen = fastrand::u32(..WHOLE) < self.share;
         if !chosen || now < self.paused_until.load(Relaxed) || self.running.load(Relaxed) >= MAX_RUNNING {

@@ -8,7 +8,7 @@ pub enum SourceError {
     /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
     /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
     Unavailable(Arc<str>),
-    /// It asked not to be asked again for so long (`Retry-After`). Reads as `Unavailable`.
+    /// It asked for a pause of this length (`Retry-After`). Reads as `Unavailable`.
     Throttled(Arc<str>, Duration),
     /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
     Lost(Arc<str>),

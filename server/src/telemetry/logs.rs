@@ -86,7 +86,7 @@ impl fmt::Debug for Logs {
     }
 }
 
-/// What fjall's own threads say when they fail: it tells nobody else why.
+/// Log lines of fjall's own threads when they fail: the reason is nowhere else.
 struct FromFjall;
 impl log::Log for FromFjall {
     fn enabled(&self, about: &log::Metadata<'_>) -> bool {

@@ -1,7 +1,7 @@
-//! What was asked of which key, while somebody records it (`POST /v1/record` on the admin listener, `larder-bench record`).
+//! The operations on each key, while a client records them (`POST /v1/record` on the admin listener, `larder-bench record`).
 //!
-//! Off, it costs a request the look at one number that nobody writes. On, each worker notes the operations of a sample of the keys in a
-//! bounded buffer of its own, which the next request takes. Keys are noted as hashes under a secret of this process. When nobody has
+//! Off, it costs a request one read of a number that does not change. On, each worker notes the operations of a sample of the keys in a
+//! bounded buffer of its own, which the next request takes. Keys are noted as hashes under a secret of this process. When no client has
 //! asked for [`PATIENCE`], recording ends.
 use parking_lot::Mutex;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Recording ends when nobody asked for so long.
+/// Recording ends when no client has asked for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Operations that a worker notes between two requests (6 MiB); more are counted and lost.
 const MOST: usize = 1 << 18;
@@ -34,7 +34,7 @@ pub struct Recorder {
     threshold: AtomicU64,
     secret: RandomState,
     origin: Instant,
-    /// When somebody asked last, microseconds since the origin.
+    /// When a client asked last, microseconds since the origin.
     asked: AtomicU64,
     workers: Vec<Mutex<Noted>>,
 }
@@ -60,7 +60,7 @@ impl Recorder {
         }
     }
 
-    /// Notes an operation if somebody records.
+    /// Notes an operation while recording is on.
     #[inline]
     pub fn note(&self, worker: usize, operation: RecordedOperation, key: &[u8]) {
         if self.threshold.load(Relaxed) != 0 {
@@ -68,7 +68,7 @@ impl Recorder {
         }
     }
 
-    /// Does somebody record?
+    /// Whether recording is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.threshold.load(Relaxed) != 0

@@ -33,7 +33,7 @@ pub(super) enum CertificateAge {
     Expired,
 }
 
-/// The name of the user in a client's certificate. `None`: it has no such name, or nobody asks for one.
+/// The name of the user in a client's certificate. `None`: it has no such name, or no setting asks for one.
 pub(super) fn user_in(der: &[u8], which: TlsClientUser) -> Option<String> {
     if which == TlsClientUser::Off {
         return None;

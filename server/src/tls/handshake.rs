@@ -35,7 +35,7 @@ pub enum HandshakeError {
     NotTls(TcpStream),
     /// The client took too long.
     TimedOut,
-    /// The client went away before it said anything, as load balancers do to see whether somebody listens.
+    /// The client went away before it said anything, as load balancers do to see whether a server listens.
     Gone,
     /// Something is wrong: with a certificate, a version, a message.
     Failed(io::Error),

@@ -6,7 +6,7 @@ use std::{mem, sync::Arc};
 use tokio::sync::{Notify, oneshot};
 
 pub(super) type Answer = Result<(), WriteError>;
-/// To whoever waits for a change.
+/// To the task that waits for a change.
 pub type Sender = oneshot::Sender<Answer>;
 
 /// Where one core's answers are left for it.
@@ -29,7 +29,7 @@ impl CommitReplies {
         // Taken before they are sent: the lock is not held while tasks are woken.
         let left = mem::take(&mut *self.left.lock());
         for (sender, answer) in left {
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = sender.send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers everybody.
+//! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers every caller.
 use super::{
     change::{StoreChange, WriteError},
     commit_replies::answer,
@@ -36,7 +36,7 @@ pub(super) fn run(shared: &Shared) {
     std::mem::forget(died);
 }
 
-/// The committer has panicked: nobody would answer any more.
+/// The committer has panicked: no caller would get an answer.
 struct Died<'a>(&'a Shared);
 impl Drop for Died<'_> {
     fn drop(&mut self) {

@@ -13,7 +13,7 @@ type Answer = Result<u64, String>;
 pub(super) struct Waiting(Arc<Mutex<Vec<oneshot::Sender<Answer>>>>);
 
 impl Waiting {
-    /// Joins them; somebody is to [`count`](Waiting::count) after this.
+    /// Joins them; call [`count`](Waiting::count) after this.
     pub(super) fn join(&self) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
         self.0.lock().push(reply);

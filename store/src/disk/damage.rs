@@ -250,7 +250,7 @@ fn sorted(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
 /// The file that is there while the store is closed: where its last journal ends.
 const CLOSED: &str = "closed";
 
-/// Notes where the last journal ends. Everything is synced, and nobody writes.
+/// Notes where the last journal ends. Everything is synced, and no thread writes.
 pub(super) fn note_closed(dir: &Path) -> io::Result<()> {
     if let Some((number, path)) = journal::list(&database(dir))?.pop()
         && let Ok(Journal { end, .. }) = journal::read(&path)?

@@ -82,7 +82,7 @@ pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     }
 }
 
-/// Is it there at `now`? What cannot be read counts as there, so that it is found by whoever reads it.
+/// Is it there at `now`? What cannot be read counts as there, so that a reader finds it.
 pub(super) fn is_live(stored: &[u8], now: Millis) -> bool {
     !matches!(expiry(stored), Some(Some(at)) if at <= now)
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use std::path::Path;
 
-/// A store opened for the command line: without threads, and nobody writes.
+/// A store opened for the command line: without threads and without writes.
 pub struct Offline {
     tree: Tree,
     dir: Dir,

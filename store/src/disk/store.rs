@@ -106,7 +106,7 @@ impl Store {
                 }
                 _ => Ok(()),
             };
-            // Nobody may be waiting any more; the file is there all the same.
+            // The receiver may be gone; the file is there nevertheless.
             let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
         });
         backups.push((file, started?));
@@ -116,7 +116,7 @@ impl Store {
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
         self.shared().reads.push(work);
     }
-    /// Counts the entries, however many ask at once; nobody's reads wait for it. The answer of a thread that died is none.
+    /// Counts the entries, however many ask at once; no reads wait for it. The answer of a thread that died is none.
     pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
         let (answer, waiting) = (self.shared().counting.join(), self.shared().counting.clone());
         let work: Work = Box::new(move |tree| waiting.count(tree));
@@ -129,7 +129,7 @@ impl Store {
         let shared = self.shared();
         match shared.poison.reason() {
             None => shared.writes.push(changes, to, shared.settings.max_waiting),
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             Some(reason) => changes.into_iter().for_each(|(_, sender)| {
                 let _ = sender.send(Err(WriteError::Refused(reason.clone())));
             }),

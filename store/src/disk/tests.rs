@@ -108,7 +108,7 @@ fn who_counts_shares_it_and_holds_no_reader_up() {
     put_one(3);
     go.send(()).expect("it waits");
     counts.into_iter().for_each(|count| assert_eq!(count.blocking_recv(), Ok(Ok(3))));
-    // Nobody wants to know any more.
+    // The receiver is gone.
     assert_eq!(store.shared().tree.count_while(|| false), Ok(0));
 }
 

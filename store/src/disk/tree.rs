@@ -67,7 +67,7 @@ pub struct Tree {
     db: Database,
 }
 
-/// What fjall has done with or soon will. Whoever drops the last handle frees half a million nodes, or deletes files; fjall would do it
+/// What fjall has done with or soon will. The thread that drops the last handle frees half a million nodes, or deletes files; fjall would do it
 /// with all readers and writers locked out.
 #[derive(Default)]
 struct Retired {
@@ -212,7 +212,7 @@ impl Tree {
     pub fn count(&self) -> Result<u64, String> {
         self.count_while(|| true)
     }
-    /// The same as long as somebody wants to know.
+    /// The same while a task waits for the result.
     pub(super) fn count_while(&self, is_wanted: impl Fn() -> bool) -> Result<u64, String> {
         const STRIDE: u64 = 1024;
         let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
@@ -279,7 +279,7 @@ impl Tree {
         }
         Ok(())
     }
-    /// What nobody else has any more: to be dropped where nobody waits for it.
+    /// The last handles: dropped where no request waits.
     pub(super) fn take_retired(&self) -> Vec<Garbage> {
         let Entries { number, keyspace } = self.entries.read().clone();
         let mut retired = self.retired.lock();
@@ -298,7 +298,7 @@ impl Tree {
     pub(super) fn probe(&self) -> Result<(), String> {
         self.db.persist(PersistMode::Buffer).map_err(|error| self.error(&error))
     }
-    /// Syncs what was written, and waits for nobody but the disk: fjall's own sync would hold its journal's lock, and thereby every
+    /// Syncs what was written, and waits only for the disk: fjall's own sync would hold its journal's lock, and thereby every
     /// writer, as long as it takes. A journal is synced by fjall before the next one is begun.
     pub(super) fn sync(&self) -> Result<(), String> {
         let failed = |path: &Path, error| format!("{}: {error}", path.display());

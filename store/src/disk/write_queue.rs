@@ -57,7 +57,7 @@ impl WriteQueue {
                     state.bytes += bytes;
                     state.ops.push_back(Op { change, bytes, reply: CommitReply { sender, to: to.clone() } });
                 }
-                // Nobody may be waiting any more.
+                // The receiver may be gone.
                 Some(refusal) => drop(sender.send(Err(refusal))),
             }
         }

@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - A length is compared with its limit before memory is had for it; memory grows with the bytes that the file has.
-//! - Any bytes are an answer, never a panic. An item is given before the checksum is compared, which comes last: whoever writes what was read keeps it
+//! - Any bytes are an answer, never a panic. An item is given before the checksum is compared, which comes last: a writer of the items keeps them
 //!   apart until [`RdbReader::next`] has given `None`.
 mod format;
 mod input;

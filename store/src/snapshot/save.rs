@@ -57,7 +57,7 @@ pub struct SavedGroup<'g> {
     pub name: &'g str,
     /// Its memory tier.
     pub cache: &'g Cache,
-    /// Also what the loss of its source made out of date: whoever loads it asks the source again.
+    /// Also entries that the loss of the source made out of date: a restore asks the source again.
     pub with_stale: bool,
 }
 impl<'g> From<(&'g str, &'g Cache)> for SavedGroup<'g> {
@@ -113,7 +113,7 @@ pub fn save_to(
     Ok(Saved { groups, bytes })
 }
 
-/// What was copied under locks and is to be written.
+/// Copied under locks, not written yet.
 #[derive(Default)]
 struct Staged {
     /// Small entries, encoded.

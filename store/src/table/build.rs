@@ -94,7 +94,7 @@ pub struct Built {
 /// Builds a table. The output is there when this returns, whole and durable, and is as it was before if this fails.
 ///
 /// # Errors
-/// A file that cannot be read or written; a bad line (if [`strict`](BuildOptions::strict)) or a duplicate (if it is to be an error), with its number.
+/// A file that cannot be read or written; a bad line (if [`strict`](BuildOptions::strict)) or a duplicate (if it counts as an error), with its number.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Built, TableError> {
     if options.input.format != Format::Table && options.input.is_file(&options.output) {
         let name = options.input.name();

@@ -220,7 +220,7 @@ impl Decoder {
         if self.held != Some(stored.at) {
             self.decode(frames, stored)?;
             if stored.value == (0..stored.raw) {
-                // Nobody shares it, and it may be large.
+                // It is not shared, and it may be large.
                 return Ok(Cow::Owned(std::mem::take(&mut self.buffer)));
             }
             self.held = Some(stored.at);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! This is PtrHash (Groot Koerkamp, SEA 2025) with buckets of one size: a bucket's pilot is chosen so that none of its keys falls on a slot that is taken; where
-//! none is such, the pilot that throws out the least is, and the buckets thrown out are placed anew. Three keys to a bucket and 1.6 per cent more slots
+//! none is such, the pilot that throws out the least is, and the buckets thrown out are placed again. Three keys to a bucket and 1.6 per cent more slots
 //! than keys cost 2.7 bits per key for pilots and half a bit for moved slots. We have it here because a table is read on any machine from
 //! mapped bytes, and the crates for it keep their structures as this machine lays them out.
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The pilot that throws out the fewest pairs of keys, and nobody who came lately.
+    /// The pilot that throws out the fewest pairs of keys, and no pair that was placed lately.
     fn least_pilot(&self, bucket: u32, recent: &[u32], turn: usize, slots: &mut Vec<usize>) -> Option<u64> {
         let mut best = None;
         for pilot in 0..PILOTS {
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
         best.map(|(_, pilot)| pilot)
     }
 
-    /// Moves the keys beyond the entries to slots that nobody took.
+    /// Moves the keys beyond the entries to free slots.
     fn finish(self, entries: u32) -> TableIndex {
         let mut free = (0..entries).filter(|&slot| self.taken[slot as usize] == FREE);
         let moved: Vec<u32> = (entries..self.slots)

@@ -72,7 +72,7 @@ pub struct Input {
 /// What a line says.
 pub(super) struct Line<'a> {
     pub(super) key: &'a [u8],
-    /// `None`: the key is to be removed.
+    /// `None`: the key must be removed.
     pub(super) value: Option<&'a [u8]>,
 }
 /// Takes the lines, numbered from 1; for one that cannot be read, the reason.

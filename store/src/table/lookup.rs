@@ -20,7 +20,7 @@ pub enum Now<'t> {
     Found(&'t [u8]),
     /// There is no such key.
     Absent,
-    /// Nothing: chunks are needed that nobody has checked yet, or much is to be decompressed. Ask [`Table::get`], on a thread that may wait.
+    /// Nothing: chunks are needed that are not checked yet, or much must be decompressed. Ask [`Table::get`], on a thread that may wait.
     Unknown,
 }
 

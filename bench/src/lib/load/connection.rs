@@ -119,7 +119,7 @@ impl Connection {
         *self = Connection { backoff, state: State::Down { retry: now + backoff }, ..Connection::new(self.token) };
     }
 
-    /// What is to be done from time to time: reconnect, give up on late replies.
+    /// Periodic work: reconnect, give up on late replies.
     pub(super) fn tick(&mut self, now: u64, shared: &mut ThreadState) {
         let timeout = shared.timeout.as_nanos() as u64;
         match self.state {
@@ -283,7 +283,7 @@ impl Connection {
             let (expect, asked) = match (self.state, front) {
                 (State::Greeting(_), _) => (Expect::Plain, 1),
                 (_, Some(request)) => (shared.generator.expect(request.op, request.second), request.asked),
-                // Nobody asked.
+                // No request is open.
                 _ => return Err(ErrorKind::Protocol),
             };
             let reply = match shared.generator.wire().scan(expect, asked, &bytes[at..]) {

@@ -66,7 +66,7 @@ impl LatencyRecorder {
     /// Hands out the slice and begins another.
     pub(super) fn hand_out(&mut self, index: u64) {
         let full = std::mem::replace(&mut self.slice, Slice::new(index));
-        // Fails only if nobody listens any more.
+        // Fails only if the receiver is gone.
         let _ = self.out.send((self.thread, full));
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct PlanOptions {
     /// End after so many requests instead
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub(crate) requests: Option<u64>,
-    /// Do the same for so long before, uncounted
+    /// Do the same for this long before, uncounted
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) warm_up: Duration,
 }

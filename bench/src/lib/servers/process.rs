@@ -71,7 +71,7 @@ impl ServerProcess {
         let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
         command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
-        // Larder's settings of whoever measures are not those of the measurement; names that it does not know would end it.
+        // The environment's settings of Larder are not those of the measurement; names that it does not know would end it.
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_")) {
             command.env_remove(name);
         }

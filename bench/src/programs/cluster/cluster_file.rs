@@ -43,7 +43,7 @@ impl ClusterFile {
 
 impl Drop for ClusterFile {
     fn drop(&mut self) {
-        // Fails only if somebody has removed it.
+        // Fails only if it was removed.
         let _ = fs::remove_file(&self.0);
     }
 }

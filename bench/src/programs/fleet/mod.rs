@@ -213,7 +213,7 @@ mod tests {
         let rows = rows(&["--reads", "1000", "--writes", "3", "--threads", "2"]);
         let of =
             |row: usize, name: &str| rows[row][name].as_f64().unwrap_or_else(|| panic!("no {name} in {}", rows[row]));
-        // A node alone asks nobody.
+        // A single node asks no other.
         for name in
             ["received_without_copies", "received_with_copies", "busiest_without_copies", "removals", "connections"]
         {

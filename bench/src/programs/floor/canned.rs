@@ -67,7 +67,7 @@ impl Canned {
             for event in 0..poll.wait(u64::MAX)? {
                 let (token, _) = poll.event(event);
                 if token == LISTENER {
-                    // Whoever gave up meanwhile is not there to be served.
+                    // A client that gave up meanwhile cannot be served.
                     while let Ok((stream, _)) = listener.accept() {
                         let stream = accepted(stream)?;
                         poll.add(&stream, connections.len(), false)?;
@@ -84,7 +84,7 @@ impl Canned {
 
     /// One read and one write; false if the connection is over.
     fn turn(&self, connection: &mut Connection, token: usize, input: &mut [u8], poll: &Poll) -> anyhow::Result<bool> {
-        // Whoever does not take replies is not read from.
+        // A client that does not take replies is not read from.
         if !connection.blocked {
             match connection.stream.read(input) {
                 Ok(0) => return Ok(false),

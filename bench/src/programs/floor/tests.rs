@@ -55,7 +55,7 @@ fn requests_and_replies_in_pieces_are_whole_in_the_end() {
             left -= piece;
         }
     });
-    // It is blocked by now, or will be: nobody reads.
+    // It is blocked by now, or will be: no client reads.
     std::thread::sleep(Duration::from_millis(50));
     let reply = [b"$64\r\n", &FLOOR_VALUE[..], b"\r\n"].concat();
     let mut read = vec![0; reply.len()];

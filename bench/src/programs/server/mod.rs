@@ -114,7 +114,7 @@ pub(crate) fn run(args: &ServerArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     let loads = if args.load.is_empty() { ServerLoad::value_variants() } else { &args.load };
     let mut figures = Vec::new();
     for &load in loads {
-        // What nobody asked for by name may be missing.
+        // Servers that were not named may be missing.
         if args.load.is_empty() && load == ServerLoad::PogocacheP16 && setting.pogocache.is_none() {
             continue;
         }

@@ -60,7 +60,7 @@ pub(crate) async fn serve<S: ClientStream>(
     };
     deadline.allow(context.worker.app.live.idle_timeout());
     loop {
-        // A socket that fails has nobody left to answer.
+        // A socket that fails has no client left to answer.
         match poll_fn(|cx| fast.turn(cx)).await.ok()? {
             Next::SendWaiting => fast.send_waiting().await.ok()?,
             Next::LogIn => fast.log_in().await,
@@ -88,7 +88,7 @@ pub(crate) async fn serve<S: ClientStream>(
 enum Next {
     /// Reads wait for the source.
     SendWaiting,
-    /// Credentials are to be verified.
+    /// Credentials must be verified.
     LogIn,
     /// The general path goes on.
     Handover,
@@ -109,7 +109,7 @@ pub(super) enum FastState {
     InBody,
     /// `input` may hold whole requests: room in the output ran out before they did.
     Backlog,
-    /// `input` begins with a request whose credentials are to be verified.
+    /// `input` begins with a request whose credentials must be verified.
     LogIn,
     /// `input` begins with a request that the general path answers.
     OtherRequest,
@@ -150,7 +150,7 @@ pub(super) struct WaitingResponse {
     pub(super) answer: PendingAnswer,
     pub(super) begun: Instant,
     pub(super) after: Output,
-    /// If it is to be logged.
+    /// If it will be logged.
     pub(super) logged: Option<Box<LoggedRequest>>,
 }
 

@@ -318,7 +318,7 @@ fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
     context.client(|name| access_log::fields_of(head, name))
 }
 
-/// The request, if it is to be logged.
+/// The request, if it will be logged.
 #[cold]
 fn logged(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
     let target = String::from_utf8_lossy(target);

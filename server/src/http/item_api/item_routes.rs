@@ -42,7 +42,7 @@ pub(super) fn allow(
     request.allow(command, key, access).map_err(|problem| ItemError::forbidden(&problem))
 }
 
-/// An item that is to be stored.
+/// An item to store.
 pub(super) struct NewItem<'r> {
     pub(super) item: ItemRequest<'r>,
     /// Compact JSON text.

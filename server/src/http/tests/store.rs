@@ -294,7 +294,7 @@ fn a_write_that_comes_late_leaves_no_old_copy() {
         client.send(put("/v0/entity?id=k", "", "old")).await;
         let go = std::sync::Arc::new(Notify::new());
         *store.held.lock() = Some(go.clone());
-        // Nobody knows what will become of it; reads go on, further writes of the key wait their time.
+        // Its outcome is unknown; reads continue, further writes of the key wait their time.
         assert_eq!(client.send(put("/v0/entity?id=k", "", "new")).await.status, 503);
         server.worker.groups[0].cache.tier().clear();
         assert_eq!(other.get("/v0/entity?id=k").await.text(), "old");
@@ -308,7 +308,7 @@ fn a_write_that_comes_late_leaves_no_old_copy() {
     });
 }
 
-/// Several writes of one connection are under way at once, and everybody is answered as if they had come one after the other.
+/// Several writes of one connection are under way at once, and each is answered as if they had come one after the other.
 #[test]
 fn a_pipeline_of_writes_and_reads_is_in_order() {
     run(|| async {

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt};
 pub(super) struct JsonMembers<'j>(BTreeMap<String, &'j RawValue>);
 
 impl<'j> JsonMembers<'j> {
-    /// `None`: the text is no object, or a name is there twice. Values that nobody asks for are not looked into, so nothing nests.
+    /// `None`: the text is no object, or a name is there twice. Values that are not asked for are not parsed, so nothing nests.
     pub(super) fn parse(text: &'j [u8]) -> Option<JsonMembers<'j>> {
         serde_json::from_slice(text).ok()
     }

@@ -211,7 +211,7 @@ impl Gossip {
             let timers = self.timers.0.clone();
             tokio::task::spawn_local(async move {
                 sleep(delay).await;
-                // Nobody listens once this node has left.
+                // The receiver is gone once this node has left.
                 let _ = timers.send(timer);
             });
         }

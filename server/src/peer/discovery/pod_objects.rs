@@ -16,7 +16,7 @@ pub(super) struct Pod {
     /// Of each family at most one. Empty: it has none yet.
     pub(super) addresses: Vec<IpAddr>,
     pub(super) zone: Option<Zone>,
-    /// It passes its probe, and nobody has asked it to end.
+    /// It passes its probe, and it is not being deleted.
     pub(super) is_ready: bool,
     /// Its containers have ended for good.
     pub(super) has_ended: bool,

@@ -60,7 +60,7 @@ impl ScriptedSource {
             (None, answer) => answer.expect("it was carried out"),
         };
         let existed = answer.clone().map(|before| before.is_some());
-        // Nobody waits for the answer of a request whose task ended with the test.
+        // No task waits for the answer of a request whose task ended with the test.
         match request.kind {
             Kind::Fetch(fetch) => {
                 let found = |value| FetchedValue::string(value, None);

@@ -216,7 +216,7 @@ fn persistence(info: &mut Info<'_, '_>) {
         info.line("loading_total_bytes", total);
         info.line("loading_loaded_bytes", bytes);
         info.line("loading_loaded_perc", format!("{:.2}", bytes as f64 * 100.0 / total.max(1) as f64));
-        // Clients wait for so long before they ask again.
+        // Clients wait for this long before they ask again.
         info.line("loading_eta_seconds", 1);
     }
     info.line("aof_enabled", 0);

@@ -276,7 +276,7 @@ fn any_change_of_the_key_ends_all_replies_about_it_and_no_others() {
                 assert_eq!(hits(&client), before + 1, "round {round}: another key's replies stay");
             }
         }
-        // Own writes, of any kind, are seen at once, by everybody.
+        // Own writes, of any kind, are seen at once, by every client.
         for (write, read, reply) in [
             ("HSET h a 1", "HGET h a", "$1\r\n1\r\n"),
             ("HINCRBY h a 4", "HGET h a", "$1\r\n5\r\n"),

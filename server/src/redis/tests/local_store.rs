@@ -140,7 +140,7 @@ fn what_the_store_refuses_has_not_happened() {
             *store.fails.lock() = None;
         }
         assert_eq!(client.ask("INCR k").await, ":2\r\n");
-        // A command that fails by itself changes nothing and reaches nobody.
+        // A command that fails by itself changes nothing and reaches no client.
         let applied = store.applied.load(Relaxed);
         assert_eq!(client.ask("SET k 5 EX 0").await, "-ERR invalid expire time in 'set' command\r\n");
         assert_eq!(client.ask("SET k 5 PX x").await, "-ERR value is not an integer or out of range\r\n");

@@ -178,7 +178,7 @@ fn watch_has_a_connection_of_its_own() {
         let mut direct = redis.connect();
         let (mut client, mut other) = (server.client(), server.client());
         client.ask("SET a 1").await;
-        // Nobody interferes.
+        // No other client interferes.
         assert_eq!(client.ask("WATCH a").await, "+OK\r\n");
         direct.say("SET a direct");
         assert_eq!(client.ask("GET a").await, "$6\r\ndirect\r\n", "not the copy: reads go the same way");

@@ -191,7 +191,7 @@ fn random_rules_allow_what_redis_allows() {
             });
             assert_eq!(ours, expected, "round {round}: {line} with {rules:?}");
             // What is forwarded has no channels: those commands are in our table.
-            // Everybody may AUTH; the table of Redis says of SET what it may do at most.
+            // Every user may AUTH; the table of Redis says of SET what it may do at most.
             let is_special = line.starts_with("AUTH") || line.starts_with("SET ");
             if !is_special
                 && expected != Some(Refusal::Channel(0))

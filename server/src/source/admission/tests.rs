@@ -217,7 +217,7 @@ proptest! {
         }
     }
 
-    /// Against a server that works on so many fetches at a time, each for so long, and lets the others queue: the limit settles near what
+    /// Against a server that works on so many fetches at a time, each for this long, and lets the others queue: the limit settles near what
     /// the server can do, and its work does not starve.
     #[test]
     fn the_limit_finds_what_a_server_can_do(at_once in 20usize..200, took in 20u64..200, asked in 500usize..4_000) {

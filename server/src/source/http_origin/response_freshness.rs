@@ -87,7 +87,7 @@ impl CacheControl {
             return FreshUntil::NotKept;
         }
         if self.no_cache {
-            // It is of use only if it can be asked for anew with less than a whole answer.
+            // It is useful only if it can be revalidated without a whole response.
             return match headers.contains_key(header::ETAG) || headers.contains_key(header::LAST_MODIFIED) {
                 true => FreshUntil::At(asked),
                 false => FreshUntil::NotKept,

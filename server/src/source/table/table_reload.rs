@@ -62,7 +62,7 @@ type ReloadRequest = oneshot::Sender<Result<Reloaded, Arc<str>>>;
 pub(super) struct Swap {
     old: Arc<Table>,
     new: Arc<Table>,
-    /// Receives the number of changed keys once all are announced; `None`: nobody could have copies.
+    /// Receives the number of changed keys once all are announced; `None`: no core can have copies.
     done: oneshot::Sender<Option<u64>>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Swap {
 pub struct Reloaded {
     /// Entries of the table.
     pub entries: u64,
-    /// Keys that changed; `None`: nobody could have copies, so they were not counted.
+    /// Keys that changed; `None`: no core can have copies, so they were not counted.
     pub changed: Option<u64>,
 }
 
@@ -201,7 +201,7 @@ impl SharedTable {
         let (done, changed) = oneshot::channel();
         let announcer = self.announcer.lock().clone();
         let entries = new.len();
-        // No core announces, or the server shuts down: nobody has copies, either.
+        // No core announces, or the server shuts down: no core has copies, either.
         let told = announcer.is_some_and(|announcer| announcer.blocking_send(Swap { old, new, done }).is_ok());
         let changed = if told { changed.blocking_recv().ok().flatten() } else { None };
         tracing::info!(table = %self.path.display(), entries, changed, "a new table is served");

@@ -77,7 +77,7 @@ fn a_frame_that_is_none_is_named_and_the_others_are_read() {
     assert_eq!(unknown, failed.len(), "left to those who can say why");
 }
 
-/// Whoever could claim any length would have Larder allocate it.
+/// A file that could claim any length would make Larder allocate it.
 #[test]
 fn a_length_that_no_frame_can_have_is_refused_before_it_is_allocated() {
     let model: Model = [(b"k".to_vec(), vec![7; 100_000])].into();

@@ -185,7 +185,7 @@ fn chunks(bytes: &[u8], mut at: usize) -> Result<usize, ReplyScan> {
         let size = size.filter(|&size| size <= MAX_BODY).ok_or(ReplyScan::Bad("an impossible chunk"))?;
         at += end + 1;
         if size == 0 {
-            // Trailers, which nobody sends: only the empty line is taken.
+            // Trailers, which no server here sends: only the empty line is taken.
             return match bytes.get(at..at + 2) {
                 Some(b"\r\n") => Ok(at + 2),
                 Some(_) => Err(ReplyScan::Bad("trailers")),

@@ -30,7 +30,7 @@ pub(crate) struct ScannedReply {
     pub(crate) close: bool,
 }
 
-/// What tells how a reply is to be read.
+/// How to read a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
     /// A reply as such.

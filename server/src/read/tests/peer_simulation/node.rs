@@ -22,7 +22,7 @@ use tokio::{
 
 /// How long the origin may take.
 pub(super) const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than the nodes and the source may take together, one after the other: whoever waits longer waits in a circle.
+/// Longer than the nodes and the source may take together, one after the other: a longer wait is a circle.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a copy may have been on its way before its life begins, ms.
 const ON_THE_WAY: u64 = 6_000;
@@ -107,7 +107,7 @@ impl World {
     /// Ends a node at once. What it was about to do is not done.
     pub(super) fn kill(&self, number: usize) {
         self.log(format_args!("node {number} is killed"));
-        // What its tasks hold is dropped once nobody looks at the machines.
+        // What its tasks hold is dropped once the machines are gone.
         let _ended = {
             let machine = &mut self.machines.borrow_mut()[number];
             machine.is_open = false;

@@ -163,7 +163,7 @@ impl Transport for SimulatedTransport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
         Box::pin(async move {
-            // What a node takes over is asked for nobody.
+            // Entries that a node takes over are asked for without a request.
             if !asked_for.node.is_empty() {
                 self.check_sender(key, "a read", true);
             }

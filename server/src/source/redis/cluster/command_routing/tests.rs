@@ -28,7 +28,7 @@ fn table() -> UpstreamCommands {
 fn tcp(port: u16) -> RedisAddress {
     RedisAddress::Tcp { host: "h".into(), port }
 }
-/// Three masters; which slots they have matters to nobody here.
+/// Three masters; which slots they have does not matter here.
 fn map() -> SlotMap {
     (1..4).fold(SlotMap::default(), |map, port| map.with(port, &tcp(port)))
 }
@@ -132,7 +132,7 @@ proptest! {
         let replies = plan.assemble(plan.parts.iter().map(answer).collect(), 3);
         prop_assert_eq!(replies.iter().len(), commands.len());
         prop_assert_eq!(String::from_utf8_lossy(replies.bytes()), expected);
-        // And as many if nobody answers.
+        // And as many if no node answers.
         let gone = plan.parts.iter().map(|_| Err(SourceError::Lost("gone".into()))).collect();
         prop_assert_eq!(plan.assemble(gone, 3).iter().len(), commands.len());
     }

@@ -72,6 +72,18 @@ fn nodes_know_each_other(transport: &str) {
     assert_eq!(status(&b, Some(&files[0]), of_node), "200");
     assert_eq!(status(&b, None, of_client), "200");
     assert_eq!(status(&b, None, of_node), "401");
+    // The same over gRPC, whichever the nodes use.
+    let over_grpc = |shown: Option<&Files>| {
+        let own: Vec<&str> = shown.map_or(Vec::new(), |of| vec!["--cert", text(&of.cert), "--key", text(&of.key)]);
+        let connect = format!("::127.0.0.1:{}", b.https[0]);
+        let url = format!("https://127.0.0.1:{}/larder.peers.v1.Peers/Get", b.https[0]);
+        let call =
+            ["--http2", "--header", "content-type: application/grpc", "--header", "te: trailers", "--data-binary", "x"];
+        let code = ["--output", "/dev/null", "--write-out", "%{http_code}", &url];
+        String::from_utf8(run("curl", &[&curl_args(&ca, &connect)[..], &own, &call, &code].concat(), b"").stdout)
+            .unwrap()
+    };
+    assert_eq!([over_grpc(Some(&files[0])), over_grpc(None)], ["200", "401"]);
     // A certificate of another authority is refused in the handshake.
     assert_eq!(status(&b, Some(&servers.issue("x", &["127.0.0.1"])), of_client), "000");
     // Nor is the plain listener a way around it.

@@ -161,6 +161,10 @@ fn query(rest: &str) -> Result<JsonPath, PathError> {
         }
     }
     let standard = format!("${}", standard(rest));
+    // No path ends like this, and the library panics on one: it waits for the rest of the escape.
+    if ["\\u", "\\ud", "\\uD"].iter().any(|cut| standard.ends_with(cut)) {
+        return Err(PathError("an escape is cut off".to_owned()));
+    }
     JsonPath::parse(&standard).map_err(|error| PathError(error.to_string()))
 }
 
@@ -314,6 +318,22 @@ mod tests {
         for wrong in ["$.", "$.a.", "$[", "$[a]", "$['a", "$.a b", "", "$..", "$[?(@.a =~ )]"] {
             assert!(Path::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_escape_that_is_cut_off_is_an_error() {
+        // Found by fuzzing: the library panicked.
+        for text in [
+            "$..[\"\\u",
+            "$..['\\ud",
+            "$..[\"\\uD83D\\u",
+            "$..[\"\\uD83D\\uD",
+            "$[?@ == '\\uD",
+            "..[\"(?-\\\\`]\\\\&\\u",
+        ] {
+            assert!(Path::parse(text).is_err(), "{text}");
+        }
+        assert!(Path::parse("$..[\"\\u0061\", '\\uD83D\\uDE00']").is_ok());
     }
 
     #[test]

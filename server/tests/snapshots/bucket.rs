@@ -1,9 +1,12 @@
 //! A snapshot in S3-like storage: moto, which `make tools` installs.
 use super::*;
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, ChildStdin, Stdio},
+    sync::{Arc, Mutex},
+    thread::spawn,
 };
 
 /// Prints its port when it listens, and ends with its input.
@@ -58,7 +61,6 @@ impl Storage {
 
     /// The number of uploads that are not completed, and the objects as `KEY:BYTES`.
     fn holds(&mut self) -> (usize, Vec<String>) {
-        use std::io::Write as _;
         writeln!(self.input).unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -176,4 +178,113 @@ fn errors_of_a_bucket_say_which_setting_is_wrong() {
     assert!(said.contains("snapshot-file: `s3://bucket` names no object: write s3://BUCKET/KEY"), "{said}");
     let said = refused(&["--snapshot-file=/tmp/file", credentials]);
     assert!(said.contains("snapshot-s3-credentials: has no meaning unless snapshot-file is s3://"), "{said}");
+}
+
+/// What a proxy before the storage does with a request: passes it on (0), answers with this status, or ends the connection (1).
+type Verdict = Box<dyn FnMut(&str) -> u16 + Send>;
+
+/// A proxy before the storage. Its address.
+fn proxy(storage: &Storage, verdict: Arc<Mutex<Verdict>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, behind) = (listener.local_addr().unwrap(), storage.url.trim_start_matches("http://").to_owned());
+    spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (verdict, behind) = (verdict.clone(), behind.clone());
+            // The other side may be gone at any time.
+            spawn(move || pass(stream, &behind, &verdict));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// One request of a connection; then it is closed.
+fn pass(mut stream: TcpStream, behind: &str, verdict: &Mutex<Verdict>) -> std::io::Result<()> {
+    let mut input = BufReader::new(stream.try_clone()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let begin = head.len();
+        if input.read_line(&mut head)? == 0 {
+            return Ok(());
+        }
+        match head[begin..].trim_end().to_ascii_lowercase() {
+            line if line.is_empty() => break,
+            line => length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap()),
+        }
+    }
+    let mut body = vec![0; length];
+    input.read_exact(&mut body)?;
+    let request = head.lines().next().unwrap_or_default().to_owned();
+    let verdict = (verdict.lock().unwrap())(&request);
+    match verdict {
+        0 => {
+            let mut onward = TcpStream::connect(behind)?;
+            let (first, rest) = head.split_once("\r\n").unwrap();
+            onward.write_all(format!("{first}\r\nconnection: close\r\n{rest}").as_bytes())?;
+            onward.write_all(&body)?;
+            std::io::copy(&mut onward, &mut stream).map(drop)
+        }
+        1 => Ok(()),
+        status => {
+            let body = "<Error><Code>ByTheTest</Code><Message>not today</Message></Error>";
+            let len = body.len();
+            write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{body}")
+        }
+    }
+}
+
+#[test]
+fn a_bucket_that_fails_costs_neither_the_old_object_nor_memory() {
+    let mut storage = Storage::start();
+    let verdict: Arc<Mutex<Verdict>> = Arc::new(Mutex::new(Box::new(|_| 0)));
+    let endpoint = format!("--snapshot-s3-endpoint={}", proxy(&storage, verdict.clone()));
+    let settings = storage.settings();
+    let larder = Larder::start(&[&settings[0], &endpoint, &settings[2], &settings[3]]);
+    let mut client = larder.client();
+    assert_eq!(ask(&mut client, "SET key small"), Reply::ok());
+    assert_eq!(ask(&mut client, "SAVE"), Reply::ok());
+    let (_, old) = storage.holds();
+    fill(&mut client, 1);
+    let is_part = |request: &str| request.starts_with("PUT ") && request.contains("partNumber=");
+    let is_begin = |request: &str| request.starts_with("POST ") && request.contains("?uploads");
+    let is_end = |request: &str| request.starts_with("POST ") && request.contains("uploadId=");
+    let mut after = Vec::new();
+    let failing: [(&str, Verdict); 6] = [
+        ("no upload is begun", Box::new(move |request| if is_begin(request) { 403 } else { 0 })),
+        ("no part is taken", Box::new(move |request| if is_part(request) { 403 } else { 0 })),
+        (
+            "the second part is not taken",
+            Box::new(move |request| if is_part(request) && request.contains("partNumber=2") { 403 } else { 0 }),
+        ),
+        ("the upload is not completed", Box::new(move |request| if is_end(request) { 403 } else { 0 })),
+        ("again", Box::new(move |request| if is_part(request) { 403 } else { 0 })),
+        ("again", Box::new(move |request| if is_end(request) { 403 } else { 0 })),
+    ];
+    for (what, with) in failing {
+        *verdict.lock().unwrap() = with;
+        let error = ask(&mut client, "SAVE");
+        let error = error.error();
+        assert!(error.contains("s3://bucket/folder/snapshot") && error.contains("not today"), "{what}: {error}");
+        assert!(error.contains("snapshot-s3-credentials"), "{what}: {error}");
+        assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
+        assert_eq!(storage.holds(), (0, old.clone()), "{what}: the old object stays, and the upload is called off");
+        after.push(larder.anonymous());
+    }
+    // The third was the first that had two parts.
+    assert!(after[5] < after[2] + (4 << 20), "memory after each attempt: {after:?}");
+    // What fails once is tried again.
+    let mut failures = vec![500, 1, 503, 1];
+    *verdict.lock().unwrap() = Box::new(move |request| if is_begin(request) { 0 } else { failures.pop().unwrap_or(0) });
+    assert_eq!(ask(&mut client, "SAVE"), Reply::ok());
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    let (uploads, new) = storage.holds();
+    assert!(uploads == 0 && new.len() == 1 && new != old, "{uploads} {new:?}");
+    // The storage stays out of order for longer than it is tried.
+    *verdict.lock().unwrap() = Box::new(|_| 503);
+    let begun = Instant::now();
+    let error = ask(&mut client, "SAVE");
+    assert!(error.error().contains("s3://bucket/folder/snapshot") && error.error().contains("503"), "{error:?}");
+    println!("503 to all: given up after {:.1?}", begun.elapsed());
+    *verdict.lock().unwrap() = Box::new(|_| 0);
+    assert_eq!(storage.holds().1, new);
+    assert_eq!(ask(&mut client, "GET key"), Reply::bulk("small"), "it serves");
 }

@@ -36,7 +36,7 @@ impl Pods {
             .env("KUBERNETES_SERVICE_PORT", address.port().to_string())
             .env("POD_IP", Pods::ip(number))
             .env("LARDER_PEERS_SERVICE_ACCOUNT", self.server.account())
-            .env("LARDER_PEERS_REFRESH", "300ms")
+            .env("LARDER_PEERS_REFRESH", "800ms")
             .env("LARDER_INSECURE", "true")
             .stderr(File::create(self.log(number)).unwrap());
         let peers = format!("pods:app=larder:{}", self.port.number);
@@ -101,7 +101,7 @@ fn ready_pods_form_a_ring_and_one_that_is_not_ready_any_more_leaves() {
     // No pod is ready: their source is gone. Nothing shows that this was seen, so this waits for longer than a pod stays.
     pods.set(1, false);
     pods.set(2, false);
-    sleep(Duration::from_secs(1));
+    sleep(Duration::from_secs(2));
     pods.agree(others, &[1, 2]);
     pods.set(2, true);
     pods.agree(&others[1..], &[2]);

@@ -147,6 +147,7 @@ impl PodWatch {
     }
 
     fn take_list(&mut self, (pods, version): (Vec<Pod>, String)) {
+        self.note_this_pod();
         self.version = Some(version);
         self.pods.replace(pods, Instant::now());
         let nodes = self.nodes();
@@ -192,6 +193,7 @@ impl PodWatch {
     }
 
     fn take_event(&mut self, event: PodEvent) -> Result<(), ApiError> {
+        self.note_this_pod();
         let now = Instant::now();
         self.version = Some(match event {
             PodEvent::Is(pod, version) => {
@@ -224,9 +226,16 @@ impl PodWatch {
     }
 
     fn nodes(&mut self) -> Vec<PeerNode> {
+        self.note_this_pod();
+        unique(&self.pods.nodes(Instant::now()), self.found.peers.this())
+    }
+
+    /// Notes whether the others may have this pod off their rings. Call it also before a change of pods: they see a change earlier or later than
+    /// this node. So the pod counts as off the rings once half of the time has passed for which one that is not ready stays.
+    fn note_this_pod(&mut self) {
         let peers = &self.found.peers;
-        let nodes = unique(&self.pods.nodes(Instant::now()), peers.this());
-        let is_there = nodes.iter().any(|node| node.address == *peers.this());
+        let soon = Instant::now() + peers.settings.refresh / 2;
+        let is_there = unique(&self.pods.nodes(soon), peers.this()).iter().any(|node| node.address == *peers.this());
         match (is_there, &self.this) {
             (true, ThisPod::Coming) => self.this = ThisPod::OnRing,
             (false, ThisPod::OnRing) => self.this = ThisPod::OffRing,
@@ -237,6 +246,5 @@ impl PodWatch {
             }
             _ => {}
         }
-        nodes
     }
 }

@@ -44,6 +44,7 @@ mod sent_header;
 mod setting_value;
 mod settings;
 mod settings_table;
+mod short_file;
 mod snapshot_settings;
 mod source_url;
 mod source_url_parser;
@@ -85,6 +86,7 @@ pub use settings::{
     RefreshAhead, Settings, TierMode,
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
+pub use short_file::read_short_file;
 pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;

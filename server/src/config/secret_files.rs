@@ -1,9 +1,6 @@
 //! Secrets that stand in files of their own.
-use super::{effective_values::EffectiveSettings, setting_value::SettingValue};
-use std::{
-    fs::File,
-    io::{self, Read as _},
-};
+use super::{effective_values::EffectiveSettings, setting_value::SettingValue, short_file::read_short_file};
+use std::{io, path::Path};
 
 /// Longest secret, with the end of its line.
 const LONGEST: u64 = 64 * 1024;
@@ -39,12 +36,7 @@ pub(super) fn read_secret_files(top: &mut EffectiveSettings, problems: &mut Vec<
 
 /// The line of a file; the inner error says what is wrong with it.
 fn read(path: &str) -> io::Result<Result<String, &'static str>> {
-    let mut bytes = Vec::new();
-    // A file of the kernel, or a pipe, says no length.
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Ok(Err("is longer than 64 KiB"));
-    }
+    let Some(bytes) = read_short_file(Path::new(path), LONGEST)? else { return Ok(Err("is longer than 64 KiB")) };
     let Ok(text) = String::from_utf8(bytes) else { return Ok(Err("is not UTF-8")) };
     let line = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));
     Ok(match line {

@@ -3,6 +3,7 @@ use super::{
     command_catalog::CommandCatalog,
     user::{RejectedRule, User},
 };
+use crate::config::read_short_file;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
@@ -19,10 +20,8 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 pub(super) fn read(path: &Path, catalog: &CommandCatalog) -> Result<Vec<User>, Vec<String>> {
     let shown = path.display();
     let cannot = |error: &dyn std::fmt::Display| vec![format!("cannot read {shown}: {error} (users-file)")];
-    if fs::metadata(path).map_err(|error| cannot(&error))?.len() > LONGEST {
-        return Err(cannot(&"the file is longer than 64 MiB"));
-    }
-    let text = fs::read(path).map_err(|error| cannot(&error))?;
+    let text = read_short_file(path, LONGEST).map_err(|error| cannot(&error))?;
+    let text = text.ok_or_else(|| cannot(&"the file is longer than 64 MiB"))?;
     let (mut users, mut problems) = (Vec::<User>::new(), Vec::new());
     for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();

@@ -4,11 +4,11 @@ use super::{
     signed_token::{SignedToken, looks_like_token},
     token_error::TokenError,
 };
-use crate::config::JwtSettings;
+use crate::config::{JwtSettings, read_short_file};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-use std::{collections::HashMap, fs, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 /// How far the issuer's clock and this one may be apart.
 const LEEWAY: Millis = 30_000;
@@ -51,11 +51,8 @@ impl TokenVerifier {
     pub(in crate::identity) fn keys_of_file(&self) -> Result<KeySet, String> {
         let path = &self.settings.jwks;
         let cannot = |why: String| format!("cannot read {}: {why} (jwt-jwks)", path.display());
-        let len = fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
-        if len > LONGEST_FILE {
-            return Err(cannot("the file is longer than 1 MiB".to_owned()));
-        }
-        let text = fs::read(path).map_err(|error| cannot(error.to_string()))?;
+        let text = read_short_file(path, LONGEST_FILE).map_err(|error| cannot(error.to_string()))?;
+        let text = text.ok_or_else(|| cannot("the file is longer than 1 MiB".to_owned()))?;
         KeySet::parse(&text).map_err(cannot)
     }
     /// Verifies with these keys from now on. Tokens that were verified with others are verified again.

@@ -1,13 +1,11 @@
 //! What Larder says to a server to be let in: the password of the URL, or that of a file, which is read again when the server refuses it. So a
 //! password may change without a restart. Connections that are let in stay so.
 use crate::{
-    config::{RedisUrl, Secret},
+    config::{RedisUrl, Secret, read_short_file},
     telemetry::LogLimiter,
 };
 use parking_lot::Mutex;
 use std::{
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -96,12 +94,8 @@ pub(super) fn is_needless(error: &str) -> bool {
 /// The file's text without its line end; `None` if it is empty.
 fn read(file: &Path) -> Result<Option<Secret>, String> {
     let failed = |why: String| format!("cannot read the password-file {}: {why}", file.display());
-    let mut text = Vec::new();
-    let opened = File::open(file).map_err(|error| failed(error.to_string()))?;
-    opened.take(MAX_LEN + 1).read_to_end(&mut text).map_err(|error| failed(error.to_string()))?;
-    if text.len() as u64 > MAX_LEN {
-        return Err(failed(format!("it is longer than {MAX_LEN} bytes")));
-    }
+    let text = read_short_file(file, MAX_LEN).map_err(|error| failed(error.to_string()))?;
+    let text = text.ok_or_else(|| failed(format!("it is longer than {MAX_LEN} bytes")))?;
     let mut text = String::from_utf8(text).map_err(|_| failed("it is not UTF-8".to_owned()))?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok((!text.is_empty()).then(|| text.into()))

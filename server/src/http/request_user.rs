@@ -233,7 +233,7 @@ async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<
         let outcome = users.log_in(address, &name, &password);
         let outcome = match outcome {
             LoginOutcome::Compare(user) => match users.compare(&user, &password).await {
-                true => LoginOutcome::Granted(user),
+                true => LoginOutcome::Granted(user, Millis::MAX),
                 false => LoginOutcome::Wrong,
             },
             other => other,
@@ -245,8 +245,7 @@ async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<
         return Err(Problem::of(ProblemKind::LoginRequired, "the scheme is neither Basic nor Bearer"));
     };
     match outcome {
-        LoginOutcome::Granted(user) => Ok((user, Millis::MAX)),
-        LoginOutcome::GrantedUntil(user, ends) => Ok((user, ends)),
+        LoginOutcome::Granted(user, ends) => Ok((user, ends)),
         LoginOutcome::Wait(wait) => Err(Problem::too_many_logins(wait)),
         LoginOutcome::Wrong | LoginOutcome::Compare(_) => {
             users.login_failed(address);

@@ -63,10 +63,8 @@ impl ChangedUsers {
 /// What a login comes to.
 #[derive(Debug)]
 pub enum LoginOutcome {
-    /// The user.
-    Granted(Arc<User>),
-    /// The user, until a time: a token that ends then says so.
-    GrantedUntil(Arc<User>, Millis),
+    /// The user, and when a token ends its login; [`Millis::MAX`]: nothing ends it.
+    Granted(Arc<User>, Millis),
     /// There is no such user, or it is off, or the password is wrong.
     Wrong,
     /// The address has failed too often: its logins are refused for this long.
@@ -225,7 +223,7 @@ impl Users {
         let is_token =
             name == DEFAULT_USER.as_bytes() && self.tokens.as_ref().is_some_and(|of| of.may_be_token(password));
         if let Some(open) = user.as_ref().filter(|user| user.has_no_password() && !is_token) {
-            return LoginOutcome::Granted(open.clone());
+            return LoginOutcome::Granted(open.clone(), Millis::MAX);
         }
         if let Some(wait) = self.throttle.wait(address, Instant::now()) {
             return LoginOutcome::Wait(wait);
@@ -243,7 +241,7 @@ impl Users {
         if user.passwords().are_slow() {
             LoginOutcome::Compare(user)
         } else if user.passwords().contain(password) {
-            LoginOutcome::Granted(user)
+            LoginOutcome::Granted(user, Millis::MAX)
         } else {
             LoginOutcome::Wrong
         }
@@ -257,7 +255,7 @@ impl Users {
         let users = self.all();
         let mut found = users.iter().filter(|user| user.is_on() && user.passwords().contain_token(token));
         match (found.next(), found.next()) {
-            (Some(user), None) if !token.is_empty() => LoginOutcome::Granted(user.clone()),
+            (Some(user), None) if !token.is_empty() => LoginOutcome::Granted(user.clone(), Millis::MAX),
             _ => self.verified_token(address, token).map_or(LoginOutcome::Wrong, |token| self.granted_by(&token)),
         }
     }
@@ -278,7 +276,7 @@ impl Users {
     }
     fn granted_by(&self, token: &VerifiedToken) -> LoginOutcome {
         match self.find(&token.user).filter(|user| user.is_on()) {
-            Some(user) => LoginOutcome::GrantedUntil(user, token.ends),
+            Some(user) => LoginOutcome::Granted(user, token.ends),
             None => LoginOutcome::Wrong,
         }
     }

@@ -30,11 +30,7 @@ pub(super) fn check(
 ) -> Result<Option<Arc<User>>, CommandError> {
     let users = &call.worker.app.users;
     match users.log_in(call.session.client.peer.ip(), user, password) {
-        LoginOutcome::Granted(user) => {
-            call.session.log_in(user);
-            Ok(None)
-        }
-        LoginOutcome::GrantedUntil(user, ends) => {
+        LoginOutcome::Granted(user, ends) => {
             call.session.log_in(user);
             call.session.client.end_login_at(ends);
             Ok(None)
@@ -130,10 +126,7 @@ pub(super) fn check_user(
             (checked, command_rights::forwarded_name(row, args))
         }
     };
-    checked.map(|()| DecidedBy::Larder).map_err(|refusal| {
-        log_refusal(worker, session, &user.name, (refusal, &name), args);
-        command_rights::refusal(&user.name, &name, refusal)
-    })
+    checked.map(|()| DecidedBy::Larder).map_err(|refusal| refused(worker, session, &user.name, (refusal, &name), args))
 }
 
 /// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or too old for copies. The last rules decide;
@@ -147,23 +140,31 @@ fn check_by_last_rules(
     args: Args<'_>,
 ) -> Result<(), CommandError> {
     let FoundCommand::Command(command) = ours else { return Ok(()) };
-    let checked = match rights.last() {
-        Some(user) => command_rights::check(user.permissions(), command, args),
-        None if command.flags.has(Flags::NO_AUTH) => Ok(()),
-        None if !command.flags.has(Flags::ADMIN) && !command.name.starts_with("larder.") => Ok(()),
-        None => Err(Refusal::Command),
-    };
-    checked.map_err(|refusal| {
-        log_refusal(worker, session, &rights.name, (refusal, command.name), args);
-        match rights.last() {
-            Some(user) => command_rights::refusal(&user.name, command.name, refusal),
-            None => {
-                let (user, name) = (&rights.name, command.name);
-                let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
-                CommandError::Owned(format!("NOPERM User {user} cannot run '{name}': {why}").into_bytes())
-            }
-        }
-    })
+    let (user, name) = (&rights.name, command.name);
+    if let Some(last) = rights.last() {
+        let checked = command_rights::check(last.permissions(), command, args);
+        return checked.map_err(|refusal| refused(worker, session, user, (refusal, name), args));
+    }
+    let is_admin = command.flags.has(Flags::ADMIN) || name.starts_with("larder.");
+    if !is_admin || command.flags.has(Flags::NO_AUTH) {
+        return Ok(());
+    }
+    log_refusal(worker, session, user, (Refusal::Command, name), args);
+    let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
+    Err(CommandError::Owned(format!("NOPERM User {user} cannot run '{name}': {why}").into_bytes()))
+}
+
+/// Logs what the rules of a user refuse; the error.
+#[cold]
+fn refused(
+    worker: &Worker,
+    session: &Session,
+    user: &str,
+    (refusal, name): (Refusal, &str),
+    args: Args<'_>,
+) -> CommandError {
+    log_refusal(worker, session, user, (refusal, name), args);
+    command_rights::refusal(user, name, refusal)
 }
 
 #[cold]

@@ -106,6 +106,9 @@ async fn come_and_go(worker: Rc<Worker>) {
     peers.advance(Standing::Left);
 }
 
+/// Connections that a worker admits before others have their turn.
+const ARRIVALS: usize = 4;
+
 /// Serves connections until there are none left and no more will come, or until the grace time is over.
 async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
     let app = worker.app.clone();
@@ -122,7 +125,13 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let mut closing = pin!(app.drain.reached(Phase::Closing));
     let mut aborting = pin!(app.drain.reached(Phase::Aborting));
     let mut told = false;
+    let mut admitted = 0;
     loop {
+        if admitted == ARRIVALS {
+            admitted = 0;
+            // A task that yields runs again after the runtime has looked for events.
+            tokio::task::yield_now().await;
+        }
         tokio::select! {
             biased;
             () = &mut aborting => return,
@@ -134,7 +143,10 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
                 });
             }
             arrival = arrivals.recv() => match arrival {
-                Some(arrival) => admit(&worker, &shared, arrival, alive.clone()),
+                Some(arrival) => {
+                    admitted += 1;
+                    admit(&worker, &shared, arrival, alive.clone());
+                }
                 None => break,
             }
         }

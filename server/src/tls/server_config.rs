@@ -8,7 +8,7 @@ use super::{
 use crate::config::{PeerTls, TlsSettings};
 use std::{path::Path, sync::Arc};
 use tokio_rustls::rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    CipherSuite, ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::CertificateDer,
     server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
@@ -130,7 +130,7 @@ impl LoadedFiles {
         protocols: &[&[u8]],
         tickets: Arc<dyn ProducesTickets>,
     ) -> Result<ServerConfig, String> {
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = ServerConfig::builder_with_provider(Arc::new(preferring_aes_128()))
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS: {error}"))?;
         let builder = match &self.clients {
@@ -142,8 +142,26 @@ impl LoadedFiles {
         config.ticketer = tickets;
         // Tickets hold the sessions: workers share no table.
         config.session_storage = Arc::new(NoServerSessionStorage {});
+        // Each connection brings another one, and clients keep one for each host.
+        config.send_tls13_tickets = 1;
+        config.ignore_client_order = true;
         Ok(config)
     }
+}
+
+/// ring, with the cipher suites of AES-128 first. Those of AES-256 come with SHA-384, for which ring uses no instructions of the CPU: they make
+/// a handshake a tenth more expensive.
+fn preferring_aes_128() -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| {
+        !matches!(
+            suite.suite(),
+            CipherSuite::TLS13_AES_128_GCM_SHA256
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+                | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+        )
+    });
+    provider
 }
 
 /// Encrypts session tickets with a key of this process, which it changes every six hours (RFC 5077, RFC 8446 section 4.6.1).

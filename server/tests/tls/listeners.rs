@@ -112,6 +112,25 @@ fn each_host_has_its_certificate() {
 }
 
 #[test]
+fn the_cheapest_cipher_is_chosen_though_the_client_prefers_another() {
+    let authority = Authority::new();
+    let larder = larder(&[&authority.issue("a", &["a.test"])], &[]);
+    let tls13 = ["-tls1_3", "-ciphersuites"];
+    let tls12 = ["-tls1_2", "-cipher"];
+    for (setting, offered, chosen) in [
+        (tls13, "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+        (tls13, "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
+        (tls13, "TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),
+        (tls12, "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    ] {
+        for port in [larder.https[0], larder.rediss[0]] {
+            let said = openssl(port, &[setting[0], setting[1], offered], b"");
+            assert!(said.contains(&format!("Cipher is {chosen}\n")), "{offered}: {said}");
+        }
+    }
+}
+
+#[test]
 fn sessions_are_resumed() {
     let authority = Authority::new();
     let larder = larder(&[&authority.issue("a", &["a.test"])], &[]);

@@ -1,4 +1,8 @@
-//! `larder-bench tls`: what TLS costs Larder, redis-server and nginx: a GET on a connection that stays, and a new connection.
+//! `larder-bench tls`: what TLS costs Larder, redis-server and nginx: a GET on a connection that stays, a new connection, and a crowd of
+//! new connections.
+mod newcomers;
+
+use self::newcomers::Question;
 use crate::lib::{
     figures::{self, Figure, FigureTarget, median},
     machine,
@@ -31,6 +35,9 @@ use tokio_rustls::rustls::{
 /// then new connections, one after the other, with a full handshake and with a resumed one, each with one request. The CPU time of the server for
 /// each (proc_pid_schedstat) is compared, medians of --runs turns in which the servers take turns: Larder's `rediss` with redis-server, its
 /// `https` with nginx and a static file.
+///
+/// Then --newcomers clients connect at once, while the --connections that stay ask one GET at a time each: the 99th percentile of their
+/// response times meanwhile is compared with that of the seconds before. The newcomers run at idle priority (sched(7)).
 #[derive(Debug, clap::Args)]
 pub(crate) struct TlsArgs {
     /// The program under test
@@ -45,6 +52,9 @@ pub(crate) struct TlsArgs {
     /// New connections of a turn, of either kind
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     handshakes: u64,
+    /// Clients that connect at once (0: none)
+    #[arg(long, default_value_t = 10_000)]
+    newcomers: u64,
     /// Turns, of which the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
@@ -67,6 +77,12 @@ const VALUE: [u8; 64] = [b'v'; 64];
 const HOST: &str = "bench.test";
 /// A rival's is the most that Larder's may be.
 const AS_CHEAP: FigureTarget = FigureTarget::AtMost(1.0);
+/// What a crowd may do to the response times of connected clients.
+const CALM_ENOUGH: FigureTarget = FigureTarget::AtMost(2.0);
+/// Beside the newcomers.
+const MOST_CONNECTIONS: &str = "12000";
+/// Newcomers share a core with the connected clients: they may take long for their part of the handshake.
+const PATIENT: &str = "--tls-handshake-timeout=2m";
 
 /// One measured turn.
 #[derive(Debug, Serialize)]
@@ -221,14 +237,15 @@ fn start(args: &TlsArgs, core: usize, certificates: &Certificates) -> anyhow::Re
     let http = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\n\r\n").into_bytes();
     let ports = [free_port()?, free_port()?, free_port()?, free_port()?].map(|port| (port.address, port));
     let [https, rediss, redis_tls, nginx_tls] = ports.each_ref().map(|(address, _)| *address);
+    let most = format!("--max-connections={MOST_CONNECTIONS}");
     let larder_with = |listener: String| {
         let files = [format!("--tls-cert={cert}"), format!("--tls-key={key}")];
-        larder(&args.larder, Some(core), &[&listener, &files[0], &files[1], "--max-memory=64MiB"])
+        larder(&args.larder, Some(core), &[&listener, &files[0], &files[1], "--max-memory=64MiB", &most, PATIENT])
     };
     let tls_port = redis_tls.port().to_string();
     let more = ["--tls-port", &tls_port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
     let more: Vec<String> =
-        [&more[..], &["--tls-auth-clients", "no"]].concat().into_iter().map(str::to_owned).collect();
+        [&more[..], &["--tls-auth-clients", "no", "--maxclients", MOST_CONNECTIONS]].concat().into_iter().map(str::to_owned).collect();
     let directives = format!(
         "ssl_certificate {cert}; ssl_certificate_key {key}; ssl_session_cache shared:all:8m;
     server {{ listen {nginx_tls} ssl backlog=1024; root root; }}"
@@ -297,5 +314,40 @@ pub(crate) fn run(args: &TlsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             figures::line(out, &Figure::new(PROGRAM, figure, own / rival, Some(AS_CHEAP)))?;
         }
     }
+    if args.newcomers > 0 {
+        crowds(args, &servers, &once, out)?;
+    }
     Ok(())
+}
+
+/// A crowd for each server in turn.
+fn crowds(args: &TlsArgs, servers: &[Measured], config: &Arc<ClientConfig>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut ratios = vec![Vec::new(); servers.len()];
+    for _ in 0..args.runs {
+        for (of, ratios) in servers.iter().zip(&mut ratios).filter(|(of, _)| takes_crowds(of)) {
+            let question = Question {
+                address: of.address,
+                request: of.request.clone(),
+                end: of.end.clone(),
+                config: config.clone(),
+            };
+            let row = question.measure(of.server.name, of.protocol, args.connections, args.newcomers)?;
+            ratios.push(row.ratio());
+            figures::line(out, &row)?;
+        }
+    }
+    for (of, ratios) in servers.iter().zip(&ratios).filter(|(of, _)| takes_crowds(of)) {
+        let figure = format!(
+            "p99 of a TLS GET while {} newcomers connect to that before, {} {}",
+            args.newcomers, of.server.name, of.protocol
+        );
+        let target = (of.server.name == "larder").then_some(CALM_ENOUGH);
+        figures::line(out, &Figure::new(PROGRAM, figure, median(ratios), target))?;
+    }
+    Ok(())
+}
+
+/// nginx runs with as many connections as the other programs here give it, which is fewer.
+fn takes_crowds(of: &Measured) -> bool {
+    of.server.name != "nginx"
 }

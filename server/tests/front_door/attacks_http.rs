@@ -50,6 +50,9 @@ const AMBIGUOUS: [(&str, &str); 14] = [
     ),
 ];
 
+/// What comes before an ambiguous request.
+const BEFORE: [&str; 2] = ["", "GET /v1/kv/a HTTP/1.1\r\nhost: x\r\n\r\n"];
+
 /// What is smuggled: a write that would show.
 const WRITE: &str = "PUT /v1/kv/smuggled HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
 
@@ -71,13 +74,17 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
     let larder = larder(&["--header-timeout=1s"]);
     let mut established = Established::of(&larder);
     for (what, request) in AMBIGUOUS {
-        // On its own, and behind a plain request on the fast path.
-        for before in ["", "GET /v1/kv/a HTTP/1.1\r\nhost: x\r\n\r\n"] {
-            let answer = exchange(connect(larder.http), &ended(&[before.as_bytes(), &smuggling(request)].concat()));
+        // For the general path and for the fast one, on its own and behind a plain request.
+        let starts = ["POST /v1/mget", "PUT /v1/kv/a", "GET /v1/kv/a", "DELETE /v1/kv/a"];
+        for (start, before) in starts.iter().flat_map(|start| BEFORE.map(|before| (start, before))) {
+            let request = request.replacen("POST /v1/mget", start, 1);
+            let answer = exchange(connect(larder.http), &ended(&[before.as_bytes(), &smuggling(&request)].concat()));
             let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
             let refusal = statuses.last().copied().unwrap_or_default();
-            assert!(["400", "408", "413", ""].contains(&refusal) || statuses.is_empty(), "{what}: {answer}");
-            assert!(!is_stored(&larder, "smuggled"), "{what}: {answer}");
+            // It may also be answered by the one reading (RFC 9112 section 6.3) or without its body, if nothing behind it is.
+            let ends = statuses.len() == 1 + usize::from(!before.is_empty());
+            assert!(ends || ["400", "408", "413", ""].contains(&refusal), "{what}: {start}: {answer}");
+            assert!(!is_stored(&larder, "smuggled"), "{what}: {start}: {answer}");
         }
         established.is_served();
     }

@@ -21,6 +21,8 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `ENHANCE_YOUR_CALM`.
 const CALM: u32 = 11;
+/// `REFUSED_STREAM`.
+const REFUSED: u32 = 7;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -49,6 +51,21 @@ fn get(path: &str) -> Vec<u8> {
     [field(":method", "GET"), field(":scheme", "http"), field(":authority", "x"), field(":path", path)].concat()
 }
 
+/// The errors of all frames of a kind, RST_STREAM or GOAWAY.
+fn errors(mut frames: &[u8], kind: u8) -> Vec<u32> {
+    let mut errors = Vec::new();
+    while frames.len() >= 9 {
+        let len = usize::try_from(u32::from_be_bytes([0, frames[0], frames[1], frames[2]])).unwrap();
+        let Some(payload) = frames.get(9..9 + len) else { break };
+        if frames[3] == kind {
+            let error = if kind == GOAWAY { &payload[4..8] } else { payload };
+            errors.push(u32::from_be_bytes(error.try_into().unwrap()));
+        }
+        frames = &frames[9 + len..];
+    }
+    errors
+}
+
 struct Attacker(TcpStream);
 impl Attacker {
     fn new(larder: &Larder) -> Attacker {
@@ -64,17 +81,7 @@ impl Attacker {
     fn ended_with(mut self) -> Option<u32> {
         let mut all = Vec::new();
         let _ = self.0.read_to_end(&mut all);
-        let mut rest = &all[..];
-        let mut error = None;
-        while rest.len() >= 9 {
-            let len = usize::try_from(u32::from_be_bytes([0, rest[0], rest[1], rest[2]])).unwrap();
-            let Some(payload) = rest.get(9..9 + len) else { break };
-            if rest[3] == GOAWAY {
-                error = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
-            }
-            rest = &rest[9 + len..];
-        }
-        error
+        errors(&all, GOAWAY).last().copied()
     }
 }
 
@@ -104,6 +111,30 @@ fn rapid_reset_ends_the_connection() {
         reset += 100;
         established.is_served();
         assert!(reset < 100_000, "it goes on for ever");
+    }
+    assert_eq!(attacker.ended_with().unwrap_or(CALM), CALM);
+    established.is_served();
+}
+
+#[test]
+fn streams_that_larder_has_to_reset_end_the_connection() {
+    // CVE-2025-8671: mistakes that make the server reset each stream.
+    let larder = larder(&[]);
+    let mut established = Established::of(&larder);
+    let mut attacker = Attacker::new(&larder);
+    let mut opened = 0;
+    while attacker.send(
+        &(0..100)
+            .flat_map(|at| {
+                // A field of HTTP/1.1 is a mistake of the stream (RFC 9113 section 8.2.2).
+                let head = [get("/v1/kv/none"), field("connection", "close")].concat();
+                frame(HEADERS, END_STREAM | END_HEADERS, 2 * (opened + at) + 1, &head)
+            })
+            .collect::<Vec<u8>>(),
+    ) {
+        opened += 100;
+        established.is_served();
+        assert!(opened < 20_000, "it goes on for ever");
     }
     assert_eq!(attacker.ended_with().unwrap_or(CALM), CALM);
     established.is_served();
@@ -150,9 +181,14 @@ fn more_streams_than_allowed_are_refused() {
         })
         .collect();
     attacker.send(&opens);
-    for _ in 0..20 {
+    super::common::wait_until("the streams that are too many to be refused", || {
         established.is_served();
-    }
+        let mut came = vec![0; 1 << 20];
+        let read = attacker.0.peek(&mut came).unwrap();
+        let refused = errors(&came[..read], RST_STREAM);
+        assert!(refused.iter().all(|error| *error == REFUSED), "{refused:?}");
+        !refused.is_empty() || !errors(&came[..read], GOAWAY).is_empty()
+    });
     // None of them has stored anything.
     assert_eq!(larder.client().command(&["EXISTS", "none"]), super::common::Reply::Int(0));
 }

@@ -11,9 +11,10 @@ use super::{
     replication::Replication,
 };
 use crate::tls::ClientStream;
-use larder_engine::PolicyState;
+use larder_engine::{Key, PolicyState};
 use larder_proto::output::Output;
 use larder_store::clock;
+use smallvec::SmallVec;
 use std::{
     future::Future,
     io::{self, IoSlice},
@@ -38,6 +39,8 @@ const KEYS: usize = 8 << 10;
 /// Entries of a full copy that are read under one lock.
 const STEP: usize = 64;
 const PIECES: usize = 64;
+/// Entries that are fetched into the processor's cache at the same time.
+const TOGETHER: usize = 16;
 
 /// What a replica asks for when it connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -255,14 +258,25 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
     /// Writes the present entries of the keys that were read from a log.
     fn put_keys(&mut self, group: usize) {
         let cache = &self.replication.logs.groups[group].cache;
-        let (mut tier, now, number) = (cache.tier(), clock::now(), group as u8);
-        for key in keys(&self.records) {
-            let found = tier.peek(cache.key(key), now, |entry| {
-                let policy = PolicyState { frequency: entry.frequency(), is_main: false };
-                frames::put_entry(&mut self.out, &mut self.head, number, &entry, policy);
-            });
-            if found.is_none() {
-                frames::put_gone(&mut self.out, number, key);
+        let (now, number) = (clock::now(), group as u8);
+        let mut keys = keys(&self.records).map(|key| cache.key(key));
+        loop {
+            let together: SmallVec<[Key<'_>; TOGETHER]> = keys.by_ref().take(TOGETHER).collect();
+            if together.is_empty() {
+                return;
+            }
+            // They lie anywhere in memory: waited for one after the other, they would be most of what a replica costs.
+            cache.prefetch(together.iter().copied());
+            // Of one stripe, so mostly of one shard: one lock for all.
+            let mut tier = cache.exclusive(together.iter().copied());
+            for key in together {
+                let found = tier.peek(key, now, |entry| {
+                    let policy = PolicyState { frequency: entry.frequency(), is_main: false };
+                    frames::put_entry(&mut self.out, &mut self.head, number, &entry, policy);
+                });
+                if found.is_none() {
+                    frames::put_gone(&mut self.out, number, key.bytes());
+                }
             }
         }
     }

@@ -289,6 +289,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
         freshness: freshness.clone(),
         modes: modes.clone(),
         inspection: None,
+        key_counts: Arc::default(),
         coherence,
         max_reply: group.cache_replies.unwrap_or(0),
         is_saved: false,
@@ -343,7 +344,12 @@ impl Worker {
                     .map(|share| Arc::new(Inspection::new(share, cache.scratch(), app.inspections[index].clone())));
                 let is_saved = app.settings.snapshot.file.is_some() && settings.is_verified();
                 let own = policy(settings, &app.freshness[index], &app.modes[index]);
-                let policy = Arc::new(FillPolicy { inspection, is_saved, ..own });
+                let policy = Arc::new(FillPolicy {
+                    inspection,
+                    is_saved,
+                    key_counts: app.telemetry.hot_keys.join(index),
+                    ..own
+                });
                 let announces = matches!(settings.source, SourceUrl::Table(_));
                 let watch = (announces || policy.coherence == Coherence::Coherent)
                     .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));

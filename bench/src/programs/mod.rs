@@ -6,6 +6,7 @@ mod engine;
 mod fleet;
 mod floor;
 mod hit_ratio;
+mod hot_keys;
 mod memory;
 mod outages;
 mod overload;
@@ -39,6 +40,7 @@ pub(crate) enum Program {
     Replication(replication::ReplicationArgs),
     Report(report::ReportArgs),
     HitRatio(hit_ratio::HitRatioArgs),
+    HotKeys(hot_keys::HotKeysArgs),
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
     Overload(overload::OverloadArgs),
@@ -71,6 +73,7 @@ impl Program {
             Program::Replication(args) => replication::run(args, out),
             Program::Report(args) => report::run(args),
             Program::HitRatio(args) => hit_ratio::run(args, out),
+            Program::HotKeys(args) => hot_keys::run(args, out),
             Program::Outages(args) => outages::run(args, out),
             Program::Overload(args) => overload::run(args, out),
             Program::Peers(args) => peers::run(args, out),

@@ -29,6 +29,7 @@ mod group_control;
 mod groupcache_stats;
 mod grpc_service;
 mod health;
+mod hot_key_lists;
 mod http_worker_state;
 mod item_api;
 mod key_routes;

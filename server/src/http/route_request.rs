@@ -69,9 +69,12 @@ impl RouteRequest<'_> {
         }
     }
 
-    /// Shows an operation to the recorder.
+    /// Shows an operation to the recorder, and to a session of HOTKEYS.
     pub(super) fn note(&self, operation: RecordedOperation, key: &[u8]) {
         self.worker.app.telemetry.recorder.note(self.worker.id, operation, key);
+        if let RecordedOperation::Set(bytes) = operation {
+            self.group.policy.key_counts.note_write(key, bytes);
+        }
     }
 
     /// Is this within the limits of a key?

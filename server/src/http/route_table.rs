@@ -63,6 +63,7 @@ pub(super) enum RouteHandler {
     SetModeRules,
     ResetModeRules,
     Record,
+    HotKeys,
     Reload,
     Backup,
     Snapshot,
@@ -91,7 +92,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 57] = [
+pub(super) static ROUTES: [Route; 58] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -132,6 +133,7 @@ pub(super) static ROUTES: [Route; 57] = [
     route(Method::DELETE, "/cache/v1/item", RouteListeners::Native, RouteHandler::DeleteItem),
     route(Method::GET, "/cache/v1/keys", RouteListeners::Native, RouteHandler::ItemKeys),
     route(Method::GET, "/v1/stats", RouteListeners::Both, RouteHandler::Stats),
+    route(Method::GET, "/v1/hot-keys", RouteListeners::Both, RouteHandler::HotKeys),
     route(Method::GET, "/v1/peers", RouteListeners::Both, RouteHandler::Peers),
     route(Method::GET, "/metrics", RouteListeners::Both, RouteHandler::Metrics),
     route(Method::GET, "/healthz", RouteListeners::Both, RouteHandler::Healthy),
@@ -194,6 +196,7 @@ impl Route {
             H::LogLevel | H::ConfigDifferences | H::ModeRules => Command("config|get"),
             H::SetLogLevel | H::ReloadConfig | H::SetModeRules | H::ResetModeRules | H::Reload => Command("config|set"),
             H::Record => Command("monitor"),
+            H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
             H::Snapshot => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
         }

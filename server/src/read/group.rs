@@ -39,7 +39,40 @@ pub enum StartedRead<R> {
 
 impl Group {
     /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it has started all its reads.
+    #[inline]
     pub fn begin<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> StartedRead<R> {
+        match self.policy.key_counts.is_due() {
+            true => self.begin_noted(key, now, batch, read),
+            false => self.begin_read(key, now, batch, read),
+        }
+    }
+
+    /// As [`begin`](Group::begin), for a read that is noted for the hot keys.
+    #[cold]
+    #[inline(never)]
+    fn begin_noted<R>(
+        &self,
+        key: Key<'_>,
+        now: Millis,
+        batch: &mut Vec<Fetch>,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> StartedRead<R> {
+        let mut found = None;
+        let begun = self.begin_read(key, now, batch, |entry| {
+            found = Some(entry.value.as_bytes().len());
+            read(entry)
+        });
+        self.policy.key_counts.note_read(key.bytes(), found, now);
+        begun
+    }
+
+    fn begin_read<R>(
         &self,
         key: Key<'_>,
         now: Millis,

@@ -45,7 +45,13 @@ impl Group {
         if self.policy.modes.are_set() && !self.policy.serves(key.bytes()) {
             return self.begin_unserved_reply(key, name, now, batch);
         }
-        self.start_read(self.cache.lookup_derived(key, name, now, read), batch)
+        let mut found = None;
+        let lookup = self.cache.lookup_derived(key, name, now, |reply| {
+            found = Some(reply.as_bytes().len());
+            read(reply)
+        });
+        self.policy.key_counts.count(key.bytes(), found, now);
+        self.start_read(lookup, batch)
     }
 
     /// As [`begin_reply`](Group::begin_reply), for a key that the tier does not serve.

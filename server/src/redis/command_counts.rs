@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{app::Worker, telemetry::RecordedOperation};
 use larder_proto::resp::Args;
+use larder_store::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Counts a command that runs.
@@ -14,7 +15,38 @@ pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args:
     if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
         note(worker, command, args);
     }
+    if command.keys.first > 0 && session.multi.is_none() {
+        count_keys(worker, command, args);
+    }
     count_calls(worker, session, command, 1);
+}
+
+/// Counts the keys of a command for the hot keys, unless the read of the memory tier does.
+#[inline]
+fn count_keys(worker: &Worker, command: &Command, args: Args<'_>) {
+    let counts = &worker.groups[0].policy.key_counts;
+    match command.kind {
+        CommandKind::Get | CommandKind::MultiGet => {}
+        _ if command.flags.has(Flags::WRITE) => {
+            if counts.counts_writes() {
+                let bytes = value_len(command, args);
+                command.keys.of(args).for_each(|key| counts.note_write(key, bytes));
+            }
+        }
+        CommandKind::Forward => {}
+        _ => {
+            for key in command.keys.of(args) {
+                if counts.is_due() {
+                    counts.note_read(key, Some(0), clock::now());
+                }
+            }
+        }
+    }
+}
+
+/// Length of the longest argument after the first key.
+fn value_len(command: &Command, args: Args<'_>) -> usize {
+    args.from(usize::from(command.keys.first) + 1).map(<[u8]>::len).max().unwrap_or(0)
 }
 
 /// Counts this many calls of one command. The recorder does not see them.
@@ -35,10 +67,7 @@ fn note(worker: &Worker, command: &Command, args: Args<'_>) {
     let keys = command.keys.of(args);
     let operation = match command.flags {
         flags if flags.has(Flags::DELETES) => RecordedOperation::Del,
-        flags if flags.has(Flags::WRITE) => {
-            let values = args.from(usize::from(command.keys.first) + 1);
-            RecordedOperation::Set(values.map(<[u8]>::len).max().unwrap_or(0))
-        }
+        flags if flags.has(Flags::WRITE) => RecordedOperation::Set(value_len(command, args)),
         _ => RecordedOperation::Get,
     };
     keys.for_each(|key| worker.app.telemetry.recorder.note(worker.id, operation, key));

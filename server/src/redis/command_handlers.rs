@@ -9,7 +9,7 @@ use super::{
     commands::{
         acl, client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
-        connection, expire, explain, increments, info, introspection, json, keys, keyspace, maintenance,
+        connection, expire, explain, hotkeys, increments, info, introspection, json, keys, keyspace, maintenance,
         merged_replies, object, persistence, pubsub, replication, scan, select, server, strings, subscriptions, tags,
         upstream_hello_auth, upstream_tracking, value_writes,
     },

@@ -189,6 +189,12 @@ macro_rules! for_all_commands {
     "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Answers with an error";
     "flushall" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
+    "hotkeys" -2 [] (0 0 0) "8.6.0" Container, "Finds the keys that take the most";
+    "hotkeys|get" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::get), "Returns what a session has counted, also while it goes on";
+    "hotkeys|help" 2 [LOADING STALE] (0 0 0) "8.6.0" Local(introspection::help), "Lists the subcommands";
+    "hotkeys|reset" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::reset), "Forgets a session that was stopped";
+    "hotkeys|start" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::start), "Starts a session that counts what keys take";
+    "hotkeys|stop" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::stop), "Stops a session; its counts stay";
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
     "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";

@@ -11,7 +11,10 @@ use crate::config::{Coherence, RefreshAhead};
 use bytes::Bytes;
 use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
 use larder_store::{ValueKind, clock};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
 const NOT_SHARED: u64 = 1_000;
@@ -21,6 +24,7 @@ const NOT_SHARED: u64 = 1_000;
 pub struct Fetch {
     lead: Lead,
     policy: Arc<FillPolicy>,
+    started: Instant,
     vouched: bool,
     /// When it began, if its duration is kept with the copy.
     begun: Option<Millis>,
@@ -53,6 +57,7 @@ impl Fetch {
             begun: times.then(clock::now),
             lead,
             policy,
+            started: Instant::now(),
             vouched: false,
             held: None,
             passes_tier: false,
@@ -206,6 +211,7 @@ impl Fetch {
     }
 
     fn end(self, ending: Ending, now: Millis) {
+        self.policy.key_counts.note_fetch(self.key(), self.started.elapsed(), now);
         match ending {
             Ending::Answer(value, end, mut metadata) => {
                 if self.policy.coherence != Coherence::Ttl {

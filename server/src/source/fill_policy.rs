@@ -1,6 +1,9 @@
 //! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
 use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
-use crate::config::{Coherence, FreshnessSettings, RefreshAhead, TierMode};
+use crate::{
+    config::{Coherence, FreshnessSettings, RefreshAhead, TierMode},
+    telemetry::KeyCounts,
+};
 use arc_swap::{ArcSwap, Guard};
 use larder_engine::{Expiry, Millis};
 use std::{
@@ -120,6 +123,8 @@ pub struct FillPolicy {
     pub max_reply: usize,
     /// Copies that are out of date for the loss of the source stay until they are swept: a snapshot at the end of the process has them, to be verified.
     pub is_saved: bool,
+    /// This core's counts of the reads of the keys.
+    pub key_counts: Arc<KeyCounts>,
 }
 impl From<KeyPolicy> for FillPolicy {
     fn from(own: KeyPolicy) -> FillPolicy {

@@ -11,6 +11,7 @@
 //! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
 mod command_calls;
 mod histogram;
+mod hot_keys;
 mod log_limiter;
 mod logs;
 mod metric_table;
@@ -30,6 +31,7 @@ mod worker_counters;
 
 pub use command_calls::CommandCalls;
 pub use histogram::{Distribution, Histogram};
+pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport};
 pub use log_limiter::LogLimiter;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
@@ -39,7 +41,7 @@ pub use metrics_snapshot::{
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
-pub use process_stats::ProcessStats;
+pub use process_stats::{CpuTime, ProcessStats};
 pub use prometheus_text::prometheus_text;
 pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapshot};
 pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};

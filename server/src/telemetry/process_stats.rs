@@ -1,5 +1,6 @@
 //! What the kernel says about this process.
-use std::fs;
+use rustix::time::ClockId;
+use std::{fs, time::Duration};
 
 /// Numbers of `/proc/self`; zero where there is no `/proc`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -21,12 +22,49 @@ pub struct ProcessStats {
 impl ProcessStats {
     /// Reads the numbers of this moment.
     pub fn read() -> ProcessStats {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let ticks = rustix::param::clock_ticks_per_second() as f64;
-        let mut process = parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default();
+        let mut process = read_stat();
         process.open_files = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
         process
     }
+}
+
+/// CPU time of all threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// All of it, to the nanosecond.
+    pub total: Duration,
+    /// The part in user mode, to the tick of the kernel's clock.
+    pub user: Duration,
+    /// The part in the kernel, likewise.
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// What was used so far.
+    pub fn now() -> CpuTime {
+        let total = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+        let total = Duration::new(total.tv_sec.try_into().unwrap_or(0), total.tv_nsec.try_into().unwrap_or(0));
+        let process = read_stat();
+        let seconds = Duration::from_secs_f64;
+        CpuTime { total, user: seconds(process.cpu_user), system: seconds(process.cpu_system) }
+    }
+
+    /// What was used since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        CpuTime {
+            total: self.total.saturating_sub(earlier.total),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+}
+
+/// All but the open files.
+fn read_stat() -> ProcessStats {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default()
 }
 
 /// proc_pid_stat(5): the name (2) is in parentheses and may hold anything; then utime is 14, stime 15, num_threads 20, vsize 23, rss 24.

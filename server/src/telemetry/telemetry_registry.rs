@@ -1,6 +1,7 @@
 //! All counters of the process: those of each thread, and what is shown of them together.
 use super::{
     histogram::Distribution,
+    hot_keys::HotKeys,
     log_limiter::LogLimiter,
     logs::Logs,
     metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
@@ -27,6 +28,8 @@ pub struct Telemetry {
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
     pub recorder: Recorder,
+    /// Which keys take the most.
+    pub hot_keys: HotKeys,
     /// Log lines about requests of other protocols on the Redis port.
     pub foreign: LogLimiter,
     /// Log lines about handshakes that failed.
@@ -47,6 +50,7 @@ impl Telemetry {
         Telemetry {
             logs,
             recorder: Recorder::new(workers),
+            hot_keys: HotKeys::default(),
             foreign: LogLimiter::new(FOREIGN_PERIOD),
             handshakes: LogLimiter::new(FOREIGN_PERIOD),
             proxy_headers: LogLimiter::new(FOREIGN_PERIOD),

@@ -50,6 +50,10 @@ fn http_origin() {
     run("docs/http-origin.md");
 }
 #[test]
+fn hot_keys() {
+    run("docs/hot-keys.md");
+}
+#[test]
 fn passthrough() {
     run("docs/passthrough.md");
 }

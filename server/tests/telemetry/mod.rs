@@ -1,5 +1,7 @@
 //! What the process says of itself: metrics, statistics, logs.
 
+mod hot_keys;
+
 use crate::{common, larder};
 
 use common::{RedisServer, Reply, wait_until};

@@ -144,6 +144,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             return false;
         }
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
+        worker.groups[0].policy.key_counts.note_write(key, body.len());
         let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
         let (owned, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
         // Tasks begin in the order in which they were made, and so do the writes.

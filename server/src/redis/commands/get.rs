@@ -11,7 +11,8 @@ use crate::{
     },
     source::{Fetch, Reads, is_document},
 };
-use larder_engine::Tier;
+use larder_engine::{Entry, Key, Tier};
+use larder_proto::resp::Reply;
 
 /// GET.
 #[inline]
@@ -31,11 +32,28 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch
 
 /// GET on the memory tier alone.
 pub(in crate::redis) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
-    let (key, reply) = (call.key(1), &mut call.reply);
-    if tier.get(key, call.now, |entry| reply_value(reply, &entry)).is_none() {
-        reply.null();
+    let key = call.key(1);
+    if read_in(call, tier, key, reply_value).is_none() {
+        call.reply.null();
     }
     Ok(())
+}
+
+/// Reads a key of the memory tier alone.
+fn read_in(
+    call: &mut CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    key: Key<'_>,
+    show: fn(&mut Reply<'_>, &Entry<'_>),
+) -> Option<()> {
+    let mut found = None;
+    let reply = &mut call.reply;
+    let shown = tier.get(key, call.now, |entry| {
+        found = Some(entry.value.as_bytes().len());
+        show(reply, &entry);
+    });
+    call.group().policy.key_counts.count(key.bytes(), found, call.now);
+    shown
 }
 
 /// MGET.
@@ -113,9 +131,8 @@ pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'
     for key in keys {
         room.take(call.reply.output().owned())?;
         let key = call.cache().key(key);
-        let reply = &mut call.reply;
-        if tier.get(key, call.now, |entry| reply_value_or_null(reply, &entry)).is_none() {
-            reply.null();
+        if read_in(call, tier, key, reply_value_or_null).is_none() {
+            call.reply.null();
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ pub(super) mod connection;
 pub(super) mod expire;
 pub(super) mod explain;
 pub(super) mod get;
+pub(super) mod hotkeys;
 pub(super) mod increments;
 pub(super) mod info;
 mod info_larder;

@@ -582,3 +582,19 @@ fn watched_keys_make_increments_that_are_not_lost() {
     });
     assert_eq!(server.client().say("GET n"), "$4\r\n4000\r\n");
 }
+
+#[test]
+fn hotkeys_has_a_map_in_an_array() {
+    let server = Server::new(&[]);
+    let mut client = server.client();
+    client.say("HELLO 3");
+    assert_eq!(client.say("HOTKEYS GET"), "_\r\n");
+    assert_eq!(client.say("HOTKEYS START METRICS 2 CPU NET SAMPLE 1"), "+OK\r\n");
+    client.say("SET k 12345");
+    client.say("GET k");
+    let reply = client.say("HOTKEYS GET");
+    let start = format!("*1\r\n%12\r\n{}:1\r\n{}:1\r\n", bulk("tracking-active"), bulk("sample-ratio"));
+    assert!(reply.starts_with(&start), "{reply}");
+    let end = format!("{}*2\r\n{}:12\r\n", bulk("by-net-bytes"), bulk("k"));
+    assert!(reply.ends_with(&end), "{reply}");
+}

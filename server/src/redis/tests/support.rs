@@ -12,7 +12,7 @@ use crate::{
     replica::Forwarder,
     replica::Replication,
     snapshot::Snapshots,
-    source::{Source, none::NoneSource},
+    source::{FillPolicy, Source, none::NoneSource},
     telemetry::{CommandCalls, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
@@ -59,15 +59,16 @@ impl Server {
 
     fn with(args: &[&str], source: Rc<dyn Source>, cache: Arc<Cache>) -> Server {
         let settings = Settings::from_args(args).expect("valid arguments");
+        let telemetry = Telemetry::new(1, Logs::default());
+        let key_counts = telemetry.hot_keys.join(0);
         let group = Group {
             name: "default".into(),
             cache: cache.clone(),
             source,
-            policy: Arc::default(),
+            policy: Arc::new(FillPolicy { key_counts, ..FillPolicy::default() }),
             writes: Arc::default(),
             peers: None,
         };
-        let telemetry = Telemetry::new(1, Logs::default());
         let buffers = Buffers::new(settings.max_buffers, 1, vec![cache.lent().clone()]);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));

@@ -112,6 +112,7 @@ impl Shard {
         if hides {
             self.stats.negative_hits -= 1;
             self.stats.misses += 1;
+            self.stats.miss_causes.reply += 1;
         }
         hides
     }

@@ -1,6 +1,7 @@
 //! Who is admitted to which queue and who leaves, by the rules of the policy (`policy`): admission, eviction, compaction.
 
 use crate::{
+    departures::Departure,
     ghost::{History, Trace},
     log::Queue,
     policy::{HITS, TURNED_AWAY},
@@ -101,7 +102,7 @@ impl Shard {
 
     fn forget_wanted(&mut self) -> bool {
         self.side_changed = true;
-        self.wanted.forget()
+        self.wanted.forget() | self.departures.forget()
     }
 
     pub(crate) fn relocate(&mut self, position: u32, hash: u64, queue: Queue, bits: u8) {
@@ -159,6 +160,7 @@ impl Shard {
             let hash = self.hash_at(rules, position);
             if record::end(record, meta).is_some_and(|end| Shard::due(rules, end.at, end.is_soft, now) <= now) {
                 self.stats.expirations += 1;
+                self.note_departure(hash, Departure::Expired);
                 self.tell_of(rules, position);
                 self.drop_entry(hash, position);
                 return true;

@@ -3,6 +3,7 @@
 use crate::{
     attributes::Attributes,
     cache::Cache,
+    departures::Departure,
     entry::{Entry, Expiry},
     flight::{Flight, Outcome, Purpose, Wait},
     holds::Hold,
@@ -208,6 +209,8 @@ impl Cache {
             } else {
                 shard.stats.fenced_fills += 1;
             }
+        } else if value.is_some() && landed && shard.find(key).is_none() {
+            shard.note_departure(key.hash, Departure::NotKept);
         }
         shard.settle(&self.rules.budget);
         drop(shard);

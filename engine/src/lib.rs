@@ -6,6 +6,7 @@
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
 //!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
+//!   misses    why a key is not held    (`misses`, `departures`, and what the ghost knows)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
 //!   staleness what is out of date, and may be served all the same
@@ -26,6 +27,7 @@ mod attributes;
 mod budget;
 mod cache;
 mod change_listener;
+mod departures;
 mod derived;
 mod detached_entry;
 mod entry;
@@ -42,6 +44,8 @@ mod listener_guard;
 mod log;
 mod lookup;
 mod marks;
+mod miss_causes;
+mod misses;
 mod moment;
 mod overtaken;
 mod policy;
@@ -84,6 +88,7 @@ pub use large::Lent;
 pub use lead::{EarlyAnswer, Fill, Lead};
 pub use listener_guard::Listening;
 pub use lookup::Lookup;
+pub use miss_causes::MissCauses;
 pub use moment::Moment;
 pub use policy_state::PolicyState;
 pub use record::End;

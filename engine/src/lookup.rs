@@ -45,7 +45,11 @@ impl Cache {
         match shard.read(&self.rules, key, now, read) {
             Read::Hit(answer) => Lookup::Hit(answer),
             Read::Absent if !shard.hides(key) => Lookup::Absent,
-            Read::Absent | Read::Missing => self.join(shard, key, b"", Purpose::Fetch, now),
+            Read::Absent => self.join(shard, key, b"", Purpose::Fetch, now),
+            Read::Missing => {
+                shard.count_missing(key);
+                self.join(shard, key, b"", Purpose::Fetch, now)
+            }
             Read::Unsure(position, read) => self.look_closer(shard, key, position, now, read),
         }
     }
@@ -61,10 +65,11 @@ impl Cache {
     ) -> Lookup<R> {
         let entry = shard.entry(position);
         let is_hidden = entry.meta.is_hidden();
-        let verdict = match shard.standing(&self.rules, position, now) {
+        let standing = shard.standing(&self.rules, position, now);
+        let verdict = match standing {
             _ if is_hidden => Verdict::Fetch(Purpose::Fetch),
             Standing::Gone => {
-                shard.drop_gone(&self.rules, key, position);
+                shard.drop_gone(&self.rules, key, position, now);
                 Verdict::Fetch(Purpose::Fetch)
             }
             standing => self.judge(&mut shard, key, b"", position, standing, now),
@@ -83,6 +88,11 @@ impl Cache {
             }
             Verdict::Fetch(purpose) => {
                 shard.stats.misses += 1;
+                match standing {
+                    _ if is_hidden => shard.stats.miss_causes.reply += 1,
+                    Standing::Gone => shard.count_missing(key),
+                    standing => shard.count_outdated(key, position, standing, now),
+                }
                 self.join(shard, key, b"", purpose, now)
             }
         }
@@ -163,6 +173,7 @@ impl Cache {
         let number = self.shard_of(key.hash);
         let mut shard = lock(self.mutex(number));
         shard.stats.misses += 1;
+        shard.stats.miss_causes.reply += 1;
         let again = shard.wanted.again(name.hash, self.rules.budget.entries(self.shards()));
         shard.side_changed = true;
         if !again && !shard.find(key).is_some_and(|(_, entry)| is_anchor(&entry)) {

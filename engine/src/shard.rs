@@ -6,6 +6,7 @@
 use crate::{
     attributes,
     budget::{Budget, Charged},
+    departures::{Departure, Departures},
     entry::{Entry, LargeValue, Value},
     flight::Flights,
     ghost::Wanted,
@@ -90,6 +91,8 @@ pub(crate) struct Shard {
     pub(crate) tag_sweep: TagSweep,
     /// By name, what is [derived](crate::derived) from the shard's keys.
     pub(crate) wanted: Wanted,
+    /// Why keys are not held any more.
+    pub(crate) departures: Departures,
     /// What else is out of date or gone ([`crate::staleness`]).
     pub(crate) marks: Marks,
     pub(crate) holds: Holds,
@@ -117,6 +120,7 @@ impl Shard {
             tags: TagTable::default(),
             tag_sweep: TagSweep::default(),
             wanted: Wanted::default(),
+            departures: Departures::default(),
             newest: u32::MAX,
             absent: 0,
             absence_bytes: 0,
@@ -150,6 +154,7 @@ impl Shard {
             + self.attributes.capacity()
             + self.tags.bytes()
             + self.wanted.bytes()
+            + self.departures.bytes()
             + self.marks.bytes()
             + self.holds.bytes()
     }
@@ -199,7 +204,7 @@ impl Shard {
         if is_unsure {
             let standing = self.standing(rules, position, now);
             if standing == Standing::Gone {
-                self.drop_gone(rules, key, position);
+                self.drop_gone(rules, key, position, now);
                 return None;
             }
             is_fresh = matches!(standing, Standing::Fresh { .. });
@@ -207,8 +212,10 @@ impl Shard {
         Some(Live { position, meta, is_fresh })
     }
 
-    pub(crate) fn drop_gone(&mut self, rules: &Rules, key: Key<'_>, position: u32) {
+    pub(crate) fn drop_gone(&mut self, rules: &Rules, key: Key<'_>, position: u32, now: Millis) {
         self.stats.expirations += 1;
+        let reason = self.reason(position, Standing::Gone, now);
+        self.note_departure(key.hash, reason);
         self.tell_of(rules, position);
         self.drop_entry(key.hash, position);
         self.settle(&rules.budget);
@@ -319,13 +326,20 @@ impl Shard {
     ) -> Option<R> {
         match self.read(rules, key, now, read) {
             Read::Hit(answer) => Some(answer),
-            Read::Absent | Read::Missing => None,
+            Read::Absent => None,
+            Read::Missing => {
+                self.count_missing(key);
+                None
+            }
             Read::Unsure(position, read) => match self.standing(rules, position, now) {
                 Standing::Fresh { .. } => self.serve(position, None, read),
                 standing => {
                     self.stats.misses += 1;
                     if standing == Standing::Gone {
-                        self.drop_gone(rules, key, position);
+                        self.drop_gone(rules, key, position, now);
+                        self.count_missing(key);
+                    } else {
+                        self.count_outdated(key, position, standing, now);
                     }
                     None
                 }
@@ -358,6 +372,7 @@ impl Shard {
         let present = old.is_some_and(Live::is_present);
         if let Some(live) = old {
             self.drop_entry(key.hash, live.position);
+            self.note_departure(key.hash, Departure::Invalidated);
         }
         if present {
             self.stats.changes += 1;
@@ -374,6 +389,7 @@ impl Shard {
         let mut old = std::mem::replace(self, empty);
         self.clock = std::mem::take(&mut old.clock);
         self.wanted = std::mem::take(&mut old.wanted);
+        self.departures = std::mem::take(&mut old.departures);
         self.side_changed = true;
         self.charged = std::mem::take(&mut old.charged);
         self.stats = Stats { changes: old.stats.changes + old.len() as u64, ..old.stats };
@@ -446,6 +462,7 @@ impl Shard {
                 if due <= now {
                     let hash = self.hash_at(rules, position);
                     self.stats.expirations += 1;
+                    self.note_departure(hash, Departure::Expired);
                     self.drop_entry(hash, position);
                 } else {
                     // Other entries under the same hint come along: one hint for the earliest serves them all.
@@ -521,6 +538,7 @@ impl Shard {
     pub(crate) fn check(&self) {
         self.index.check();
         self.wheel.check();
+        assert_eq!(self.stats.miss_causes.sum(), self.stats.misses);
         let positions = self.index.positions();
         self.log.check(&positions);
         let metas = || positions.iter().map(|p| Meta::read(self.log.record(*p)));

@@ -1,5 +1,7 @@
 //! What a cache counts.
 
+use crate::miss_causes::MissCauses;
+
 /// Counters of one cache, summed over its shards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -35,6 +37,8 @@ pub struct Stats {
     pub hits: u64,
     /// Reads that found nothing.
     pub misses: u64,
+    /// Why, as far as it is remembered.
+    pub miss_causes: MissCauses,
     /// Reads answered by a remembered absence.
     pub negative_hits: u64,
     /// Reads of what was derived from an entry that were answered; `hits` has them as well.
@@ -74,6 +78,7 @@ impl Stats {
             flights,
             hits,
             misses,
+            miss_causes,
             negative_hits,
             derived_hits,
             stale_hits,
@@ -99,6 +104,7 @@ impl Stats {
         self.flights += flights;
         self.hits += hits;
         self.misses += misses;
+        self.miss_causes.add(miss_causes);
         self.negative_hits += negative_hits;
         self.derived_hits += derived_hits;
         self.stale_hits += stale_hits;

@@ -1,7 +1,8 @@
 //! A walk over the entries of a shard in small steps, to remove what a mark or a clear of a tag ended. Each kind has a walk of its own.
 
 use crate::{
-    index::ScanAt, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep_state::Sweep, time::Millis,
+    departures::Departure, index::ScanAt, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep_state::Sweep,
+    time::Millis,
 };
 
 /// Entries that one step looks at.
@@ -35,6 +36,7 @@ impl Shard {
             if tells {
                 self.tell_of_swept(rules, position);
             }
+            self.note_departure(hash, Departure::Invalidated);
             self.drop_entry(hash, position);
         }
         sweep.at = next.unwrap_or(ScanAt::START);

@@ -2,6 +2,7 @@
 
 use crate::{
     attributes::{self, Attributes, EncodedAttributes},
+    departures::Departure,
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
     index::Hint,
     key::Key,
@@ -76,15 +77,18 @@ impl Shard {
     ) -> bool {
         let bytes = value.unwrap_or_default();
         let attributes = if value.is_some() { attributes } else { Attributes::NONE };
-        let fits = self.fits(rules, key.bytes.len(), attributes.room(), bytes.len()).is_ok();
+        let is_too_large = self.fits(rules, key.bytes.len(), attributes.room(), bytes.len()).is_err();
         let old = self.live(rules, key, now);
         let replaces_absence = old.is_some_and(|live| live.meta.is_absent() && !live.meta.is_hidden());
         let old = old.map(|live| live.position);
-        let fits = fits && (value.is_some() || replaces_absence || self.has_room_for_absence(rules));
+        let fits = !is_too_large && (value.is_some() || replaces_absence || self.has_room_for_absence(rules));
         let end = self.resolve(rules, key, expiry, old, now).filter(|_| fits);
         let Some(end) = end else {
             // What is there is older.
             self.delete(rules, key, now);
+            if is_too_large {
+                self.note_departure(key.hash, Departure::TooLarge);
+            }
             return false;
         };
         if let Some(position) = old {
@@ -469,6 +473,8 @@ impl Shard {
                 self.side_changed = true;
             }
             self.stats.insertions += u64::from(!new.absent);
+            // What it left for before is over.
+            self.departures.take(key.hash);
             if new.absent {
                 self.absent += 1;
                 self.note_absence(position, meta);

@@ -1,6 +1,7 @@
 //! The table of metrics.
 use super::{histogram::Distribution, metrics_snapshot::Snapshot, replication_snapshot::LinkSnapshot};
 use MetricKind::{Counter, Gauge, Histogram, Info};
+use larder_engine::MissCauses;
 use larder_store::disk::StoreStats;
 
 /// A metric: a name and a number for each set of labels.
@@ -388,6 +389,29 @@ pub const METRICS: &[MetricFamily] = &[
     sum!("larder_panics_total", panics, "Connections closed by a panic."),
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),
+    MetricFamily {
+        name: "larder_cache_miss_causes_total",
+        kind: Counter,
+        help: "Misses by cause, as far as it is remembered.",
+        read: |s, to| {
+            for group in &s.groups {
+                let MissCauses { unknown, expired, evicted, invalidated, too_large, not_kept, in_flight, reply } =
+                    group.cache.miss_causes;
+                for (cause, count) in [
+                    ("unknown", unknown),
+                    ("expired", expired),
+                    ("evicted", evicted),
+                    ("invalidated", invalidated),
+                    ("too_large", too_large),
+                    ("not_cacheable", not_kept),
+                    ("in_flight", in_flight),
+                    ("reply", reply),
+                ] {
+                    to.number(&[("group", &group.name), ("cause", cause)], count);
+                }
+            }
+        },
+    },
     group!("larder_cache_negative_hits_total", Counter, cache.negative_hits, "Reads answered by a cached absence."),
     group!(
         "larder_cache_stale_hits_total",

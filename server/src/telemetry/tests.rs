@@ -1,5 +1,5 @@
 use super::*;
-use larder_engine::Stats;
+use larder_engine::{MissCauses, Stats};
 use larder_store::disk::StoreStats;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,6 +107,16 @@ fn every_number_of_the_engine_has_a_metric() {
         flights: 2011,
         hits: 2012,
         misses: 2013,
+        miss_causes: MissCauses {
+            unknown: 2027,
+            expired: 2028,
+            evicted: 2029,
+            invalidated: 2030,
+            too_large: 2031,
+            not_kept: 2032,
+            in_flight: 2033,
+            reply: 2034,
+        },
         negative_hits: 2014,
         derived_hits: 2020,
         stale_hits: 2021,
@@ -126,8 +136,8 @@ fn every_number_of_the_engine_has_a_metric() {
         PushSnapshot::default(),
         BuffersSnapshot::default(),
     )));
-    for n in 2001..=2026 {
-        let shown = |(series, value): (&String, &f64)| series.ends_with("{group=\"g\"}") && *value == f64::from(n);
+    for n in 2001..=2034 {
+        let shown = |(series, value): (&String, &f64)| series.contains("{group=\"g\"") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
     }
 }

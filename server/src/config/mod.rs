@@ -71,7 +71,7 @@ pub use origin_options::OriginOptions;
 pub use origin_url::{OriginAddress, OriginUrl};
 pub use peer_entry::{GOSSIP_PORT, PeerAddress, PeerEntry, PeerNode, PodSelector, Zone, ZonedPeerEntry};
 pub use peer_settings::{LoadFactor, PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport};
-pub use print_config::print_config;
+pub use print_config::{ShownSetting, print_config, shown_settings};
 pub use rate_limit::RateLimit;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;

@@ -1,7 +1,7 @@
 //! `larder config print`: the effective values as a TOML file, each with where it comes from.
 use super::{
     check_settings::CheckedConfig,
-    effective_values::{EffectiveValue, quote},
+    effective_values::{EffectiveValue, NamedTable, quote},
     raw_settings::SettingOrigin,
     sent_header::SentValue,
     setting_value::SettingValue,
@@ -37,27 +37,75 @@ pub fn print_config(config: &CheckedConfig) -> String {
     out
 }
 
+/// A setting as it is now, for those who look at it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ShownSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// The table in which it stands: `groups.NAME`; `None`: the top level.
+    pub table: Option<String>,
+    /// The heading under which the documentation lists it.
+    pub section: &'static str,
+    /// The value as in the file, secrets masked; `None`: it has none and can be given none.
+    pub value: Option<String>,
+    /// Where it comes from: `default`, `flag --NAME`, `env NAME`, `FILE:LINE`.
+    pub origin: String,
+    /// It was set, be it to the default.
+    pub is_set: bool,
+    /// A reload changes it.
+    pub live: bool,
+    /// One or two sentences.
+    pub help: &'static str,
+}
+
+/// All settings, those of the process and of group `default` first.
+pub fn shown_settings(config: &CheckedConfig) -> Vec<ShownSetting> {
+    let shown = |table: Option<String>, effective: &EffectiveValue| ShownSetting {
+        name: effective.setting.name,
+        table,
+        section: effective.setting.section.title(),
+        value: value_text(effective),
+        origin: origin_text(effective),
+        is_set: effective.origin != SettingOrigin::Default,
+        live: effective.setting.live,
+        help: effective.setting.help,
+    };
+    let scopes = config.scopes.iter();
+    scopes
+        .flat_map(|scope| {
+            let table = scope.table.as_ref().map(NamedTable::path);
+            scope.values.iter().map(move |effective| shown(table.clone(), effective))
+        })
+        .collect()
+}
+
 fn line(effective: &EffectiveValue) -> (String, String) {
-    let EffectiveValue { setting, values, origin } = effective;
-    let comment = match (origin, setting.default) {
-        (SettingOrigin::Default, Fallback::Computed(how)) => format!("default: {how}"),
-        _ => origin.to_string(),
-    };
-    if values.iter().any(holds_secret) {
-        let shown = match values.as_slice() {
-            [value] => toml(value),
-            values => array(values),
-        };
-        return (format!("# {} = {shown}", setting.name), format!("{comment}; the secret is not shown"));
+    let (name, comment) = (effective.setting.name, origin_text(effective));
+    match value_text(effective) {
+        Some(shown) if effective.values.iter().any(holds_secret) => {
+            (format!("# {name} = {shown}"), format!("{comment}; the secret is not shown"))
+        }
+        Some(text) => (format!("{name} = {text}"), comment),
+        None => (format!("# {name}"), comment),
     }
-    let text = match values.as_slice() {
-        [] if setting.optional => "\"none\"".to_string(),
+}
+
+fn origin_text(effective: &EffectiveValue) -> String {
+    match (&effective.origin, effective.setting.default) {
+        (SettingOrigin::Default, Fallback::Computed(how)) => format!("default: {how}"),
+        (origin, _) => origin.to_string(),
+    }
+}
+
+/// As in the file, secrets masked.
+fn value_text(effective: &EffectiveValue) -> Option<String> {
+    match effective.values.as_slice() {
+        [] if effective.setting.optional => Some("\"none\"".to_string()),
         // Only a burst without its rate: it cannot be set, so it is not shown as if it could.
-        [] => return (format!("# {}", setting.name), comment),
-        [value] => toml(value),
-        values => array(values),
-    };
-    (format!("{} = {text}", setting.name), comment)
+        [] => None,
+        [value] => Some(toml(value)),
+        values => Some(array(values)),
+    }
 }
 
 fn array(values: &[SettingValue]) -> String {

@@ -26,6 +26,7 @@
 mod conditional_writes;
 mod documents;
 mod entry_tags;
+mod explained_key;
 mod group;
 mod inspector;
 mod key_locks;
@@ -44,6 +45,7 @@ mod write_through;
 
 pub use documents::{DocumentChange, HeldValue};
 pub use entry_tags::{check_tags, too_many_tags};
+pub use explained_key::{Fact, explain_key};
 pub use group::{Group, StartedRead};
 pub use key_locks::KeyGuard;
 pub use local_changes::KeyChanges;

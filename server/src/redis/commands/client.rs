@@ -1,6 +1,7 @@
 //! CLIENT: names, lists and closes connections.
 use crate::{
     clients::{Client, Tracks},
+    read::Group,
     redis::{
         auth,
         command_context::CommandContext,
@@ -266,6 +267,12 @@ impl<'a> Filter<'a> {
 /// The source's command table, which has the names of forwarded commands.
 fn known(call: &CommandContext<'_>) -> Option<Arc<UpstreamCommands>> {
     call.group().source.as_redis()?.known_commands()
+}
+
+/// The name of a client's last command, for those outside of this room.
+pub fn last_command(client: &Client, group: &Group) -> Option<String> {
+    let known = group.source.as_redis().and_then(|redis| redis.known_commands());
+    command_of(client, known.as_deref()).map(str::to_owned)
 }
 
 /// The name of a client's last command.

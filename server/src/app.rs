@@ -1,5 +1,6 @@
 //! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core. Parts of it change at run time
 //! ([`App::reload`]).
+mod current_metrics;
 mod reload;
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
         ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, mode_rules_text,
     },
-    telemetry::{CommandCalls, Counters, Logs, Telemetry},
+    telemetry::{CommandCalls, Counters, History, Logs, Telemetry},
     tls::ServerTls,
 };
 use larder_engine::{Cache, ListenerKind};
@@ -43,6 +44,8 @@ pub struct App {
     pub bound: Bound,
     /// The counters of every worker, the log level, the start time, the source health of each group.
     pub telemetry: Telemetry,
+    /// The last hours of the metrics, and the latest events.
+    pub history: History,
     /// The memory tiers, in the order of `Settings::groups`. Index 0 is the group `default`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
     /// The shared part of each group's source and its health, in the same order.
@@ -170,12 +173,15 @@ impl App {
             let named = |error| RunError::Tls(format!("{error} (setting `replica-of`)"));
             replica::client_tls(primary).map_err(named)?;
         }
+        let telemetry = Telemetry::new(settings.threads, logs);
+        let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
             peers,
             snapshots: Snapshots::new(&settings, &caches),
             replication,
-            telemetry: Telemetry::new(settings.threads, logs),
+            telemetry,
+            history,
             caches,
             tls,
             pubsub: Arc::new(PubSub::new(backlog.clone())),

@@ -1,6 +1,9 @@
 //! The configuration is read again while the server runs: what can change changes, all of it or, where anything is wrong, nothing.
 use super::{App, freshness_table, millis};
-use crate::config::{ConfigChange, ConfigChanges, ConfigError};
+use crate::{
+    config::{ConfigChange, ConfigChanges, ConfigError, ShownSetting, shown_settings},
+    telemetry::{EventKind, NewEvent},
+};
 use larder_store::clock;
 
 impl App {
@@ -17,12 +20,33 @@ impl App {
         self.running.lock().settings.shown.clone()
     }
 
+    /// All settings as they are now, each with where it comes from. Secrets are left out.
+    pub fn settings_with_origins(&self) -> Vec<ShownSetting> {
+        shown_settings(&self.running.lock())
+    }
+
     /// Reads the configuration and the files of TLS again, and applies what can change. Settings that the new configuration does not change keep what CONFIG SET or an
     /// admin route gave them.
     ///
     /// # Errors
     /// What is wrong with the file. Nothing has changed then.
     pub fn reload(&self) -> Result<ConfigChanges, ConfigError> {
+        let outcome = self.read_again();
+        self.note_event(match &outcome {
+            Ok(changes) => {
+                let (changed, left) = (changes.live().count(), changes.restarts().count());
+                let text = format!("the configuration was read again: {changed} changed, {left} need a restart");
+                NewEvent::info(EventKind::Reload, None, text)
+            }
+            Err(error) => {
+                let text = format!("the configuration was read again and nothing changed: {}", error.0.join("; "));
+                NewEvent::warning(EventKind::Reload, None, text)
+            }
+        });
+        outcome
+    }
+
+    fn read_again(&self) -> Result<ConfigChanges, ConfigError> {
         // Held throughout: two reloads at the same time come one after the other.
         let mut running = self.running.lock();
         let changes = running.changes()?;

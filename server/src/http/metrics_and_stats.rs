@@ -1,22 +1,11 @@
 //! `/metrics` and `/v1/stats`: the counters of every worker, summed.
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
-use crate::{
-    app::App,
-    replica::{ConnectedReplica, LinkState},
-    source::InspectionCounts,
-    telemetry::{
-        self, BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, LastSaveSnapshot, LinkSnapshot,
-        PushSnapshot, ReplicaSnapshot, ReplicationSnapshot, SavesSnapshot, Snapshot, SourceSnapshot,
-        VerificationSnapshot,
-    },
-};
+use crate::telemetry;
 use http::{HeaderValue, Response, header};
-use larder_store::{clock, disk::Store};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// `GET /metrics`: Prometheus text.
 pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
-    let text = telemetry::prometheus_text(&snapshot(&context.worker.app));
+    let text = telemetry::prometheus_text(&context.worker.app.metrics());
     let mut response = Response::new(ResponseBody::full(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -25,111 +14,6 @@ pub(super) fn metrics(context: &ConnectionContext) -> Response<ResponseBody> {
 
 /// `GET /v1/stats`: the same numbers as JSON.
 pub(super) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
-    let json = telemetry::stats_json(&snapshot(&context.worker.app));
+    let json = telemetry::stats_json(&context.worker.app.metrics());
     response_writer::json(ResponseBody::full(json.to_string()))
-}
-
-fn snapshot(app: &App) -> Snapshot {
-    let groups = app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes).zip(&app.inspections);
-    let groups = groups.map(|((((settings, cache), source), modes), inspection)| {
-        let health = source.health();
-        GroupSnapshot {
-            name: settings.name.clone(),
-            cache: cache.stats(),
-            source: SourceSnapshot {
-                up: health.is_up(),
-                in_flight: health.in_flight() as u64,
-                fetches: health.fetches(),
-                errors: health.errors(),
-                reconnects: health.reconnects(),
-                tracking: health.tracking() as u64,
-                untracked: health.untracked() as u64,
-                invalidations: health.invalidations(),
-                tracking_losses: health.tracking_losses(),
-                seconds: health.seconds(),
-                admission: health.admission_snapshot(),
-                table: source.table_counts(),
-            },
-            modes: modes.snapshot(),
-            inspection: inspection_snapshot(inspection),
-            shared: app.peers.as_ref().and_then(|peers| peers.group_snapshot(&settings.name, clock::now())),
-            store: source.store().map(Store::stats),
-        }
-    });
-    let pushes = PushSnapshot {
-        tracking_clients: app.clients.tracking() as u64,
-        tracked_keys: app.tracking.totals().keys as u64,
-        subscribed: app.pubsub.totals().map(|n| n as u64),
-        cut_off: app.backlog.cut_off(),
-    };
-    let buffers = BuffersSnapshot {
-        max_bytes: app.buffers.limit() as u64,
-        bytes: app.buffers.by_kind().collect(),
-        cut: app.buffers.cut().collect(),
-        refused: app.buffers.refused(),
-    };
-    let peers = app.peers.as_ref().map(|peers| peers.snapshot()).unwrap_or_default();
-    let tls = app.tls.as_ref().map(|tls| tls.snapshot()).unwrap_or_default();
-    Snapshot {
-        peers,
-        replication: replication(app),
-        saves: saves(app),
-        tls,
-        ..app.telemetry.snapshot(groups.collect(), pushes, buffers)
-    }
-}
-
-fn replication(app: &App) -> ReplicationSnapshot {
-    let (replication, now) = (&app.replication, clock::now());
-    let changes = replication.changes();
-    let replica = |replica: Arc<ConnectedReplica>| ReplicaSnapshot {
-        name: SocketAddr::new(replica.ip, replica.port).to_string(),
-        behind: changes.saturating_sub(replica.acknowledged()),
-    };
-    let link = &replication.link;
-    ReplicationSnapshot {
-        role: replication.role().name(),
-        changes,
-        log_bytes: replication.log_bytes() as u64,
-        replicas: replication.replicas.list().into_iter().map(replica).collect(),
-        link: replication.is_read_only().then(|| LinkSnapshot {
-            up: link.state() == LinkState::Connected,
-            behind: link.behind_for(now).map(Duration::from_millis),
-            applied: link.applied(),
-            refused: link.refused(),
-            full_copies: link.full_copies(),
-            resumptions: link.resumptions(),
-            clock_difference: link.clock_difference() as f64 / 1e3,
-        }),
-    }
-}
-
-fn saves(app: &App) -> SavesSnapshot {
-    let status = app.snapshots.status();
-    SavesSnapshot {
-        in_progress: status.saving.is_some(),
-        saves: status.saves,
-        failures: status.failures,
-        changes: status.changes,
-        last: status.success.map(|success| LastSaveSnapshot {
-            at: Duration::from_millis(success.at),
-            took: success.took,
-            entries: success.progress.entries,
-            bytes: success.progress.bytes,
-        }),
-        verification: status.verification.map(|verification| VerificationSnapshot {
-            left: if verification.is_done { 0 } else { verification.entries.saturating_sub(verification.looked_at()) },
-            same: verification.same,
-            changed: verification.changed,
-            gone: verification.gone,
-            overtaken: verification.overtaken,
-        }),
-    }
-}
-
-fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {
-    let [compared, older, forgotten, skipped] = counts.numbers();
-    let mut ages = Distribution::default();
-    ages.add(counts.ages());
-    InspectionSnapshot { compared, older, forgotten, skipped, ages }
 }

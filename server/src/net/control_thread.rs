@@ -31,6 +31,8 @@ use tokio::{
 
 /// How often the memory tiers reclaim what has expired.
 const TICK: Duration = Duration::from_millis(100);
+/// Between two rows of the history.
+const SAMPLE: Duration = Duration::from_secs(1);
 /// How long the ready message waits for the first attempt to reach each source.
 const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
 /// How long the start waits for the addresses of peers.
@@ -68,6 +70,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
     tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
+    tokio::task::spawn_local(sample_history(app.clone()));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut joined = pin!(standing(app, Standing::Serving));
@@ -148,6 +151,16 @@ fn acceptors(
             Ok(tokio::task::spawn_local(accepting).abort_handle())
         })
         .collect()
+}
+
+/// Adds to the history until the process ends.
+async fn sample_history(app: Arc<App>) {
+    let mut second = interval(SAMPLE);
+    second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        second.tick().await;
+        app.sample_history();
+    }
 }
 
 fn keep_house(app: &App) {

@@ -2,6 +2,7 @@
 use crate::{
     app::App,
     lifecycle::{RunError, drain_phase::Phase},
+    telemetry::{EventKind, NewEvent},
 };
 use std::{
     io,
@@ -34,6 +35,7 @@ pub(super) async fn drain(
     let finish = grace.saturating_sub(ABORT.min(grace / 2));
     // Clients are told whole seconds.
     let moving = Duration::from_secs(finish.as_secs());
+    app.note_event(NewEvent::info(EventKind::Drain, None, "the process ends: no new connections are accepted"));
     app.drain.begin(moving);
     // Who waits is answered like all others.
     app.pause.end();

@@ -104,7 +104,7 @@ impl Message {
         }
         if let Some(address) = self.admin {
             let scheme = if self.admin_tls { "https" } else { "http" };
-            let _ = writeln!(text, "  admin   {scheme}://{address}/");
+            let _ = writeln!(text, "  admin   {scheme}://{address}/ (the console, in a browser)");
         }
         for group in &self.groups {
             let reached = match &group.error {
@@ -170,7 +170,11 @@ mod tests {
     #[test]
     fn a_terminal_is_told_the_same() {
         let text = message().for_a_terminal();
-        let tls = ["https://127.0.0.1:8443/", "rediss://127.0.0.1:6390/", "admin   https://127.0.0.1:8081/"];
+        let tls = [
+            "https://127.0.0.1:8443/",
+            "rediss://127.0.0.1:6390/",
+            "admin   https://127.0.0.1:8081/ (the console, in a browser)\n",
+        ];
         let parts = [VERSION, PROFILE, "http://[::1]:80/", "  memory  64MiB\n", "(not reached: connection refused)"];
         for part in parts.into_iter().chain(tls) {
             assert!(text.contains(part), "{part} is missing in:\n{text}");

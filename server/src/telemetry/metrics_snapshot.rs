@@ -9,7 +9,7 @@ use super::{
 };
 use larder_engine::Stats;
 use larder_store::disk::StoreStats;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Everything that is counted, at one moment.
 #[derive(Debug, Clone)]
@@ -82,6 +82,8 @@ pub struct GroupSnapshot {
     pub name: String,
     pub cache: Stats,
     pub source: SourceSnapshot,
+    /// Why the source was last lost. It stays when the source is back.
+    pub source_error: Option<Arc<str>>,
     pub modes: ModeSnapshot,
     pub inspection: InspectionSnapshot,
     /// `None`: its keys have no owners.

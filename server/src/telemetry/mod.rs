@@ -1,16 +1,18 @@
-//! Counters, histograms, logs.
+//! Counters, histograms, logs, history.
 //!
 //! ```text
 //!  worker 0: Counters ─┐
 //!  worker 1: Counters ─┤ summed when read      ┌─> /metrics   (prometheus_text)
 //!  engine, sources ────┼─> Snapshot ─> METRICS┤
-//!  /proc/self ─────────┘                       └─> /v1/stats  (stats_json)
+//!  /proc/self ─────────┘          │            └─> /v1/stats  (stats_json)
+//!                                 └─ each second ─> history: the last hours, events, what goes live
 //! ```
 //!
 //! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`], which names it, explains it and
 //! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
 mod command_calls;
 mod histogram;
+mod history;
 mod hot_keys;
 mod log_limiter;
 mod logs;
@@ -31,6 +33,7 @@ mod worker_counters;
 
 pub use command_calls::CommandCalls;
 pub use histogram::{Distribution, Histogram};
+pub use history::{Event, EventKind, EventLog, History, HistoryPage, LiveMessage, MOST_GROUPS, NewEvent, Resolution};
 pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport};
 pub use log_limiter::LogLimiter;
 pub use logs::Logs;

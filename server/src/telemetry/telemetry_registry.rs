@@ -100,6 +100,10 @@ impl Telemetry {
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
+    /// The time since the Unix epoch, by a clock that never goes back.
+    pub fn time(&self) -> Duration {
+        self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default() + self.uptime()
+    }
     /// Everything at this moment. `groups` in the order of the configuration.
     pub fn snapshot(&self, groups: Vec<GroupSnapshot>, pushes: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         let mut http_seconds = Distribution::default();

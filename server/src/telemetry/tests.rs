@@ -17,6 +17,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 name: "default".to_string(),
                 cache: Stats { hits: 7, entries: 3, ..Stats::default() },
                 source: SourceSnapshot { up: true, fetches: 2, seconds, ..SourceSnapshot::default() },
+                source_error: None,
                 inspection: InspectionSnapshot { older: 5, ..InspectionSnapshot::default() },
                 modes: ModeSnapshot { observed_hits: 6, ..ModeSnapshot::default() },
                 shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),

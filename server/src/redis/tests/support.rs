@@ -13,7 +13,7 @@ use crate::{
     replica::Replication,
     snapshot::Snapshots,
     source::{FillPolicy, Source, none::NoneSource},
-    telemetry::{CommandCalls, Logs, Telemetry},
+    telemetry::{CommandCalls, History, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{
@@ -101,6 +101,7 @@ impl Server {
             instance: 1,
             replication: Arc::new(Replication::new(&settings, &[])),
             settings,
+            history: History::new(["default".to_owned()].into_iter(), telemetry.time()),
             telemetry,
         };
         let counters = app.telemetry.worker(0).clone();

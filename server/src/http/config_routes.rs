@@ -1,4 +1,4 @@
-//! `/v1/config/reload`: reads the configuration again, or says what that would change.
+//! `/v1/config`: the settings and where each comes from. `/v1/config/reload`: reads the configuration again, or says what that would change.
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
@@ -12,6 +12,12 @@ use crate::{
 use http::Response;
 use serde_json::json;
 use std::sync::Arc;
+
+/// `GET /v1/config`: `{"settings":[{"name","table","section","value","origin","is_set","live","help"}]}`
+pub(super) fn settings(context: &ConnectionContext) -> Response<ResponseBody> {
+    let settings = context.worker.app.settings_with_origins();
+    response_writer::json(ResponseBody::full(json!({ "settings": settings }).to_string()))
+}
 
 /// `GET`: `{"changes":[{"setting","from","to"}],"needs_restart":[…]}`. Nothing changes.
 pub(super) async fn differences(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {

@@ -131,7 +131,7 @@ impl ConnectionActivity {
         self.in_head.set(false);
         self.hold(|held| held.input = 0);
         self.deadline.allow(None);
-        RequestInWork { activity: self.clone(), since: Instant::now(), answered: false }
+        RequestInWork { activity: self.clone(), since: Instant::now(), answered: false, is_timed: true }
     }
 }
 
@@ -140,10 +140,12 @@ pub(super) struct RequestInWork {
     activity: Rc<ConnectionActivity>,
     since: Instant,
     answered: bool,
+    is_timed: bool,
 }
 impl RequestInWork {
     /// The handler is done; what it answered remains to be sent.
-    pub(super) fn answered(&mut self, status: StatusCode) {
+    pub(super) fn answered(&mut self, status: StatusCode, body: &ResponseBody) {
+        self.is_timed = !body.is_endless();
         let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
         counters.http_answered(status.as_u16());
         handlers.set(handlers.get() - 1);
@@ -156,7 +158,9 @@ impl Drop for RequestInWork {
     fn drop(&mut self) {
         let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
         if self.answered {
-            counters.http_seconds.record(self.since.elapsed());
+            if self.is_timed {
+                counters.http_seconds.record(self.since.elapsed());
+            }
             answers.set(answers.get() - 1);
         } else {
             handlers.set(handlers.get() - 1);

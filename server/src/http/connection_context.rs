@@ -12,7 +12,7 @@ use std::{future::poll_fn, net::SocketAddr, rc::Rc, task::Poll};
 pub enum ListenerRole {
     /// Keys and values, health and statistics.
     Native,
-    /// Health, statistics and control; no keys and values.
+    /// Health, statistics, control and the console, which reads keys and values and changes none.
     Admin,
 }
 

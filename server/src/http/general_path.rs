@@ -174,7 +174,7 @@ impl hyper::service::Service<Request<Incoming>> for RouterService {
         let context = self.context.clone();
         Box::pin(async move {
             let response = router::respond(&context, request).await;
-            work.answered(response.status());
+            work.answered(response.status(), response.body());
             Ok(response.map(|body| TrackedBody { body, work }))
         })
     }

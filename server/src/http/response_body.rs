@@ -29,6 +29,8 @@ pub(super) struct ResponseBody {
     left: Option<u64>,
     /// Produces more pieces when these are sent.
     pages: Option<Box<dyn Pages>>,
+    /// It goes on until somebody has had enough.
+    is_endless: bool,
     /// All of it, with the trailers at its end.
     frames: Option<tonic::body::Body>,
     /// For a long text.
@@ -77,6 +79,16 @@ impl ResponseBody {
     /// The first page, which has been read, and those that follow.
     pub(super) fn paged(first: Option<ResponseBody>, pages: impl Pages + 'static) -> ResponseBody {
         ResponseBody { left: None, pages: Some(Box::new(pages)), ..first.unwrap_or_default() }
+    }
+
+    /// The same, for as long as the client listens.
+    pub(super) fn endless(first: ResponseBody, pages: impl Pages + 'static) -> ResponseBody {
+        ResponseBody { is_endless: true, ..ResponseBody::paged(Some(first), pages) }
+    }
+
+    /// Whether how long it takes says nothing.
+    pub(super) fn is_endless(&self) -> bool {
+        self.is_endless
     }
 
     /// A value that passes through.

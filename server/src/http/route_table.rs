@@ -21,6 +21,8 @@ enum RouteListeners {
     Native,
     Admin,
     Both,
+    /// Both, for the console's sake; requests count as those of clients, whichever listener they come to.
+    NativeAndConsole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,15 @@ pub(super) enum RouteHandler {
     Backup,
     Snapshot,
     BeginSnapshot,
+    Console,
+    ConsoleFile,
+    History,
+    Events,
+    Live,
+    Connections,
+    KillConnection,
+    Explain,
+    Config,
 }
 
 /// What a route needs of the user's rules: a command of the command table, and keys.
@@ -92,20 +103,25 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 58] = [
-    route(Method::GET, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
+pub(super) static ROUTES: [Route; 68] = [
+    route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
     route(Method::DELETE, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
     route(Method::POST, "/v1/mget", RouteListeners::Native, RouteHandler::Mget),
-    route(Method::GET, "/v1/keys", RouteListeners::Native, RouteHandler::Keys),
+    route(Method::GET, "/v1/keys", RouteListeners::NativeAndConsole, RouteHandler::Keys),
     route(Method::GET, "/v1/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
-    route(Method::GET, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Kv)),
+    route(
+        Method::GET,
+        "/v1/groups/{group}/kv/{key}",
+        RouteListeners::NativeAndConsole,
+        RouteHandler::Read(ReadRoute::Kv),
+    ),
     route(Method::PUT, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
     route(Method::DELETE, "/v1/groups/{group}/kv/{key}", RouteListeners::Native, RouteHandler::Delete),
     route(Method::POST, "/v1/groups/{group}/mget", RouteListeners::Native, RouteHandler::Mget),
-    route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::Native, RouteHandler::Keys),
+    route(Method::GET, "/v1/groups/{group}/keys", RouteListeners::NativeAndConsole, RouteHandler::Keys),
     route(Method::GET, "/v1/groups/{group}/range", RouteListeners::Native, RouteHandler::Range(RangeFormat::Lines)),
     route(Method::DELETE, "/v1/groups/{group}", RouteListeners::Native, RouteHandler::ClearGroup),
     route(Method::DELETE, "/v1/keys", RouteListeners::Native, RouteHandler::ClearPrefix),
@@ -152,12 +168,22 @@ pub(super) static ROUTES: [Route; 58] = [
     route(Method::POST, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backup),
     route(Method::GET, "/v1/snapshot", RouteListeners::Admin, RouteHandler::Snapshot),
     route(Method::POST, "/v1/snapshot", RouteListeners::Admin, RouteHandler::BeginSnapshot),
+    route(Method::GET, "/", RouteListeners::Admin, RouteHandler::Console),
+    route(Method::GET, "/console/{key}", RouteListeners::Admin, RouteHandler::ConsoleFile),
+    route(Method::GET, "/v1/history", RouteListeners::Admin, RouteHandler::History),
+    route(Method::GET, "/v1/events", RouteListeners::Admin, RouteHandler::Events),
+    route(Method::GET, "/v1/live", RouteListeners::Admin, RouteHandler::Live),
+    route(Method::GET, "/v1/connections", RouteListeners::Admin, RouteHandler::Connections),
+    route(Method::DELETE, "/v1/connections/{key}", RouteListeners::Admin, RouteHandler::KillConnection),
+    route(Method::GET, "/v1/explain/{key}", RouteListeners::NativeAndConsole, RouteHandler::Explain),
+    route(Method::GET, "/v1/groups/{group}/explain/{key}", RouteListeners::NativeAndConsole, RouteHandler::Explain),
+    route(Method::GET, "/v1/config", RouteListeners::Admin, RouteHandler::Config),
 ];
 
 impl Route {
     pub(super) fn is_on(&self, role: ListenerRole) -> bool {
         match self.on {
-            RouteListeners::Both => true,
+            RouteListeners::Both | RouteListeners::NativeAndConsole => true,
             RouteListeners::Native => role == ListenerRole::Native,
             RouteListeners::Admin => role == ListenerRole::Admin,
         }
@@ -193,7 +219,11 @@ impl Route {
             H::ClearTag => AnyKey("larder.cleartag", KeyAccess::WRITE),
             H::Healthy | H::Ready | H::OpenApi | H::Docs => Nobody,
             H::Peers | H::GroupcacheStats(_) | H::Metrics | H::Stats => Command("info"),
-            H::LogLevel | H::ConfigDifferences | H::ModeRules => Command("config|get"),
+            H::Console | H::ConsoleFile | H::History | H::Events | H::Live => Command("info"),
+            H::Connections => Command("client|list"),
+            H::KillConnection => Command("client|kill"),
+            H::Explain => Key("larder.explain", None, KeyAccess::READ),
+            H::LogLevel | H::ConfigDifferences | H::ModeRules | H::Config => Command("config|get"),
             H::SetLogLevel | H::ReloadConfig | H::SetModeRules | H::ResetModeRules | H::Reload => Command("config|set"),
             H::Record => Command("monitor"),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
@@ -207,11 +237,18 @@ impl Route {
         self.method != Method::GET && self.on == RouteListeners::Native && self.handler != RouteHandler::Mget
     }
 
+    /// Whether a browser may ask for it on behalf of a page from elsewhere.
+    pub(super) fn is_safe(&self) -> bool {
+        self.method == Method::GET
+    }
+
     /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
     pub(super) fn scope(&self) -> Option<Scope> {
         match (self.handler, self.on) {
             (RouteHandler::Healthy | RouteHandler::Ready, _) => None,
-            (_, RouteListeners::Native) => Some(Scope::Data),
+            // One visit asks for all files at once, and they cost next to nothing.
+            (RouteHandler::Console | RouteHandler::ConsoleFile, _) => None,
+            (_, RouteListeners::Native | RouteListeners::NativeAndConsole) => Some(Scope::Data),
             (_, RouteListeners::Admin | RouteListeners::Both) => Some(Scope::Admin),
         }
     }

@@ -3,12 +3,13 @@ use super::{
     access_log::{self, LoggedRequest},
     config_routes,
     connection_context::{ConnectionContext, ListenerRole},
-    docs_page, document_routes, forwarded_writes, group_control,
+    connection_routes, console, docs_page, document_routes, explain_key, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
-    grpc_service, health, hot_key_lists,
+    grpc_service, health, history_routes, hot_key_lists,
     item_api::{self, ItemPath},
     key_routes::{self, PutRequest},
-    list_keys, log_level, metrics_and_stats, mget, mode_rules, openapi, owner_requests, peer_routes, peer_status,
+    list_keys, live_stream, log_level, metrics_and_stats, mget, mode_rules, openapi, owner_requests, peer_routes,
+    peer_status,
     problem_json::{Problem, ProblemKind},
     range_routes, rate_limit_headers,
     read_responses::ReadRoute,
@@ -148,6 +149,9 @@ where
     let path = item_path(context, &head.uri);
     let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
     let (route, variables) = find(context.role, &head.method, in_table)?;
+    if context.role == ListenerRole::Admin && !route.is_safe() {
+        refuse_other_sites(&head.headers)?;
+    }
     let query = head.uri.query().unwrap_or_default().as_bytes();
     if route.scope() == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {
         context.worker.counters.http_overloaded.add(1);
@@ -292,6 +296,15 @@ where
         RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
         RouteHandler::OpenApi => Ok(openapi::openapi(settings.item_prefix.as_deref())),
         RouteHandler::Docs => Ok(docs_page::docs_page(settings.item_prefix.as_deref())),
+        RouteHandler::Console => Ok(console::page(&request)),
+        RouteHandler::ConsoleFile => console::file(&request),
+        RouteHandler::History => history_routes::history(&request).await,
+        RouteHandler::Events => Ok(history_routes::events(&request)),
+        RouteHandler::Live => Ok(live_stream::live(&request)),
+        RouteHandler::Connections => connection_routes::connections(&request),
+        RouteHandler::KillConnection => connection_routes::kill(&request),
+        RouteHandler::Explain => explain_key::explain_key(&request),
+        RouteHandler::Config => Ok(config_routes::settings(context)),
         RouteHandler::LogLevel => Ok(log_level::log_level(context)),
         RouteHandler::ConfigDifferences => config_routes::differences(context).await,
         RouteHandler::ReloadConfig => config_routes::reload(context).await,
@@ -325,6 +338,15 @@ fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), P
             Some(Ok(key)) => request.allow(command, &key, access),
             Some(Err(_)) | None => Ok(()),
         },
+    }
+}
+
+/// A browser that knows the console's password sends it with whatever a page from elsewhere makes it ask for, and says where that page is
+/// from (W3C Fetch Metadata).
+fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => Err(Problem::of(ProblemKind::CrossSite, "a page of another site asks for a change")),
     }
 }
 

@@ -34,6 +34,10 @@ fn in_front_of_redis() {
     run("docs/in-front-of-redis.md");
 }
 #[test]
+fn console() {
+    run("docs/console.md");
+}
+#[test]
 fn operations() {
     run("docs/operations.md");
 }
@@ -142,8 +146,8 @@ fn links_lead_somewhere() {
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let (path, heading) = target.split_once('#').unwrap_or((target, ""));
             let file = if path.is_empty() { document.clone() } else { document.with_file_name(path) };
-            let there =
-                || file.is_dir() || std::fs::read_to_string(&file).is_ok_and(|text| has_heading(&text, heading));
+            let is_whole = heading.is_empty() && file.exists();
+            let there = || is_whole || std::fs::read_to_string(&file).is_ok_and(|text| has_heading(&text, heading));
             if !target.starts_with("https://") && !there() {
                 dead.push(format!("{}: {target}", document.display()));
             }

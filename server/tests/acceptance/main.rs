@@ -8,6 +8,7 @@ mod clients;
 #[expect(dead_code, unreachable_pub)]
 #[path = "../common/mod.rs"]
 mod common;
+mod console;
 mod end_to_end;
 mod guide;
 mod http_client;

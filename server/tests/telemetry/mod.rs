@@ -8,6 +8,7 @@ use common::{RedisServer, Reply, wait_until};
 use larder::Larder;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::{Read, Write};
 
 #[test]
 fn known_traffic_is_counted() {
@@ -124,4 +125,34 @@ fn a_circuit_that_opens_and_closes_is_seen_and_logged_once() {
     assert!(larder.wait().0.success());
     let text = larder.stderr();
     assert_eq!(text.matches("source circuit opened").count(), 1, "{text}");
+}
+
+#[test]
+fn the_history_tells_what_happened_and_no_open_page_holds_up_the_end() {
+    let mut source = RedisServer::start();
+    let mut larder = Larder::start(&["--source", &source.url(), "--grace", "10m", "--source-timeout", "1s"]);
+    let happened = |larder: &Larder, kind: &str| {
+        let events: Value = serde_json::from_str(&larder.get("/v1/events")).unwrap();
+        events["events"].as_array().unwrap().iter().any(|event| event["kind"] == kind)
+    };
+    wait_until("the first row", || {
+        let history: Value = serde_json::from_str(&larder.get("/v1/history")).unwrap();
+        !history["rows"].as_array().unwrap().is_empty()
+    });
+    source.kill();
+    wait_until("the loss in the events", || happened(&larder, "source-lost"));
+    source.restart();
+    wait_until("the return in the events", || happened(&larder, "source-back"));
+
+    let mut page = larder::connect(larder.admin);
+    page.write_all(b"GET /v1/live HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    larder::skip_until(&mut page, b"event: sample");
+    larder.signal(Signal::TERM);
+    // A page that goes on would take all of `grace`.
+    assert!(larder.wait().0.success());
+    let mut rest = Vec::new();
+    page.read_to_end(&mut rest).unwrap();
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.contains("\"kind\":\"drain\"") || !rest.contains("event: event"), "{rest}");
+    assert!(rest.ends_with("0\r\n\r\n"), "the stream has an end: {rest}");
 }

@@ -1,4 +1,5 @@
 //! The routes over real sockets, in process: fast and general path side by side.
+mod console;
 mod documents;
 mod fast_path;
 mod items;

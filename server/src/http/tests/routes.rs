@@ -245,12 +245,23 @@ fn wrong_paths_methods_and_parameters() {
 }
 
 #[test]
-fn the_admin_listener_has_no_keys() {
+fn the_admin_listener_reads_keys_and_changes_none() {
     run(|| async {
         let server = Server::new(&[]);
         server.set(b"a", b"1");
         let mut client = server.connect_to(ListenerRole::Admin, Path::Any).await;
-        for target in ["/v1/kv/a", "/lookup?key=a", "/?key=a", "/v1/keys"] {
+        assert_eq!(client.get("/v1/kv/a").await.text(), "1");
+        for line in [
+            "PUT /v1/kv/a",
+            "PATCH /v1/kv/a",
+            "DELETE /v1/kv/a",
+            "DELETE /v1/keys?prefix=a",
+            "PUT /v1/groups/other/kv/a",
+        ] {
+            let reply = client.send(format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")).await;
+            assert_eq!(reply.problem(), "method-not-allowed", "{line}");
+        }
+        for target in ["/lookup?key=a", "/v0/entity?id=a", "/v1/range?start=a", "/cache/v1/keys"] {
             assert_eq!(client.get(target).await.problem(), "no-such-route");
         }
         for target in ["/healthz", "/readyz", "/metrics", "/v1/stats", "/openapi.json", "/v1/log-level"] {

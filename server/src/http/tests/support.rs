@@ -191,6 +191,16 @@ impl Client {
         }
     }
 
+    /// What is left of a chunked body of which the head was read from `stream`.
+    pub(super) async fn reply_after_head(&mut self) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(b"0\r\n\r\n") {
+            let n = self.stream.read_buf(&mut read).await.expect("the server answers");
+            assert_ne!(n, 0, "closed after {:?}", String::from_utf8_lossy(&read));
+        }
+        String::from_utf8(read).expect("text")
+    }
+
     /// Everything until the server closes.
     pub(super) async fn rest(mut self) -> io::Result<Vec<u8>> {
         self.stream.read_to_end(&mut self.read).await?;

@@ -159,11 +159,28 @@ fn the_admin_listener_has_roles() {
             ("POST /v1/config/reload", 403),
             ("POST /v1/record", 403),
             ("POST /v1/snapshot", 403),
+            ("GET /", 200),
+            ("GET /console/main.js", 200),
+            ("GET /v1/history", 200),
+            ("GET /v1/events", 200),
+            ("GET /v1/config", 200),
+            ("GET /v1/connections", 403),
+            ("DELETE /v1/connections/1", 403),
+            ("GET /v1/keys", 403),
+            ("GET /v1/kv/k", 403),
+            ("GET /v1/explain/k", 403),
         ] {
             assert_eq!(send(&mut client, line, &read, "").await.status, status, "{line}");
         }
         let admin = basic("admin", "a");
         assert_eq!(send(&mut client, "PUT /v1/log-level", &admin, "info").await.status, 200);
+        assert_eq!(send(&mut client, "GET /v1/connections", &admin, "").await.status, 200);
+        // Keys are those of the rules, on this listener as well.
+        let shop = basic("shop", "s");
+        server.set(b"shop:1", b"lamp");
+        for (line, status) in [("GET /v1/kv/shop:1", 200), ("GET /v1/kv/other", 403), ("GET /", 403)] {
+            assert_eq!(send(&mut client, line, &shop, "").await.status, status, "{line}");
+        }
     });
 }
 

@@ -1,0 +1,175 @@
+// The key browser: keys by pattern, what is known of one, and its value. And the hot keys, where the server names them.
+import { badge, bytes, count, duration, el, select, table } from "./elements.js";
+import { firstBytes, json, jsonIfThere } from "./server.js";
+
+/** Bytes of a value that are shown. */
+const SHOWN = 64 * 1024;
+
+/** A key as the server lists it: its bytes in a path, and what people see. */
+function keyOf(listed) {
+  if (typeof listed === "string") return { path: encodeURIComponent(listed), text: listed };
+  const raw = Uint8Array.from(atob(listed.base64), (character) => character.charCodeAt(0));
+  const path = [...raw].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
+  return { path, text: path };
+}
+
+export class Keys {
+  constructor(state) {
+    this.state = state;
+    this.group = "default";
+    this.pattern = el("input", { type: "search", value: "*", "aria-describedby": "pattern-note" });
+    this.list = el("ul", { class: "keys" });
+    this.said = el("p", { class: "note", role: "status" });
+    this.more = el("button", { type: "button", hidden: true, onclick: () => this.search(false) }, "Look further");
+    this.detail = el("section", { class: "card", "aria-label": "Key" }, el("p", { class: "note" }, "Choose a key, or type one in full and press Show."));
+    this.hot = el("div");
+    this.groupChoice = el("span");
+    const form = el("form", { class: "bar", role: "search", onsubmit: (event) => { event.preventDefault(); this.search(true); } },
+      this.groupChoice, el("label", { class: "grow" }, "Pattern", this.pattern),
+      el("button", { class: "main" }, "Search"),
+      el("button", { type: "button", onclick: () => this.show(keyOf(this.pattern.value)) }, "Show"));
+    this.element = el("div", {}, form, el("p", { class: "note", id: "pattern-note" }, "Search lists keys in memory, or of the store on this machine, that match a glob such as user:*. It reads nothing from a source."),
+      el("div", { class: "two" }, el("section", { "aria-label": "Keys found" }, this.said, this.list, this.more), this.detail), this.hot);
+  }
+
+  base(what) {
+    return this.group === "default" ? `v1/${what}` : `v1/groups/${encodeURIComponent(this.group)}/${what}`;
+  }
+
+  async open() {
+    const groups = this.state.samples.groups;
+    if (groups.length > 1) {
+      this.groupChoice.replaceChildren(select("Group", groups.map((group) => [group, group]), this.group, (group) => {
+        this.group = group;
+        this.search(true);
+      }));
+    }
+    this.namesHotKeys ??= Object.hasOwn((await json("openapi.json")).paths, "/v1/hot-keys");
+    await this.askHotKeys();
+  }
+
+  async tick(second) {
+    if (second % 5 === 0) await this.askHotKeys();
+  }
+
+  async search(isNew) {
+    if (isNew) {
+      this.list.replaceChildren();
+      this.cursor = "0";
+    }
+    this.said.textContent = "Searching.";
+    try {
+      // A page of the tier has the matches among so many keys: a rare match takes several.
+      let found = 0;
+      for (let page = 0; page < 50 && found < 100; page += 1) {
+        const answer = await json(`${this.base("keys")}?count=2000&cursor=${this.cursor}&match=${encodeURIComponent(this.pattern.value || "*")}`);
+        for (const listed of answer.keys) this.list.append(this.item(keyOf(listed)));
+        found += answer.keys.length;
+        this.cursor = answer.cursor;
+        if (this.cursor === "0") break;
+      }
+      this.more.hidden = this.cursor === "0";
+      this.said.textContent = `${this.list.children.length.toLocaleString("en")} keys${this.more.hidden ? "" : " so far"}.`;
+    } catch (problem) {
+      this.said.textContent = problem.message;
+    }
+  }
+
+  item(key) {
+    const button = el("button", { type: "button", class: "mono", onclick: () => {
+      this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
+      button.setAttribute("aria-current", "true");
+      this.show(key);
+    } }, key.text);
+    return el("li", {}, button);
+  }
+
+  async show(key) {
+    let known;
+    try {
+      known = await json(`${this.base("explain")}/${key.path}`);
+    } catch (problem) {
+      this.detail.replaceChildren(el("h3", { class: "mono" }, key.text), el("p", { class: "bad" }, problem.message));
+      return;
+    }
+    const millis = (n) => (n === null || n === undefined ? "–" : duration(n / 1000));
+    const facts = [
+      ["In memory", known.held === "nothing" ? "nothing" : [`${known.held} `, badge(known.state === "stale" ? "warn" : "good", known.state)]],
+      ["A read now", known.next.replace(/^a read /, "")],
+      ...(known.why === "-" ? [] : [["Why", known.why]]),
+      ["Size in memory", known.bytes === null ? "–" : bytes(known.bytes)],
+      ["Age", millis(known.age_ms)],
+      ["Expires in", known.left_ms === null && known.held !== "nothing" ? "never" : millis(known.left_ms)],
+      ["Served for", millis(known.served_for_ms)],
+      ["Served without source", millis(known.served_if_source_fails_for_ms)],
+      ["Tags", known.tags.join(", ") || "–"],
+      ["Mode", known.mode],
+      ["Policy", known.policy],
+      ["Source", known.source],
+    ];
+    const value = el("div");
+    const read = el("button", { type: "button", class: "main", onclick: () => this.read(key, value) }, "Read the value");
+    this.detail.replaceChildren(el("h3", { class: "mono" }, key.text),
+      el("dl", {}, facts.flatMap(([name, fact]) => [el("dt", {}, name), el("dd", {}, fact)])),
+      el("div", { class: "bar" }, read, el("span", { class: "note" }, "a read like any client's: it counts, and may ask the source")), value);
+  }
+
+  async read(key, place) {
+    try {
+      const { bytes: raw, more } = await firstBytes(`${this.base("kv")}/${key.path}`, SHOWN);
+      const forms = formsOf(raw);
+      const shown = el("pre", { class: "value", tabindex: 0, role: "region", "aria-label": "Value" });
+      const draw = (form) => { shown.textContent = forms[form]; };
+      const first = Object.keys(forms)[0];
+      draw(first);
+      place.replaceChildren(el("div", { class: "bar" }, select("Show as", Object.keys(forms).map((form) => [form, form]), first, draw),
+        el("span", { class: "note" }, more ? `the first ${bytes(raw.length)}` : bytes(raw.length))), shown);
+    } catch (problem) {
+      place.replaceChildren(el("p", { class: "bad" }, problem.message));
+    }
+  }
+
+  async askHotKeys() {
+    if (!this.namesHotKeys) return;
+    const answer = await jsonIfThere("v1/hot-keys");
+    const rows = answer && Object.values(answer).find((value) => Array.isArray(value) && value.length > 0 && typeof value[0] === "object");
+    if (!rows) return this.hot.replaceChildren();
+    const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+    const text = (value) => (typeof value === "number" ? count(value) : typeof value === "object" && value !== null ? keyOf(value).text : String(value ?? "–"));
+    const columns = names.map((name) => ({
+      title: name.replaceAll("_", " "),
+      number: typeof rows[0][name] === "number",
+      show: (row) => (name === "key" ? el("button", { type: "button", class: "mono", onclick: () => this.show(keyOf(row.key)) }, text(row.key)) : text(row[name])),
+    }));
+    this.hot.replaceChildren(el("h2", {}, "Hot keys"), table("Keys that are asked for the most", columns, rows));
+  }
+}
+
+/** A value as JSON if it is, as text if it is, and as a dump of its bytes. */
+function formsOf(raw) {
+  const forms = {};
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(raw);
+    try {
+      forms.JSON = JSON.stringify(JSON.parse(text), null, 2);
+    } catch {
+      // It is no JSON.
+    }
+    forms.text = text;
+  } catch {
+    // It is no text.
+  }
+  forms.hex = hex(raw);
+  return forms;
+}
+
+function hex(raw) {
+  const lines = [];
+  for (let at = 0; at < raw.length; at += 16) {
+    const line = [...raw.subarray(at, at + 16)];
+    const left = line.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(47);
+    const right = line.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${left}  ${right}`);
+  }
+  return lines.join("\n");
+}

@@ -1,0 +1,100 @@
+// The first view: the numbers of now, and charts of the last minutes, hours or day.
+import { HeatMap, LineChart } from "./charts.js";
+import { bytes, choice, count, duration, el, percent, select } from "./elements.js";
+import { RANGES } from "./samples.js";
+
+const READS = ["hits", "negative_hits", "misses"];
+/** Seconds that the numbers of now look back. */
+const RECENT = 10;
+
+export class Overview {
+  constructor(state) {
+    this.state = state;
+    this.range = "1s";
+    this.group = "";
+    this.timed = "";
+    this.tiles = el("ul", { class: "tiles", "aria-label": "Now" });
+    this.traffic = new LineChart("Requests a second", { show: count, stacked: true });
+    this.ratio = new LineChart("Hit ratio", { show: percent, top: 1, note: "of the reads of groups" });
+    this.memory = new LineChart("Memory", { show: bytes, stacked: true, inBytes: true, note: "by what uses it" });
+    this.source = new LineChart("Source", { show: count, note: "fetches a second" });
+    this.latency = new LineChart("Mean time of a fetch", { show: duration });
+    this.entries = new LineChart("Entries that come and go a second", { show: count });
+    this.refused = new LineChart("Errors and refusals a second", { show: count });
+    this.network = new LineChart("Bytes a second", { show: bytes, inBytes: true });
+    this.cpu = new LineChart("Cores used", { show: (n) => (n === null ? "–" : n.toFixed(2)) });
+    this.heat = new HeatMap("How long requests and fetches took");
+    this.charts = [this.traffic, this.ratio, this.memory, this.source, this.latency, this.entries, this.refused, this.network, this.cpu, this.heat];
+    this.controls = el("div", { class: "bar" });
+    this.heatControls = el("div", { class: "bar" });
+    this.element = el("div", {}, this.tiles, this.controls, el("div", { class: "charts" }, this.charts.slice(0, -1).map((chart) => chart.figure)),
+      this.heatControls, el("div", { class: "charts" }, this.heat.figure));
+  }
+
+  async open() {
+    const { samples } = this.state;
+    await samples.load(this.range);
+    const groups = samples.groups;
+    const redraw = (change) => async (value) => {
+      change(value);
+      await samples.load(this.range);
+      this.draw();
+    };
+    this.controls.replaceChildren(choice("Time", "range", RANGES, this.range, redraw((range) => { this.range = range; })),
+      ...(groups.length > 1 ? [select("Group", [["", "all"], ...groups.map((group) => [group, group])], this.group, redraw((group) => { this.group = group; }))] : []));
+    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...groups.map((group) => [group, `Fetches from the source of ${group}`])];
+    this.heatControls.replaceChildren(select("Durations of", timed, this.timed, redraw((of) => { this.timed = of; })));
+    this.draw();
+  }
+
+  /** A second has passed. */
+  async tick(second) {
+    const step = { "1s": 1, "10s": 10, "1m": 60 }[this.range];
+    if (step > 1 && second % step === 0) await this.state.samples.load(this.range);
+    if (second % step === 0) this.draw();
+    else this.drawTiles();
+  }
+
+  drawTiles() {
+    const { samples } = this.state;
+    const rate = (names) => samples.recent(RECENT, names) / RECENT;
+    const reads = samples.recent(60, READS);
+    const hits = samples.recent(60, ["hits", "negative_hits"]);
+    const fetches = samples.recent(60, ["source_fetches"]);
+    const down = samples.groups.filter((group) => samples.latest(["source_up"], group) === 0);
+    const errors = rate(["http_5xx", "redis_errors", "throttled", "overload_refused", "connections_refused"]);
+    const tile = (value, what, isBad) => el("li", { class: isBad ? "bad" : undefined }, el("span", { class: "value" }, value), el("span", { class: "what" }, what));
+    this.tiles.replaceChildren(
+      tile(count(rate(["http_requests", "redis_commands"])), "requests a second"),
+      tile(reads > 0 ? percent(hits / reads) : "–", "hits, last minute"),
+      tile(down.length > 0 ? "lost" : "up", down.length > 0 ? `source of ${down.join(", ")}` : "sources", down.length > 0),
+      tile(fetches > 0 ? duration(samples.recent(60, ["source_micros"]) / fetches / 1e6) : "–", "mean fetch, last minute"),
+      tile(bytes(samples.latest(["used_bytes"])), `of ${bytes(samples.latest(["max_bytes"]))} for entries`),
+      tile(count(samples.latest(["http_connections", "redis_connections"])), "connections"),
+      tile(count(errors), "errors and refusals a second", errors > 0));
+  }
+
+  draw() {
+    this.drawTiles();
+    const { samples } = this.state;
+    const { range, group } = this;
+    const times = samples.times(range);
+    const lines = (chart, series) => chart.show({ times, series: series.map(([name, values]) => ({ name, values })) });
+    const rate = (...names) => samples.rate(range, names, group);
+    lines(this.traffic, [["HTTP", rate("http_requests")], ["Redis protocol", rate("redis_commands")]]);
+    lines(this.ratio, [["hits", samples.ratio(range, ["hits", "negative_hits"], READS, group)], ["out of date", samples.ratio(range, ["stale_hits"], READS, group)]]);
+    const level = (...names) => samples.sum(range, names, group);
+    lines(this.memory, [["values", level("segment_bytes")], ["large values", level("large_bytes")], ["index", level("index_bytes")],
+      ["eviction, expiry, tags", level("policy_bytes")], ["buffers", level("buffer_bytes")]]);
+    lines(this.source, [["fetches", rate("source_fetches")], ["errors", rate("source_errors")]]);
+    const micros = samples.ratio(range, ["source_micros"], ["source_fetches"], group);
+    lines(this.latency, [["fetch", micros.map((n) => (n === null ? null : n / 1e6))]]);
+    lines(this.entries, [["stored", rate("insertions")], ["evicted", rate("evictions")], ["expired", rate("expirations")]]);
+    lines(this.refused, [["HTTP 5xx", rate("http_5xx")], ["HTTP 4xx", rate("http_4xx")], ["Redis errors", rate("redis_errors")],
+      ["throttled", rate("throttled")], ["overload", rate("overload_refused")], ["connections", rate("connections_refused")]]);
+    lines(this.network, [["received", rate("received_bytes")], ["sent", rate("sent_bytes")]]);
+    lines(this.cpu, [["cores", rate("cpu_seconds")]]);
+    const of = this.timed === "" ? ["http_seconds", ""] : ["source_seconds", this.timed];
+    this.heat.show({ times, ...samples.histogram(range, ...of) });
+  }
+}

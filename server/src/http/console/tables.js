@@ -1,0 +1,243 @@
+// The views that are tables: groups with their sources and nodes, connections, events, settings.
+import { badge, bytes, confirmed, count, duration, el, moment, percent, redrawn, table } from "./elements.js";
+import { json, jsonIfThere, send } from "./server.js";
+
+const READS = ["hits", "negative_hits", "misses"];
+/** Steps of the last ten minutes. */
+const RECENT = 600;
+
+export class Groups {
+  constructor(state) {
+    this.state = state;
+    this.element = el("div");
+    this.places = ["groups", "sources", "prefixes", "peers", "replicas"].map(() => el("div"));
+    this.element.append(...this.places);
+    this.sorted = { groups: {}, sources: {}, peers: {} };
+    this.settings = [];
+  }
+
+  async open() {
+    this.settings = (await jsonIfThere("v1/config"))?.settings ?? [];
+    await this.ask();
+    this.draw();
+  }
+
+  async ask() {
+    const { samples } = this.state;
+    // A node that shares nothing has no such route.
+    this.peers = this.state.stats?.peers > 0 ? await jsonIfThere("v1/peers") : null;
+    this.modes = await Promise.all(samples.groups.map((group) => jsonIfThere(`v1/groups/${encodeURIComponent(group)}/mode-rules`)));
+    this.lost = (await jsonIfThere("v1/events"))?.events.filter((event) => event.kind === "source-lost") ?? [];
+  }
+
+  async tick(second) {
+    if (second % 10 === 0) await this.ask();
+    if (second % 2 === 0) this.draw();
+  }
+
+  draw() {
+    const { samples, stats } = this.state;
+    const redraw = () => this.draw();
+    const rows = samples.groups.map((name) => {
+      const sum = (...names) => samples.recent(RECENT, names, name);
+      const reads = sum(...READS);
+      const numbers = stats?.groups?.[name] ?? {};
+      const circuit = Object.entries(numbers.source_circuit ?? {}).find(([, isNow]) => isNow === 1)?.[0];
+      const fetches = sum("source_fetches");
+      return {
+        name, reads, fetches, circuit,
+        ratio: reads > 0 ? sum("hits", "negative_hits") / reads : NaN,
+        stale: reads > 0 ? sum("stale_hits") / reads : NaN,
+        evicted: sum("evictions"),
+        errors: sum("source_errors"),
+        mean: fetches > 0 ? sum("source_micros") / fetches / 1e6 : NaN,
+        p99: samples.quantile(RECENT, 0.99, "source_seconds", name) ?? NaN,
+        used: samples.latest(["used_bytes"], name),
+        most: samples.latest(["max_bytes"], name),
+        entries: samples.latest(["entries"], name),
+        up: samples.latest(["source_up"], name) === 1,
+        waiting: (numbers.source_in_flight ?? 0) + (numbers.source_waiting ?? 0),
+        url: this.setting(name, "source"),
+        lost: this.lost?.findLast((event) => event.group === name)?.text,
+      };
+    });
+    const [groups, sources, prefixes, peers, replicas] = this.places;
+    redrawn(groups, el("h2", {}, "Groups"), table("Reads and evictions of the last ten minutes", [
+      { title: "Group", value: (row) => row.name },
+      { title: "Entries", value: (row) => row.entries, show: (row) => count(row.entries), number: true },
+      { title: "Memory", value: (row) => row.used, show: (row) => el("span", {}, el("progress", { max: row.most, value: row.used, "aria-label": `Memory of ${row.name}` }), ` ${bytes(row.used)} of ${bytes(row.most)}`) },
+      { title: "Reads", value: (row) => row.reads, show: (row) => count(row.reads), number: true },
+      { title: "Hits", value: (row) => row.ratio, show: (row) => percent(row.ratio), number: true },
+      { title: "Out of date", value: (row) => row.stale, show: (row) => percent(row.stale), number: true },
+      { title: "Evicted", value: (row) => row.evicted, show: (row) => count(row.evicted), number: true },
+    ], rows, this.sorted.groups, redraw));
+    redrawn(sources, el("h2", {}, "Sources"), table("Fetches of the last ten minutes", [
+      { title: "Group", value: (row) => row.name },
+      { title: "Source", value: (row) => row.url, show: (row) => el("code", {}, row.url ?? "–"), wide: true },
+      { title: "State", value: (row) => row.up, show: (row) => [badge(row.up ? "good" : "bad", row.up ? "up" : "down"), ...(row.up || !row.lost ? [] : [el("div", { class: "note" }, row.lost)])] },
+      { title: "Circuit", value: (row) => row.circuit, show: (row) => (row.circuit ? badge(row.circuit === "closed" ? "good" : "bad", row.circuit) : "–") },
+      { title: "Fetches", value: (row) => row.fetches, show: (row) => count(row.fetches), number: true },
+      { title: "Errors", value: (row) => row.errors, show: (row) => el("span", { class: row.errors > 0 ? "bad" : undefined }, count(row.errors)), number: true },
+      { title: "Mean", value: (row) => row.mean, show: (row) => duration(row.mean), number: true },
+      { title: "99 %", value: (row) => row.p99, show: (row) => (Number.isNaN(row.p99) ? "–" : `≤ ${duration(row.p99)}`), number: true },
+      { title: "Under way", value: (row) => row.waiting, show: (row) => count(row.waiting), number: true },
+    ], rows, this.sorted.sources, redraw));
+    this.drawPrefixes(prefixes);
+    this.drawPeers(peers, redraw);
+    this.drawReplication(replicas);
+  }
+
+  setting(group, name) {
+    const table = group === "default" ? null : `groups.${group}`;
+    return this.settings.find((setting) => setting.name === name && setting.table === table)?.value?.replace(/^"|"$/g, "");
+  }
+
+  drawPrefixes(place) {
+    const rows = this.settings.filter((setting) => /(^|\.)prefixes\./.test(setting.table ?? "") && setting.is_set);
+    const modes = this.state.samples.groups.flatMap((group, index) =>
+      (this.modes?.[index]?.rules ?? []).filter((rule) => rule.prefix !== "" || rule.mode !== "cache").map((rule) => ({ table: group, name: `mode of ${rule.prefix === "" ? "every key" : rule.prefix}`, value: rule.mode })));
+    const all = [...rows, ...modes];
+    if (all.length === 0) return place.replaceChildren();
+    place.replaceChildren(el("h2", {}, "Prefixes"), table("Policies and modes of prefixes", [
+      { title: "Where", value: (row) => row.table },
+      { title: "What", value: (row) => row.name },
+      { title: "Value", value: (row) => row.value },
+    ], all));
+  }
+
+  drawPeers(place, redraw) {
+    if (!this.peers) return place.replaceChildren();
+    redrawn(place, el("h2", {}, "Peers"), table("Nodes that share keys with this one", [
+      { title: "Node", value: (row) => row.name, show: (row) => `${row.name}${row.self ? " (this one)" : ""}` },
+      { title: "Zone", value: (row) => row.zone },
+      { title: "State", value: (row) => row.reachable, show: (row) => badge(row.reachable ? "good" : "bad", row.reachable ? "reachable" : "out") },
+      { title: "Keys", value: (row) => row.share, show: (row) => percent(row.share), number: true },
+      { title: "Reads", value: (row) => row.reads, show: (row) => count(row.reads), number: true },
+      { title: "Failed reads", value: (row) => row.failed_reads, show: (row) => count(row.failed_reads), number: true },
+      { title: "Untold changes", value: (row) => row.untold_changes, show: (row) => count(row.untold_changes), number: true },
+    ], this.peers.peers, this.sorted.peers, redraw));
+  }
+
+  drawReplication(place) {
+    const stats = this.state.stats ?? {};
+    const role = Object.entries(stats.replication_role ?? {}).find(([, isNow]) => isNow === 1)?.[0];
+    if (!role || role === "standalone") return place.replaceChildren();
+    const replicas = Object.entries(stats.replication_replica_behind ?? {}).map(([name, behind]) => ({ name, behind }));
+    place.replaceChildren(el("h2", {}, "Replication"), el("p", {}, "This node is a ", badge("good", role),
+      ...(role === "replica" ? [" and its primary ", badge(stats.replication_link_up ? "good" : "bad", stats.replication_link_up ? "answers" : "does not answer"), `; its data is ${duration(stats.replication_lag_seconds)} old.`] : ["."])),
+    ...(replicas.length === 0 ? [] : [table("Replicas", [
+      { title: "Replica", value: (row) => row.name },
+      { title: "Changes behind", value: (row) => row.behind, show: (row) => count(row.behind), number: true },
+    ], replicas)]));
+  }
+}
+
+export class Connections {
+  constructor() {
+    this.sorted = { column: 0, down: false };
+    this.search = el("input", { type: "search", oninput: () => this.draw(), placeholder: "address, name, user, command" });
+    this.place = el("div");
+    this.said = el("p", { class: "note", role: "status" });
+    this.element = el("div", {}, el("div", { class: "bar" }, el("label", { class: "grow" }, "Filter", this.search)), this.said, this.place);
+    this.page = null;
+  }
+
+  async open() {
+    await this.ask();
+  }
+
+  async tick(second) {
+    if (second % 3 === 0) await this.ask();
+  }
+
+  async ask() {
+    this.page = await json("v1/connections?count=2000");
+    this.draw();
+  }
+
+  draw() {
+    const wanted = this.search.value.toLowerCase();
+    const of = (row) => [row.address, row.name, row.user, row.command, row.library].join(" ").toLowerCase();
+    const rows = (this.page?.connections ?? []).filter((row) => of(row).includes(wanted));
+    const { all = 0, redis = 0 } = this.page?.open ?? {};
+    const state = (row) => [row.blocked && "waits", row.subscriptions > 0 && `${row.subscriptions} subscriptions`, row.tracking && "tracks", row.in_transaction && "in MULTI", row.replica && "replica"].filter(Boolean).join(", ");
+    redrawn(this.place, table(`Clients of the Redis protocol: ${redis.toLocaleString("en")}. Other connections: ${(all - redis).toLocaleString("en")}.`, [
+      { title: "Id", value: (row) => row.id, number: true },
+      { title: "Address", value: (row) => row.address },
+      { title: "Name", value: (row) => row.name },
+      { title: "User", value: (row) => row.user },
+      { title: "Library", value: (row) => row.library },
+      { title: "Age", value: (row) => row.age_ms, show: (row) => duration(row.age_ms / 1000), number: true },
+      { title: "Idle", value: (row) => row.idle_ms, show: (row) => duration(row.idle_ms / 1000), number: true },
+      { title: "Last command", value: (row) => row.command ?? "", show: (row) => el("code", {}, row.command ?? "–") },
+      { title: "State", value: state },
+      { title: "Action", show: (row) => el("button", { type: "button", class: "danger", "aria-label": `End connection ${row.id}`, "data-sort": `end ${row.id}`, onclick: () => this.kill(row) }, "End") },
+    ], rows, this.sorted, () => this.draw()));
+  }
+
+  async kill(row) {
+    if (!(await confirmed(`End the connection ${row.id} from ${row.address}? Its client may connect again.`, "End it"))) return;
+    try {
+      await send("DELETE", `v1/connections/${row.id}`);
+      this.said.textContent = `Connection ${row.id} ends.`;
+    } catch (problem) {
+      this.said.textContent = problem.message;
+    }
+    await this.ask();
+  }
+}
+
+export class Events {
+  constructor(state) {
+    this.state = state;
+    this.element = el("div");
+  }
+
+  async open() {
+    this.draw();
+  }
+
+  async tick() {}
+
+  draw() {
+    const events = [...this.state.events].reverse();
+    const time = (event) => el("time", { datetime: new Date(event.at).toISOString() }, moment(event.at));
+    redrawn(this.element, table("What happened, the latest first", [
+      { title: "Time", show: time },
+      { title: "Severity", show: (event) => badge(event.severity === "warning" ? "warn" : "good", event.severity) },
+      { title: "Kind", value: (event) => event.kind },
+      { title: "What", value: (event) => event.text, wide: true },
+    ], events));
+  }
+}
+
+export class Settings {
+  constructor() {
+    this.search = el("input", { type: "search", oninput: () => this.draw(), placeholder: "name, value, origin" });
+    this.only = el("input", { type: "checkbox", onchange: () => this.draw() });
+    this.place = el("div");
+    this.element = el("div", {}, el("div", { class: "bar" }, el("label", { class: "grow" }, "Filter", this.search), el("label", {}, this.only, "Only what is set")), this.place);
+    this.sorted = {};
+    this.settings = [];
+  }
+
+  async open() {
+    this.settings = (await json("v1/config")).settings;
+    this.draw();
+  }
+
+  async tick() {}
+
+  draw() {
+    const wanted = this.search.value.toLowerCase();
+    const is = (row) => [row.name, row.table, row.value, row.origin, row.section].join(" ").toLowerCase().includes(wanted) && (row.is_set || !this.only.checked);
+    const name = (row) => (row.table ? `${row.table}.${row.name}` : row.name);
+    redrawn(this.place, table("The settings as they are now, and where each comes from", [
+      { title: "Setting", value: name, show: (row) => el("code", {}, name(row)) },
+      { title: "Value", value: (row) => row.value ?? "", show: (row) => el("code", {}, row.value ?? "–"), wide: true },
+      { title: "From", value: (row) => row.origin, show: (row) => (row.is_set ? el("b", {}, row.origin) : row.origin), wide: true },
+      { title: "Changes by", value: (row) => (row.live ? "reload" : "restart") },
+      { title: "What it does", value: (row) => row.help, wide: true },
+    ], this.settings.filter(is), this.sorted, () => this.draw()));
+  }
+}

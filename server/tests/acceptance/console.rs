@@ -1,0 +1,62 @@
+//! The console in a real browser: `tests/console/check.js` opens, reads and uses it in Chromium.
+use crate::{
+    common::{RedisServer, wait_until},
+    larder::Larder,
+};
+use std::{path::Path, process::Command};
+
+const USERS: &str = "\
+user default off
+user admin on >a ~* &* +@all
+user reader on >r +info +config|get
+user nothing on >n ~* &*
+user app on >p ~* &* +@all
+";
+
+/// Pictures stay in `$CONSOLE_PICTURES`, if that is set.
+#[test]
+fn the_console_can_be_read_and_used_in_a_browser() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let modules = root.join(".deps/console/node_modules");
+    assert!(modules.exists(), "the driver of Chromium is not installed. Type: make tools");
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users.acl");
+    std::fs::write(&users, USERS).unwrap();
+    let redis = RedisServer::start();
+    for key in 0..300 {
+        redis.command(&["SET", &format!("user:{key}"), &"x".repeat(key)]);
+    }
+    redis.command(&["SET", "page:<img src=x onerror=complain('html')>", "{\"name\":\"lamp\",\"price\":3}"]);
+    let users = format!("--users-file={}", users.display());
+    let larder = Larder::start(&[&users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB"]);
+    let mut app = larder.client();
+    app.command(&["AUTH", "app", "p"]);
+    for key in 0..310 {
+        app.command(&["GET", &format!("user:{key}")]);
+        app.command(&["GET", "page:<img src=x onerror=complain('html')>"]);
+    }
+    // One that is ended by hand.
+    let mut worker = larder.client();
+    worker.command(&["AUTH", "app", "p"]);
+    worker.command(&["CLIENT", "SETNAME", "shop-worker"]);
+    // Two rows are the least that a line needs.
+    let history =
+        "GET /v1/history HTTP/1.1\r\nhost: x\r\nauthorization: Basic YWRtaW46YQ==\r\nconnection: close\r\n\r\n";
+    wait_until("a history", || {
+        let (status, _, body) = larder.admin(history);
+        assert_eq!(status, 200);
+        let page: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        page["rows"].as_array().unwrap().len() > 2
+    });
+    let pictures = std::env::var_os("CONSOLE_PICTURES").map_or_else(|| folder.path().join("pictures"), Into::into);
+    let output = Command::new("node")
+        .arg(root.join("tests/console/check.js"))
+        .arg(&pictures)
+        .arg(format!("http://127.0.0.1:{}/", larder.admin))
+        .output()
+        .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{said}");
+    assert!(!worker.is_open(), "the connection that was ended by hand");
+}

@@ -1,5 +1,5 @@
 // The key browser: keys by pattern, what is known of one, and its value. And the hot keys, where the server names them.
-import { badge, bytes, count, duration, el, select, table } from "./elements.js";
+import { badge, bytes, count, duration, el, percent, redrawn, select, table } from "./elements.js";
 import { firstBytes, json, jsonIfThere } from "./server.js";
 
 /** Bytes of a value that are shown. */
@@ -17,6 +17,7 @@ export class Keys {
   constructor(state) {
     this.state = state;
     this.group = "default";
+    this.measure = "by_reads";
     this.pattern = el("input", { type: "search", value: "*", "aria-describedby": "pattern-note" });
     this.list = el("ul", { class: "keys" });
     this.said = el("p", { class: "note", role: "status" });
@@ -132,17 +133,35 @@ export class Keys {
   async askHotKeys() {
     if (!this.namesHotKeys) return;
     const answer = await jsonIfThere("v1/hot-keys");
-    const rows = answer && Object.values(answer).find((value) => Array.isArray(value) && value.length > 0 && typeof value[0] === "object");
-    if (!rows) return this.hot.replaceChildren();
-    const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-    const text = (value) => (typeof value === "number" ? count(value) : typeof value === "object" && value !== null ? keyOf(value).text : String(value ?? "–"));
-    const columns = names.map((name) => ({
-      title: name.replaceAll("_", " "),
-      number: typeof rows[0][name] === "number",
-      show: (row) => (name === "key" ? el("button", { type: "button", class: "mono", onclick: () => this.show(keyOf(row.key)) }, text(row.key)) : text(row[name])),
-    }));
-    this.hot.replaceChildren(el("h2", {}, "Hot keys"), table("Keys that are asked for the most", columns, rows));
+    if (answer === null) return this.hot.replaceChildren();
+    if (this.hot.children.length === 0) {
+      const choose = (measure) => {
+        this.measure = measure;
+        this.askHotKeys();
+      };
+      this.hotTables = el("div");
+      this.hot.replaceChildren(el("h2", {}, "Hot keys"), select("By", MEASURES.map(([measure, name]) => [measure, name]), this.measure, choose), this.hotTables);
+    }
+    const [measure, title, show] = MEASURES.find(([name]) => name === this.measure);
+    const columns = (of, name) => [
+      { title: "Group", value: (row) => row.group },
+      { title: name, value: (row) => textOf(row[of]), wide: true, show: (row) => (of === "key" && row.group === this.group ? el("button", { type: "button", class: "mono", "data-sort": `hot ${textOf(row.key)}`, onclick: () => this.show(keyOf(row.key)) }, textOf(row.key)) : el("code", {}, textOf(row[of]))) },
+      { title, value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
+      { title: "Share", value: (row) => row.share, show: (row) => percent(row.share), number: true },
+    ];
+    const time = duration(answer.seconds);
+    const prefixes = answer.prefixes?.[measure] ?? [];
+    redrawn(this.hotTables, table(`Keys that took the most in the last ${time}`, columns("key", "Key"), answer[measure] ?? []),
+      ...(prefixes.length === 0 ? [] : [table(`Prefixes that took the most in the last ${time}`, columns("prefix", "Prefix"), prefixes)]));
   }
+}
+
+/** What hot keys are counted by. */
+const MEASURES = [["by_reads", "reads", count], ["by_bytes", "bytes", bytes], ["by_misses", "misses", count], ["by_source_time", "time at the source", duration]];
+const COUNTS = { by_reads: "reads", by_bytes: "bytes", by_misses: "misses", by_source_time: "source_seconds" };
+
+function textOf(listed) {
+  return keyOf(listed).text;
 }
 
 /** A value as JSON if it is, as text if it is, and as a dump of its bytes. */

@@ -92,6 +92,8 @@ pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl}
 pub use tls_client_settings::TlsClientSettings;
 pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings};
 pub use trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings};
+pub use wrapped_text::wrapped;
 
 #[cfg(test)]
 mod tests;
+mod wrapped_text;

@@ -1,5 +1,8 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
-use super::settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
+use super::{
+    settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind},
+    wrapped_text::wrapped,
+};
 use larder_units::{show_duration, show_size};
 use std::{fmt::Write as _, time::Duration};
 
@@ -8,24 +11,20 @@ const INTRODUCTION: &str = "\
 
 <!-- Made by `larder config docs`; do not edit. The table is in server/src/config/settings_table.rs. -->
 
-Every setting can be given as a flag of `larder serve`, as an environment variable and in a TOML file (`--config FILE` or
-`LARDER_CONFIG`). A flag outweighs a variable, a variable outweighs the file, and the file outweighs the default.
-Unknown names and impossible values stop the start (exit code 2) with the place and the nearest valid name.
+You can give every setting as a flag of `larder serve`, as an environment variable and in a TOML file (`--config FILE` or `LARDER_CONFIG`). A flag overrides a variable, a variable overrides the file, and the file overrides the default. Unknown names and impossible values stop the start (exit code 2) with the place and the nearest valid name.
 
-- `larder config check` reads everything as `larder serve` would and says what is wrong.
-- `larder config print` shows the effective values and where each of them comes from.
+- `larder config check` reads the settings like `larder serve` and reports the errors.
+- `larder config print` shows the effective values and the origin of each.
 - Sizes: a number of bytes, or with B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
 - Durations: a whole number with ms, s, m, h or d.
 - Addresses: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (all interfaces); port 0 takes a free port, which the ready line names.
-- Settings that take several values: repeat the flag, separate with commas in the variable, write an array in the file.
-  Of any other flag given twice the last counts.
+- Settings with several values: repeat the flag, separate with commas in the variable, write an array in the file. Of any other flag given twice, the last one counts.
 - `none` or `off` (or an empty text) switches an optional setting off.
-- `SIGHUP` and `POST /v1/config/reload` read the file again. Settings of which it is said below change at once, the others at the next start; `larder config diff` shows both.
+- `SIGHUP` and `POST /v1/config/reload` read the file again. Settings marked below change at once, the others at the next start. `larder config diff` shows both.
 
 ## Groups
 
-The top level of the file, the flags and the variables set the process and the group `default`. Every other group is a table; what it does
-not set has the setting's default, not the top level's value:
+The top level of the file, the flags and the variables set the process and the group `default`. Every other group is a table. A setting that is not in the table has its default, not the top level's value:
 
 ```toml
 source = \"redis://127.0.0.1:6379\"
@@ -39,8 +38,7 @@ ttl = \"1h\"
 
 ## Key prefixes
 
-Settings of freshness can differ by key prefix. `[prefixes.\"PREFIX\"]` is a table of group `default`, `[groups.NAME.prefixes.\"PREFIX\"]` one of a
-named group. The longest prefix of a key counts. What its table does not set has the group's value. Prefixes stand only in the file:
+Settings of freshness can differ by key prefix. `[prefixes.\"PREFIX\"]` is a table of group `default`, `[groups.NAME.prefixes.\"PREFIX\"]` one of a named group. The longest prefix of a key counts. A setting that is not in its table has the group's value. Only the file can have prefixes:
 
 ```toml
 ttl = \"1m\"
@@ -55,8 +53,7 @@ mode = \"deny\"
 
 ## Listeners
 
-`redis` at the top level listens for the Redis protocol. More listeners are tables, each with addresses of its own and rules of its own for what its clients
-may do. What a table does not set is as at the top level:
+`redis` at the top level listens for the Redis protocol. More listeners are tables, each with its own addresses and its own rules for its clients. A setting that is not in the table has the top level's value:
 
 ```toml
 redis = \"0.0.0.0:6380\"
@@ -71,9 +68,7 @@ forward-admin = true
 
 ## Variables of other programs
 
-Understood with less weight than `LARDER_…` and more than the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`,
-`REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`. Variables that Kubernetes makes for a
-service (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
+`LARDER_…` variables override these, and these override the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`, `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`. Service variables that Kubernetes injects (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
 ";
 
 /// The Markdown text.
@@ -85,7 +80,7 @@ pub fn reference_page() -> String {
             entry(setting, &mut out);
         }
     }
-    out
+    wrapped(&out)
 }
 
 fn entry(setting: &SettingSpec, out: &mut String) {

@@ -18,11 +18,12 @@ svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--faint); font: 13px system-ui, sans-serif; }
 svg .grid { stroke: var(--grid); stroke-width: 1; }
 svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+svg .range { stroke-width: 1.5; stroke-opacity: 0.6; }
 svg .heat { fill: var(--heat); }
 ";
 
 /// What the variables and classes of [`STYLE`] stand for in the light scheme. For files that are shown outside browsers.
-const PLAIN: [(&str, &str); 17] = [
+const PLAIN: [(&str, &str); 18] = [
     ("var(--ink)", "#1b1f24"),
     ("var(--paper)", "#fff"),
     ("var(--faint)", "#5c6570"),
@@ -39,6 +40,7 @@ const PLAIN: [(&str, &str); 17] = [
     ("var(--c7)", "#555"),
     ("class=\"grid\"", "stroke=\"#e3e6ea\" stroke-width=\"1\""),
     ("class=\"line\"", "fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\""),
+    ("class=\"range\"", "stroke-width=\"1.5\" stroke-opacity=\"0.6\""),
     ("class=\"heat\"", "fill=\"#b2182b\""),
 ];
 
@@ -124,6 +126,8 @@ pub(crate) fn plain(value: f64) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct ChartLine {
     pub(crate) points: Vec<(f64, f64)>,
+    /// The least and the most of the runs behind a point: x, least, most.
+    pub(crate) ranges: Vec<(f64, f64, f64)>,
     pub(crate) colour: String,
     pub(crate) dashed: bool,
     /// Shown when the pointer rests on it.
@@ -183,6 +187,16 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[ChartLine]) -> Str
             points.join(" "),
             escape(&line.title)
         );
+        for &(px, low, high) in &line.ranges {
+            let _ = write!(
+                out,
+                "<line class=\"range\" stroke=\"{0}\" x1=\"{1:.1}\" x2=\"{1:.1}\" y1=\"{2:.1}\" y2=\"{3:.1}\"/>",
+                line.colour,
+                x.x(px),
+                y.y(low),
+                y.y(high)
+            );
+        }
         // Few points are measurements that can be told apart.
         if line.points.len() <= 16 {
             for &(px, py) in &line.points {
@@ -258,7 +272,13 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out() {
-        let line = ChartLine { points: vec![(0.0, 1.0)], colour: colour(0), dashed: false, title: "<script>".into() };
+        let line = ChartLine {
+            points: vec![(0.0, 1.0)],
+            ranges: Vec::new(),
+            colour: colour(0),
+            dashed: false,
+            title: "<script>".into(),
+        };
         let axis = Axis::linear(1.0, "");
         assert!(!lines("\"><b>", &axis, &axis, &[line]).contains("<script"));
     }

@@ -10,6 +10,7 @@ pub(crate) mod chart;
 pub(crate) mod chart_file;
 mod hdr_log;
 pub(crate) mod measured_run;
+pub(crate) mod origin;
 pub(crate) mod output_options;
 pub(crate) mod page;
 mod progress_line;

@@ -128,7 +128,13 @@ fn percentiles(runs: &[RunSummary]) -> String {
     for (number, run) in runs.iter().enumerate() {
         let mut line = |what, p99, points| {
             let title = format!("{}: {what}, p99 {} ms", run.name, plain(p99));
-            lines.push(ChartLine { points, colour: colour(number), dashed: what == "service", title });
+            lines.push(ChartLine {
+                points,
+                ranges: Vec::new(),
+                colour: colour(number),
+                dashed: what == "service",
+                title,
+            });
         };
         let of = |time: fn(f64, f64) -> f64| {
             run.curve.iter().map(|&(share, latency, service)| (rarity(share), time(latency, service))).collect()
@@ -148,11 +154,18 @@ fn throughput(runs: &[RunSummary]) -> String {
         let whole = run.series.iter().filter(|moment| span(moment) > run.interval_s * 0.5);
         let points =
             whole.map(|moment| (moment.t + span(moment) / 2.0, moment.requests as f64 / span(moment))).collect();
-        lines.push(ChartLine { points, colour: colour(number), dashed: false, title: run.name.clone() });
+        lines.push(ChartLine {
+            points,
+            ranges: Vec::new(),
+            colour: colour(number),
+            dashed: false,
+            title: run.name.clone(),
+        });
         if let Some(rate) = run.target_rate {
             let title = format!("{}: asked for", run.name);
             lines.push(ChartLine {
                 points: vec![(0.0, rate), (run.duration_s, rate)],
+                ranges: Vec::new(),
                 colour: colour(number),
                 dashed: true,
                 title,

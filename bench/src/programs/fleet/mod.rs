@@ -5,7 +5,7 @@ mod traffic;
 
 use crate::lib::{
     figures,
-    results::{chart::Axis, chart_file::file},
+    results::{chart::Axis, chart_file::file, origin},
 };
 use anyhow::Context;
 use fastrand::Rng;
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let Some(folder) = &args.out else { return Ok(()) };
     std::fs::create_dir_all(folder)?;
-    for (name, chart) in charts(&rows) {
+    for (name, chart) in charts(&rows, &origin::of_this_run()?) {
         let path = folder.join(name);
         std::fs::write(&path, chart).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -143,7 +143,7 @@ fn addresses(nodes: u64, random: &mut Rng) -> Vec<String> {
     addresses.into_iter().collect()
 }
 
-fn charts(rows: &[FleetRow]) -> [(&'static str, String); 2] {
+fn charts(rows: &[FleetRow], origin: &str) -> [(&'static str, String); 2] {
     let line =
         |figure: &dyn Fn(&FleetRow) -> f64| rows.iter().map(|row| (row.nodes as f64, figure(row))).collect::<Vec<_>>();
     let messages = vec![
@@ -178,9 +178,12 @@ fn charts(rows: &[FleetRow]) -> [(&'static str, String); 2] {
         (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
     };
     let (low, high) = ends(all(&messages));
-    let messages = file("Messages that a node receives", &x(), &Axis::log(low, high, "messages per second"), messages);
+    let draw = |title, y: &Axis, lines: Vec<(&str, Vec<(f64, f64)>)>| {
+        file(title, &x(), y, lines.into_iter().map(Into::into).collect(), origin)
+    };
+    let messages = draw("Messages that a node receives", &Axis::log(low, high, "messages per second"), messages);
     let (_, high) = ends(all(&imbalance));
-    let imbalance = file("The most loaded node", &x(), &Axis::linear(high, "times the mean of all nodes"), imbalance);
+    let imbalance = draw("The most loaded node", &Axis::linear(high, "times the mean of all nodes"), imbalance);
     [("messages.svg", messages), ("imbalance.svg", imbalance)]
 }
 
@@ -242,6 +245,7 @@ mod tests {
         for (name, lines) in [("messages.svg", 5), ("imbalance.svg", 3)] {
             let chart = std::fs::read_to_string(folder.path().join(name)).unwrap();
             assert_eq!(chart.matches("<title>").count(), lines + 1, "{name}: the chart's and each line's");
+            assert!(chart.contains("Z, commit "), "{name}: when and from which commit");
         }
     }
 }

@@ -3,7 +3,7 @@ mod clients;
 mod scenarios;
 mod timeline;
 
-use crate::lib::figures;
+use crate::lib::{figures, results::origin};
 use anyhow::{Context, ensure};
 use scenarios::{SCENARIOS, Scenario};
 use std::{io::Write, path::PathBuf, time::Duration};
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &OutagesArgs, out: &mut dyn Write) -> anyhow::Result<()>
 fn draw(args: &OutagesArgs, scenario: &Scenario, timelines: &[(&str, Timeline)]) -> anyhow::Result<()> {
     let Some(folder) = &args.out else { return Ok(()) };
     std::fs::create_dir_all(folder)?;
-    for (name, chart) in timeline::charts(scenario.title, timelines) {
+    for (name, chart) in timeline::charts(scenario.title, timelines, &origin::of_this_run()?) {
         let path = folder.join(format!("{}-{name}.svg", scenario.name));
         std::fs::write(&path, chart).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -95,7 +95,7 @@ impl Timeline {
 }
 
 /// The charts of a scenario: a name for the file, and the picture.
-pub(super) fn charts(title: &str, timelines: &[(&str, Timeline)]) -> Vec<(&'static str, String)> {
+pub(super) fn charts(title: &str, timelines: &[(&str, Timeline)], origin: &str) -> Vec<(&'static str, String)> {
     let Some((_, first)) = timelines.first() else { return Vec::new() };
     let total = first.phases.total();
     let tick = (total / 60).max(Duration::from_millis(500));
@@ -115,17 +115,20 @@ pub(super) fn charts(title: &str, timelines: &[(&str, Timeline)]) -> Vec<(&'stat
         lines.iter().flat_map(|(_, points)| points.iter().map(|point| point.1)).collect()
     };
     let most = |lines: &[(&str, Vec<(f64, f64)>)]| all(lines).into_iter().fold(0.0, f64::max);
+    let draw = |what: &str, y: &Axis, lines: Vec<(&str, Vec<(f64, f64)>)>| {
+        file(&title(what), &x, y, lines.into_iter().map(Into::into).collect(), origin)
+    };
     let mut charts = Vec::new();
     let hits = points(&|timeline, from, to| timeline.hits_p99(from, to));
     let y = Axis::log(all(&hits).into_iter().fold(f64::INFINITY, f64::min), most(&hits), "p99 of hits, ms");
-    charts.push(("hits", file(&title("Hits"), &x, &y, hits)));
+    charts.push(("hits", draw("Hits", &y, hits)));
     let goodput = points(&|timeline, from, to| timeline.rate(from, to, |read| read.kind != KeyKind::Hot && read.found));
     let y = Axis::linear(most(&goodput), "values per second, keys that need the source");
-    charts.push(("goodput", file(&title("Goodput"), &x, &y, goodput)));
+    charts.push(("goodput", draw("Goodput", &y, goodput)));
     if !first.source.is_empty() {
         let load = points(&|timeline, from, to| timeline.source_rate(from, to));
         let y = Axis::linear(most(&load), "requests per second at the source");
-        charts.push(("source", file(&title("Source load"), &x, &y, load)));
+        charts.push(("source", draw("Source load", &y, load)));
     }
     charts
 }
@@ -154,7 +157,7 @@ mod tests {
         assert_eq!((row.hits_p99_ms.calm, row.hits_p99_ms.incident, row.hits_p99_ratio), (1.0, 2.0, 2.0));
         assert_eq!((row.goodput.calm, row.goodput.incident, row.asked.incident), (1.0, 0.5, 1.0));
         assert_eq!((row.source_requests.calm, row.source_requests.incident), (200.0, 600.0));
-        let names: Vec<&str> = charts("t", &[("Larder", timeline)]).iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = charts("t", &[("Larder", timeline)], "then").iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["hits", "goodput", "source"]);
     }
 }

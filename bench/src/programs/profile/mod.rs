@@ -13,6 +13,7 @@ mod time_shares;
 
 use crate::lib::{
     figures, load, machine,
+    results::origin,
     servers::{ServerProcess, require},
 };
 use anyhow::{Context, ensure};
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
     let (server_core, client_core) = machine::server_and_client_core()?;
     let binary = args.larder.canonicalize().with_context(|| format!("cannot find {}", args.larder.display()))?;
     fs::create_dir_all(&args.out)?;
+    let origin = origin::of_this_run()?;
     let probes = Probes::set();
     if let Err(error) = &probes {
         eprintln!("larder-bench: allocations are not counted: {error:#}");
@@ -95,17 +97,16 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
         let loaded = load.start(&binary, server_core, client_core, args.seconds)?;
         let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], loaded.server(), &loaded.plan, &binary)?;
         let file = args.out.join(format!("{name}.svg"));
-        fs::write(&file, flame_graph::svg(&format!("larder, {name}: CPU time"), "samples", &time.stacks.by_stack)?)?;
+        let title = format!("larder, {name}: CPU time, {origin}");
+        fs::write(&file, flame_graph::svg(&title, "samples", &time.stacks.by_stack)?)?;
         let allocations = match &probes {
             Ok(probes) => Some(sample(&probes.options(), loaded.server(), &loaded.plan, &binary)?),
             Err(_) => None,
         };
         if let Some(made) = &allocations {
             let file = args.out.join(format!("{name}-allocations.svg"));
-            fs::write(
-                &file,
-                flame_graph::svg(&format!("larder, {name}: allocations"), "allocations", &made.stacks.by_stack)?,
-            )?;
+            let title = format!("larder, {name}: allocations, {origin}");
+            fs::write(&file, flame_graph::svg(&title, "allocations", &made.stacks.by_stack)?)?;
         }
         let per_request = |sampled: &Sampled, count: u64| figures::rounded(count as f64 / sampled.requests as f64);
         figures::line(

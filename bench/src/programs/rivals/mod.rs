@@ -17,7 +17,7 @@ mod rival_servers;
 #[cfg(test)]
 mod tests;
 
-use crate::lib::{figures, machine};
+use crate::lib::{figures, machine, results::origin};
 use anyhow::Context;
 use clap::ValueEnum;
 use measure::{Bench, Scale};
@@ -26,7 +26,6 @@ use rival_servers::Rival;
 use std::{
     fs,
     path::PathBuf,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -151,11 +150,9 @@ fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
     let memory = fs::read_to_string("/proc/meminfo")?;
     let kibibytes =
         memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    let commit = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
-    let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     Ok(SettingRecord {
-        date: now()?,
-        commit: commit.map_or("unknown".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned()),
+        date: origin::date()?,
+        commit: origin::commit(),
         command: std::env::args().map(|word| record::name_of(&word)).collect::<Vec<_>>().join(" "),
         cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
@@ -172,10 +169,4 @@ fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
         value_size: rival_servers::VALUE_SIZE,
         quick,
     })
-}
-
-/// The time in UTC (RFC 3339).
-fn now() -> anyhow::Result<String> {
-    let output = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().context("cannot run date")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -106,7 +106,7 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
 fn a_page_of_a_part_says_so() {
     let mut raw = raw();
     raw.pop();
-    assert!(RivalsPage::of(&raw, "p").expect("a page").text.contains("broken off"));
+    assert!(RivalsPage::of(&raw, "p").expect("a page").text.contains("interrupted"));
 }
 
 #[test]
@@ -124,6 +124,10 @@ fn charts_are_well_formed() {
         assert!(chart.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{name}");
         well_formed(chart).unwrap_or_else(|at| panic!("{name}: {at}"));
         assert!(chart.matches("<polyline").count() >= 2 && !chart.contains("NaN"), "{name}: {chart}");
+        assert!(chart.contains(">2026-01-02T03:04:05Z, commit abc; "), "{name}: {chart}");
+        // A bar for each point that is a median of runs; memory is measured once.
+        let bars = if name == "memory.svg" { 0 } else { chart.matches("<circle").count() };
+        assert_eq!(chart.matches("stroke-opacity=\"0.6\"").count(), bars, "{name}: {chart}");
     }
     well_formed("<a><b></a>").expect_err("a tag is not closed");
     well_formed("<a x=\"1></a>").expect_err("a quote is not closed");

@@ -244,8 +244,11 @@ fn start(args: &TlsArgs, core: usize, certificates: &Certificates) -> anyhow::Re
     };
     let tls_port = redis_tls.port().to_string();
     let more = ["--tls-port", &tls_port, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-    let more: Vec<String> =
-        [&more[..], &["--tls-auth-clients", "no", "--maxclients", MOST_CONNECTIONS]].concat().into_iter().map(str::to_owned).collect();
+    let more: Vec<String> = [&more[..], &["--tls-auth-clients", "no", "--maxclients", MOST_CONNECTIONS]]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     let directives = format!(
         "ssl_certificate {cert}; ssl_certificate_key {key}; ssl_session_cache shared:all:8m;
     server {{ listen {nginx_tls} ssl backlog=1024; root root; }}"

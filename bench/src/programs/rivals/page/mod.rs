@@ -2,12 +2,13 @@
 mod tables;
 
 use super::{
-    charts::size_name,
+    charts::{self, size_name},
     median_cells::{BASE, Cell, CellKey, Cells, RunSpread},
     record::{PageSection, RawRecord, RivalLoad, SettingRecord},
 };
 use crate::lib::results::chart::plain;
 use anyhow::Context;
+use larder::config::wrapped;
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Writes the page and, into the folder of the same name, its charts.
@@ -35,6 +36,8 @@ pub(super) struct RivalsPage<'a> {
     pub(super) charts: Vec<(String, String)>,
     folder: &'a str,
     cells: Cells,
+    /// The foot of each chart.
+    origin: String,
 }
 
 /// A figure of a cell.
@@ -76,7 +79,8 @@ impl<'a> RivalsPage<'a> {
             .iter()
             .find_map(|record| if let RawRecord::Setting(setting) = record { Some(setting) } else { None });
         let setting = setting.context("the raw data do not say what was measured on")?;
-        let mut page = RivalsPage { text: String::new(), charts: Vec::new(), folder, cells: Cells::of(records) };
+        let (cells, origin) = (Cells::of(records), charts::origin(setting));
+        let mut page = RivalsPage { text: String::new(), charts: Vec::new(), folder, cells, origin };
         page.head(setting);
         page.quiet(records);
         page.in_short();
@@ -89,6 +93,7 @@ impl<'a> RivalsPage<'a> {
         page.items();
         page.gaps(records);
         page.method(setting, records);
+        page.text = wrapped(&page.text);
         Ok(page)
     }
 
@@ -123,16 +128,16 @@ impl<'a> RivalsPage<'a> {
         self.line("# Benchmarks\n");
         self.line("<!-- Made by `larder-bench rivals` from raw.jsonl: do not edit. -->\n");
         self.line(&format!(
-            "Larder beside the servers that it is compared with, on one machine, {date}, commit `{commit}`. Each figure is the median of {runs} \
+            "Larder beside other servers, on one machine, {date}, commit `{commit}`. Each figure is the median of {runs} \
              runs of {seconds} s. [Raw data]({}/raw.jsonl), [method](#method).\n",
             self.folder
         ));
         if setting.quick {
-            self.line("**A quick run: too short to say anything.**\n");
+            self.line("**A quick run: too short for conclusions.**\n");
         }
         self.line(
             "Read the ratios: **larder = 1**. CPU 2 is twice Larder's CPU time for a request; throughput 0.5 is half of Larder's. All servers of a table were loaded in turn \
-             within the same minute, each on the same core, so what disturbs the machine disturbs all. Absolute times prove nothing on a noisy machine; they stand in second place, with \
+             within the same minute, each on the same core, so noise on the machine affects all of them. Absolute times prove little on a noisy machine. They are in second place, with \
              the range of the runs.\n",
         );
         self.line(
@@ -141,7 +146,7 @@ impl<'a> RivalsPage<'a> {
         );
     }
 
-    /// A word on a machine that had other things to do.
+    /// A warning if other processes used the machine.
     fn quiet(&mut self, records: &[RawRecord]) {
         /// The share from which on the figures suffer.
         const QUIET: f64 = 0.05;
@@ -149,11 +154,11 @@ impl<'a> RivalsPage<'a> {
             records.iter().find_map(|record| if let RawRecord::End(end) = record { Some(end.others) } else { None });
         match others {
             Some(others) if others > QUIET => self.line(&format!(
-                "**The machine was not quiet: other processes took {:.0} % of its cores' time.** CPU times per request say something still, throughput and latency little.\n",
+                "**The machine was not quiet: other processes took {:.0} % of its cores' time.** CPU times per request are still useful, throughput and latency hardly.\n",
                 100.0 * others
             )),
             Some(_) => {}
-            None => self.line("**The measurement was broken off: this is a part.**\n"),
+            None => self.line("**The measurement was interrupted: this page has a part of it.**\n"),
         }
     }
 
@@ -194,7 +199,7 @@ impl<'a> RivalsPage<'a> {
         }
     }
 
-    /// Every cell in which another server did better, beyond the spread of the runs.
+    /// Every cell in which another server is better, beyond the spread of the runs.
     fn behind(&mut self) {
         let mut lines = Vec::new();
         for key in self.cells.keys() {
@@ -230,7 +235,7 @@ impl<'a> RivalsPage<'a> {
             }
         }
         self.line("## Where Larder is behind\n");
-        self.line("All cells in which another server was better in every run than Larder in any (memory: was measured once).\n");
+        self.line("All cells in which every run of another server was better than every run of Larder (memory was measured once).\n");
         match lines.is_empty() {
             true => self.line("None.\n"),
             false => lines.iter().for_each(|line| self.line(line)),
@@ -323,12 +328,12 @@ impl<'a> RivalsPage<'a> {
         } = setting;
         self.line("## Method\n");
         self.line(&format!("- Machine: {cpu}, {cores} cores, {memory_gib:.1} GiB; Linux {kernel}. Loopback."));
-        self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. What stands behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own; with misses † is therefore common."));
-        self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer other than the expected status or value is an error and fails the cell; so does a miss that did not reach the source."));
+        self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. The source behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own. Therefore † is common with misses."));
+        self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer with another status or value than expected is an error and fails the cell. So does a miss that did not reach the source."));
         self.line(&format!("- Lengths: each cell {runs} × {seconds} s after a fifth of that as warm-up, latencies {runs} × {latency_seconds} s. The servers of a cell take turns, run by run."));
-        self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the requests answered; not what the connections took before.");
+        self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the answered requests. The time to connect does not count.");
         self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
-        self.line("- Settings: each server with one thread and what makes it fastest for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
+        self.line("- Settings: each server has one thread and its fastest settings for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
         self.line(&format!("- Made by: `{command}`\n"));
         let mut versions = BTreeMap::new();
         let mut rows = Vec::new();

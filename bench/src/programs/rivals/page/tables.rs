@@ -74,7 +74,7 @@ impl RivalsPage<'_> {
                 }
                 self.by_connections(&keys);
                 let title = format!("{name}, {depth}: throughput");
-                let chart = charts::throughput(&self.cells, &title, &keys);
+                let chart = charts::throughput(&self.cells, &title, &keys, &self.origin);
                 self.chart(&format!("{}-{pipeline}", name.to_lowercase()), &title, chart);
             }
         }
@@ -197,7 +197,7 @@ impl RivalsPage<'_> {
         self.table(&head, &ratios);
         self.details("Bytes", |page| page.table(&head, &[absolute, vec![counts]].concat()));
         let title = "Memory per entry, as a multiple of key and value";
-        let chart = charts::memory(&self.cells, title);
+        let chart = charts::memory(&self.cells, title, &self.origin);
         self.chart("memory", title, chart);
     }
 
@@ -241,7 +241,7 @@ impl RivalsPage<'_> {
         let rows: Vec<_> = connections.iter().map(row).collect();
         self.table(&head, &rows);
         let title = "/lookup by connections";
-        let chart = charts::loads(&self.cells, title, BASE, &loads, &connections);
+        let chart = charts::loads(&self.cells, title, BASE, &loads, &connections, &self.origin);
         self.chart("lookup", title, chart);
     }
 

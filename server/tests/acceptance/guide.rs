@@ -108,6 +108,18 @@ fn observe() {
     run("docs/observe.md");
 }
 #[test]
+fn sizing() {
+    run("docs/sizing.md");
+}
+#[test]
+fn troubleshooting() {
+    run("docs/troubleshooting.md");
+}
+#[test]
+fn upgrading() {
+    run("docs/upgrading.md");
+}
+#[test]
 fn stale() {
     run("docs/stale.md");
 }
@@ -133,7 +145,7 @@ fn cluster() {
 
 #[test]
 fn links_lead_somewhere() {
-    let mut documents: Vec<PathBuf> = ["", "docs", "docs/reference", "docs/decisions", "tests/clients"]
+    let mut documents: Vec<PathBuf> = ["", "docs", "docs/reference", "docs/decisions", "docs/formats", "tests/clients"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used)]
 
 mod dependencies;
+mod documents;
 mod imports;
 mod plain_english;
 mod quick_starts;

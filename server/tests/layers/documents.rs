@@ -1,0 +1,186 @@
+//! The documents: width of their lines, paths that exist, a list of all decisions, claims equal to the pages that they
+//! link, charts that say where they come from.
+use regex::Regex;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// The files below a folder, without those of builds and dependencies.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !name.starts_with('.') && !["target", "node_modules"].contains(&name.as_str()) {
+                found.extend(files(&path, extension));
+            }
+        } else if path.extension().is_some_and(|this| this == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn pages() -> Vec<(String, String)> {
+    let root = root();
+    let shown = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
+    let pages: Vec<_> =
+        files(&root, "md").into_iter().map(|path| (shown(&path), fs::read_to_string(path).unwrap())).collect();
+    assert!(pages.len() > 100, "{}", pages.len());
+    pages
+}
+
+/// The lines outside of code blocks, with their numbers.
+fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    page.lines().zip(1..).filter_map(move |(line, number)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fence && !fenced).then_some((number, line))
+    })
+}
+
+/// Whether a line of more than 100 columns could be shorter: it has a space outside of code spans and links.
+fn could_be_shorter(line: &str) -> bool {
+    let text = line.trim_start().trim_start_matches(['-', ' ']);
+    let (mut code, mut link) = (false, false);
+    let spaces = text.chars().filter(|c| {
+        match c {
+            '`' => code = !code,
+            '[' if !code => link = true,
+            ']' => link = false,
+            _ => {}
+        }
+        *c == ' ' && !code && !link
+    });
+    line.chars().count() > 100 && !line.starts_with(['|', '!', '<']) && spaces.count() > 0
+}
+
+#[test]
+fn lines_of_prose_have_at_most_100_columns() {
+    let mut long = Vec::new();
+    for (page, text) in pages() {
+        let lines = prose(&text).filter(|(_, line)| could_be_shorter(line));
+        long.extend(lines.map(|(number, line)| format!("{page}:{number}: {line}")));
+    }
+    assert!(long.is_empty(), "{} lines of more than 100 columns:\n{}", long.len(), long.join("\n"));
+    assert!(could_be_shorter(&"word ".repeat(21)) && !could_be_shorter(&"word ".repeat(20)));
+    assert!(!could_be_shorter(&format!("`{}`", "word ".repeat(30))) && !could_be_shorter(&"| word".repeat(30)));
+}
+
+#[test]
+fn files_that_the_documents_name_exist() {
+    let sources: Vec<String> =
+        files(&root(), "rs").into_iter().map(|path| path.to_string_lossy().replace('\\', "/")).collect();
+    let code = Regex::new(r"`([A-Za-z0-9_/.-]+\.rs)`").unwrap();
+    let (mut missing, mut named) = (Vec::new(), 0);
+    for (page, text) in pages() {
+        for (number, line) in prose(&text) {
+            for name in code.captures_iter(line).map(|found| found.get(1).unwrap().as_str()) {
+                named += 1;
+                if !sources.iter().any(|source| source.ends_with(&format!("/{name}"))) {
+                    missing.push(format!("{page}:{number}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(named > 100, "{named}");
+    assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_decision_is_listed_under_its_title() {
+    let folder = root().join("docs/decisions");
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let list = flat(fs::read_to_string(folder.join("README.md")).unwrap());
+    let mut wrong = Vec::new();
+    for path in files(&folder, "md").into_iter().filter(|path| !path.ends_with("README.md")) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let heading = text.lines().next().unwrap_or_default().strip_prefix("# ").and_then(|line| line.split_once(": "));
+        let listed = |(number, title): (&str, &str)| {
+            name.starts_with(&format!("{number}-")) && list.contains(&format!("[{number}]({name}) {title}"))
+        };
+        if !heading.is_some_and(listed) {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "`# NUMBER: TITLE`, and `- [NUMBER](FILE) TITLE` in the list: {wrong:?}");
+}
+
+/// A figure of the table "In short": the ratio of a server.
+fn ratio(page: &str, row: &str, server: &str) -> f64 {
+    let line = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();
+    let (_, rest) = line.split_once(&format!("{server} ")).unwrap();
+    rest.split([',', ' ']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn claims_of_the_readme_are_those_of_the_linked_page() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/benchmarks.md")).unwrap();
+    let claims = [
+        ("redis-server, GET, 16", "GET, 16 at a time", "redis-server"),
+        ("nginx, HTTP GET", "HTTP GET, hit", "nginx static"),
+    ];
+    for (claim, row, server) in claims {
+        let line = readme.lines().find(|line| line.starts_with(&format!("| {claim}"))).unwrap();
+        let range = line.rsplit('|').nth(1).unwrap().trim();
+        let (low, high) = range.split_once(" to ").unwrap();
+        let [low, high]: [f64; 2] = [low, high].map(|end| end.parse().unwrap());
+        // README has one digit.
+        let measured = (ratio(&page, row, server) * 10.0).round() / 10.0;
+        assert!((low..=high).contains(&measured), "README says {range} for {claim}; {measured} is on the page");
+    }
+    // The chart's bars: a name, then its figure, which the page has as the median of a row.
+    let chart = fs::read_to_string(root().join("docs/cpu-per-request.svg")).unwrap();
+    let bar =
+        Regex::new(r#"text-anchor="end">([^<]+)</text><rect[^>]*/>(?:<line[^>]*/>)?<text[^>]*>([0-9.]+)<"#).unwrap();
+    let bars: Vec<(&str, &str)> = bar
+        .captures_iter(&chart)
+        .map(|found| (found.get(1).unwrap().as_str(), found.get(2).unwrap().as_str()))
+        .collect();
+    assert!(bars.len() >= 8, "{bars:?}");
+    for (server, figure) in bars {
+        let there = page
+            .lines()
+            .any(|line| line.starts_with(&format!("| {server} |")) && line.contains(&format!("| {figure} (")));
+        assert!(there, "the chart says {figure} for {server}; docs/benchmarks.md does not");
+    }
+}
+
+#[test]
+fn charts_say_when_and_from_which_commit_and_need_no_css() {
+    let date = Regex::new(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[^<]*commit [0-9a-f]{7}").unwrap();
+    let mut charts = 0;
+    for path in files(&root().join("docs"), "svg") {
+        // A drawing, without figures.
+        if path.ends_with("larder.svg") {
+            continue;
+        }
+        let chart = fs::read_to_string(&path).unwrap();
+        assert!(date.is_match(&chart), "{}: no date and commit", path.display());
+        let css = ["var(--", "class=", "<style"].into_iter().find(|part| chart.contains(part));
+        assert_eq!(css, None, "{}: colours that only browsers show", path.display());
+        charts += 1;
+    }
+    assert!(charts > 30, "{charts}");
+}
+
+#[test]
+fn published_figures_name_programs_and_no_paths_of_a_machine() {
+    let path = Regex::new(r"(^|[^A-Za-z0-9_.])/(tmp|root|home|work|opt|usr|mnt|dev/shm)/").unwrap();
+    let docs = root().join("docs");
+    let published = [files(&docs.join("benchmarks"), "jsonl"), files(&docs, "svg"), vec![docs.join("benchmarks.md")]];
+    for file in published.concat() {
+        let text = fs::read_to_string(&file).unwrap();
+        let found = text.lines().zip(1..).find(|(line, _)| path.is_match(line));
+        assert_eq!(found.map(|(_, number)| number), None, "{}", file.display());
+    }
+}

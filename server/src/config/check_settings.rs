@@ -5,8 +5,8 @@ use super::{
     computed_defaults::computed,
     config_error::ConfigError,
     cross_checks::{
-        check_open_listeners, check_passthrough, check_snapshots, check_tls, compare, compare_prefixes, compare_shards,
-        warnings,
+        check_memory, check_open_listeners, check_passthrough, check_snapshots, check_tls, compare, compare_prefixes,
+        compare_shards, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     load_config::ConfigInput,
@@ -101,6 +101,7 @@ pub(super) fn check(
     }
     let settings = settings(&scopes);
     check_snapshots(&settings, &scopes[0], &mut problems);
+    check_memory(&settings, machine, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }

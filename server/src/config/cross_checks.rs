@@ -233,6 +233,19 @@ fn outside_snapshots(settings: &Settings) -> impl Iterator<Item = String> {
     groups.filter_map(|group| Some(format!("group {} is in no snapshot: {}", group.name, group.outside_snapshots()?)))
 }
 
+/// Memory bounds that no machine of this kind can hold, even with swap: a wrong unit, most often.
+pub(super) fn check_memory(settings: &Settings, machine: &Machine, problems: &mut Vec<String>) {
+    const TOO_MUCH: u64 = 4;
+    let total: usize = settings.groups.iter().map(|group| group.max_memory).sum();
+    if total as u64 > machine.memory.saturating_mul(TOO_MUCH) {
+        problems.push(format!(
+            "max-memory is {} in all, more than {TOO_MUCH} times the {} that this process may use",
+            show_size(total as u64),
+            show_size(machine.memory)
+        ));
+    }
+}
+
 /// What is allowed but looks wrong.
 pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     let total: usize = settings.groups.iter().map(|group| group.max_memory).sum();

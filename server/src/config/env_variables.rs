@@ -15,6 +15,9 @@ const PREFIX: &str = "LARDER_";
 /// Names the configuration file.
 pub(super) const CONFIG: &str = "LARDER_CONFIG";
 
+/// For the client commands, which a shell may have set for all of `larder`.
+const URL: &str = "LARDER_URL";
+
 /// Our own variables. Those that match no setting are problems, except what Kubernetes sets for a service called `larder`.
 pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     let mut layer = Layer::new();
@@ -23,7 +26,7 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
         if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
             let value = RawValue { texts: split(setting, text), origin: SettingOrigin::Env(name.clone()) };
             layer.insert(setting.name, value);
-        } else if name != CONFIG && !kubernetes_service_link(name, text) {
+        } else if name != CONFIG && name != URL && !kubernetes_service_link(name, text) {
             // The common prefix would make everything look alike.
             let known = names.iter().map(|(known, _)| known.as_str()).chain([CONFIG]);
             let near = nearest(&name[PREFIX.len()..], known.map(|known| &known[PREFIX.len()..]))

@@ -15,6 +15,11 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     (distance <= allowed).then_some(candidate)
 }
 
+/// The name that Larder uses, of one that many other programs use.
+pub(super) fn usual_name(text: &str) -> &str {
+    if text.eq_ignore_ascii_case("warning") { "warn" } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@ use super::{
     command_lists::CommandList,
     listen_address::parse_address,
     machine_limits::Machine,
-    nearest_name::nearest,
+    nearest_name::{nearest, usual_name},
     peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
     peer_settings::LoadFactor,
     rate_limit::RateLimit,
@@ -94,7 +94,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         return Err("is empty: leave it out for the default".to_string());
     }
     let is_a_choice = match setting.kind {
-        ValueKind::Choice(names) => names.iter().any(|name| name.eq_ignore_ascii_case(text)),
+        ValueKind::Choice(names) => names.iter().any(|name| name.eq_ignore_ascii_case(usual_name(text))),
         ValueKind::Switch => true,
         _ => false,
     };
@@ -123,13 +123,15 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             within(count(number, text)?, 0, max, |n| format!("{n}%")).map(SettingValue::Percent)
         }
         ValueKind::Duration { min, max } => {
-            // Where zero is allowed it needs no unit.
+            // Zero needs no unit, also where it is an error.
             let millis = match text {
-                "0" if min == 0 => 0,
+                "0" => 0,
                 text => parse_duration(text)?.as_millis() as u64,
             };
             let show = |millis| show_duration(Duration::from_millis(millis));
-            within(millis, min, max, show).map(|millis| SettingValue::Duration(Duration::from_millis(millis)))
+            let none = if setting.optional && millis == 0 { ", or `none`" } else { "" };
+            let millis = within(millis, min, max, show).map_err(|error| error + none)?;
+            Ok(SettingValue::Duration(Duration::from_millis(millis)))
         }
         ValueKind::Share => share(text).map(SettingValue::Share),
         ValueKind::RefreshAhead => text.parse().map(SettingValue::RefreshAhead),
@@ -177,7 +179,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             Ok(name) => Ok(SettingValue::Text(name.to_string())),
             Err(_) => Err(format!("`{text}` is not the name of a header")),
         },
-        ValueKind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(text)) {
+        ValueKind::Choice(names) => match names.iter().find(|n| n.eq_ignore_ascii_case(usual_name(text))) {
             Some(name) => Ok(SettingValue::Text(name.to_string())),
             None => {
                 let near = nearest(text, names.iter().copied())

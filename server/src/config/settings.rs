@@ -2,6 +2,7 @@
 use super::{
     command_lists::AccessSettings,
     jwt_settings::JwtSettings,
+    nearest_name::usual_name,
     peer_settings::PeerSettings,
     rate_limit::RateLimit,
     replication_settings::ReplicationSettings,
@@ -313,8 +314,9 @@ impl LogLevel {
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
-    /// The level of that name, in any case.
+    /// The level of that name, in any case. `warning` is `warn`, as in many other programs.
     pub fn from_name(name: &str) -> Option<LogLevel> {
+        let name = usual_name(name);
         let at = Self::NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
         Some(Self::ALL[at])
     }
@@ -335,6 +337,6 @@ mod tests {
             assert_eq!(format!("{mode:?}").to_lowercase(), mode.name());
         }
         assert_eq!(LogLevel::from_name("WARN"), Some(LogLevel::Warn));
-        assert_eq!(LogLevel::from_name("warning"), None);
+        assert_eq!(LogLevel::from_name("warning"), Some(LogLevel::Warn));
     }
 }

@@ -37,10 +37,18 @@ impl FromStr for SourceUrl {
             return Ok(SourceUrl::None);
         }
         // The whole URL never appears in an error: it may hold a password.
+        if is_address(text) {
+            return Err(format!("`{text}` is an address, not a URL: did you mean redis://{text}?"));
+        }
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(format!("a source is a URL; {VALID}"));
         };
         let scheme = scheme.to_ascii_lowercase();
+        // Valkey's own clients write its name.
+        let scheme = match scheme.strip_prefix("valkey") {
+            Some(kind) if kind.is_empty() || kind.starts_with(['s', '+']) => format!("redis{kind}"),
+            _ => scheme,
+        };
         if !SCHEMES.contains(&scheme.as_str()) {
             let near = nearest(&scheme, SCHEMES.iter().copied())
                 .map_or(String::new(), |near| format!(", did you mean {near}:?"));
@@ -70,6 +78,12 @@ impl FromStr for SourceUrl {
         }
         let rest = match rest.strip_prefix("//") {
             Some(rest) if scheme != "none" => rest,
+            None if scheme == "unix" => {
+                return Err("write two slashes and an absolute path: unix:///run/redis.sock".to_string());
+            }
+            None if scheme != "none" => {
+                return Err(format!("write two slashes after {scheme}:, as in {scheme}://HOST:PORT"));
+            }
             _ => return Err(VALID.to_string()),
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -124,6 +138,21 @@ impl FromStr for SourceUrl {
         url.query(query)?;
         Ok(SourceUrl::Redis(url))
     }
+}
+
+/// `HOST`, `HOST:PORT` or `[::1]:PORT`, without anything that may be a password.
+fn is_address(text: &str) -> bool {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, "6379"));
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(host) => host.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => host.contains('.') || host == "localhost" || text.contains(':'),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !SCHEMES.contains(&host)
+        && is_host
+        && (bracketed.is_some() || (!host.is_empty() && host.chars().all(plain)))
+        && port.parse::<u16>().is_ok()
 }
 
 impl RedisUrl {

@@ -294,7 +294,7 @@ fn prefixes_have_what_their_group_has_unless_they_say_otherwise() {
         ),
         [
             "larder.toml:1: ttl: `x` is not a duration: write 250ms, 10s, 5m, 1h or 1d",
-            "larder.toml:5: prefixes.\"a\".soft-timeout: `0` has no unit: write 0s or 0ms",
+            "larder.toml:5: prefixes.\"a\".soft-timeout: 0ms is too small: the least is 1ms, or `none`",
             "larder.toml:4: prefixes.\"a\".refresh-ahead: `100%` is not a share of the lifetime: write 1% to 99%, or xfetch",
             "larder.toml:3: prefixes.\"a\".mode: `denny` is not one of cache, observe, deny, did you mean deny?",
         ]
@@ -411,7 +411,7 @@ fn impossible_values_name_their_place() {
         (&["--max-keys=0"], "flag --max-keys: max-keys: 0 is too small: the least is 1"),
         (&["--max-keys=1.5"], "flag --max-keys: max-keys: `1.5` is not a whole number"),
         (&["--ttl=10"], "flag --ttl: ttl: `10` has no unit: write 10s or 10ms"),
-        (&["--ttl=0ms"], "flag --ttl: ttl: 0ms is too small: the least is 1ms"),
+        (&["--ttl=0ms"], "flag --ttl: ttl: 0ms is too small: the least is 1ms, or `none`"),
         (&["--ttl-jitter=51%"], "flag --ttl-jitter: ttl-jitter: 51% is too large: the most is 50%"),
         (&["--throttle=100"], "flag --throttle: throttle: `100` is not a rate: write 1000/s"),
         (&["--throttle=0/s"], "flag --throttle: throttle: 0/s is too small: the least is 1/s"),

@@ -48,6 +48,16 @@ pub enum RunError {
     /// The system refused threads, signal handlers, polling.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// The process may open too few files.
+    #[error(
+        "the limit on open files (ulimit -n) is {limit}; Larder needs at least {least}, and one for each connection"
+    )]
+    OpenFiles {
+        /// The limit, raised as far as is allowed.
+        limit: u64,
+        /// The least that is of use.
+        least: u64,
+    },
     /// A worker ended on its own: a bug, and the process must not go on with a core missing.
     #[error("worker {0} ended unexpectedly")]
     WorkerLost(usize),

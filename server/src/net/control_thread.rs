@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
 pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
     let settings = &config.settings;
-    let limit = open_files_limit::connections_that_fit(settings.max_connections);
+    let limit = open_files_limit::connections_that_fit(settings.max_connections)?;
     if limit < settings.max_connections {
         tracing::warn!(
             wanted = settings.max_connections,

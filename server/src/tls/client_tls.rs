@@ -53,7 +53,16 @@ impl ClientTls {
     /// # Errors
     /// Those of the connection; [`io::ErrorKind::InvalidData`]: the server's certificate is not trusted, or it speaks no TLS.
     pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        self.connector.connect(self.name.clone(), stream).await
+        self.connector.connect(self.name.clone(), stream).await.map_err(|error| {
+            // Bytes that are no TLS record: an error reply of Redis, HTTP.
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+            match cause {
+                Some(Error::InvalidMessage(_)) => {
+                    io::Error::new(io::ErrorKind::InvalidData, "the server does not speak TLS on this port")
+                }
+                _ => error,
+            }
+        })
     }
 }
 

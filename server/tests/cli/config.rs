@@ -57,8 +57,8 @@ fn check_says_that_all_is_well_and_warns() {
     let checked = run(&["config", "check", "--ttl", "1s"], &[("REDIS_HOST", "r")], b"");
     assert_eq!((checked.code, checked.text(), checked.error.as_str()), (0, "The configuration is valid.\n", ""));
     let large = run(&["config", "check", "--max-memory", "900TiB"], &[], b"");
-    assert_eq!(large.code, 0);
-    assert!(large.error.starts_with("larder: warning: max-memory is 900TiB in all, more than the "), "{}", large.error);
+    assert_eq!((large.code, large.text()), (2, ""));
+    assert!(large.error.starts_with("larder: max-memory is 900TiB in all, more than 4 times the "), "{}", large.error);
 }
 
 #[test]

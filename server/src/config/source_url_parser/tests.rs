@@ -69,7 +69,6 @@ fn parts() {
 fn errors_name_what_is_valid() {
     for (text, expected) in [
         ("", "a source is a URL; sources are none:, table:FILE, disk:DIR, redis://"),
-        ("localhost", "a source is a URL"),
         ("rediz://h", "unknown source rediz:, did you mean redis:? (sources are none:"),
         ("mysql://h", "unknown source mysql: (sources are none:"),
         ("http://h/key", "the path or query of an http source holds {key} once: write http://HOST:PORT/PATH/{key}"),
@@ -88,7 +87,14 @@ fn errors_name_what_is_valid() {
             "unknown parameter `x`: redis:// takes password-file, sentinel-user, sentinel-password and",
         ),
         ("redis+clutser://h", "unknown source redis+clutser:, did you mean redis+cluster:?"),
-        ("redis:h", "sources are none:"),
+        ("redis:h", "write two slashes after redis:, as in redis://HOST:PORT"),
+        ("rediss:/u:secret@h", "write two slashes after rediss:, as in rediss://HOST:PORT"),
+        ("unix:/run/redis.sock", "write two slashes and an absolute path: unix:///run/redis.sock"),
+        ("127.0.0.1:6379", "`127.0.0.1:6379` is an address, not a URL: did you mean redis://127.0.0.1:6379?"),
+        ("[::1]:6379", "`[::1]:6379` is an address, not a URL: did you mean redis://[::1]:6379?"),
+        ("localhost", "`localhost` is an address, not a URL: did you mean redis://localhost?"),
+        // It may be a password, so it is not shown.
+        ("u:secret@h:6379", "unknown source u: (sources are none:"),
         ("none://x", "sources are none:"),
         ("redis://", "the source's host is missing"),
         ("redis://h:0", "`0` is not a port"),

@@ -18,7 +18,14 @@ pub(super) async fn connect(settings: &ConnectionSettings, master: Option<&mut M
         _ => (settings.url.address.clone(), settings.tls.clone()),
     };
     match &address {
-        RedisAddress::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+        RedisAddress::Unix(path) => match UnixStream::connect(path).await {
+            Ok(stream) => Ok(Stream::Unix(stream)),
+            // The path is what a reader of the error wants to compare.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(io::Error::other(format!("no socket at {}", path.display())))
+            }
+            Err(error) => Err(io::Error::other(format!("{}: {}", path.display(), error.kind()))),
+        },
         RedisAddress::Tcp { host, port } => connect_tcp(host, *port, tls.as_ref()).await,
     }
 }

@@ -50,6 +50,10 @@ impl RequestQueue {
         match self.meanwhile(attempt).await {
             Ok(Ok((stream, handshake))) => Ok(Connected { stream, handshake, master }),
             Ok(Err(reason)) => Err(reason),
+            // A server without TLS may wait for the end of what it takes for a command.
+            Err(_) if self.settings.tls.is_some() => {
+                Err(format!("could not connect within {limit:?}; does the server speak TLS on this port?").into())
+            }
             Err(_) => Err(format!("could not connect within {limit:?}").into()),
         }
     }

@@ -1,0 +1,110 @@
+//! Errors say what is wrong, where, and what to type instead.
+use super::{
+    Run,
+    common::{RedisServer, wait_until},
+    larder::{Larder, command},
+    run,
+};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+
+fn refused(args: &[&str]) -> String {
+    let Run { code, error, .. } = run(args, &[], b"");
+    assert_eq!(code, 2, "{args:?}: {error}");
+    error
+}
+
+#[test]
+fn a_source_that_is_an_address_gets_a_url() {
+    for (source, expected) in [
+        ("127.0.0.1:6379", "did you mean redis://127.0.0.1:6379?"),
+        ("cache.internal:6379", "did you mean redis://cache.internal:6379?"),
+        ("redis:/h", "write two slashes after redis:"),
+    ] {
+        let error = refused(&["config", "check", "--source", source]);
+        assert!(error.contains(expected), "{error}");
+    }
+    let valkey = run(&["config", "print", "--source", "valkey://h/3"], &[], b"");
+    assert!(valkey.text().contains("source = \"redis://h:6379/3\""), "{}{}", valkey.text(), valkey.error);
+    let valkeys = run(&["config", "print", "--source", "valkeys+cluster://h"], &[], b"");
+    assert!(valkeys.text().contains("source = \"rediss+cluster://h:6379\""), "{}{}", valkeys.text(), valkeys.error);
+}
+
+#[test]
+fn flags_of_other_programs_are_known() {
+    for (flag, meant) in [("--port", "--redis"), ("--maxmemory", "--max-memory"), ("--requirepass", "--password")] {
+        let error = refused(&["serve", flag, "1"]);
+        assert!(error.contains(&format!("'{meant}'")) && !error.contains("--peer-tls"), "{error}");
+    }
+}
+
+#[test]
+fn zero_reads_alike_everywhere_and_warning_is_a_level() {
+    for setting in ["--ttl", "--negative-ttl", "--soft-timeout"] {
+        let [bare, with_unit] = ["0", "0s"].map(|zero| refused(&["config", "check", setting, zero]));
+        assert_eq!(bare, with_unit);
+        assert!(bare.contains("the least is 1ms, or `none`"), "{bare}");
+    }
+    let [bare, with_unit] = ["0", "0s"].map(|zero| refused(&["set", "k", "v", "--ttl", zero]));
+    assert_eq!(bare.replace("'0'", "'0s'"), with_unit);
+    let level = run(&["config", "print", "--log-level", "warning"], &[], b"");
+    assert!(level.text().contains("log-level = \"warn\""), "{}{}", level.text(), level.error);
+}
+
+#[test]
+fn a_missing_socket_and_a_server_without_tls_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let unix = run(&["get", "k", "--url", &format!("unix://{}", socket.display())], &[], b"");
+    assert_eq!(unix.code, 3);
+    assert!(unix.error.contains(&format!("no socket at {}", socket.display())), "{}", unix.error);
+    // Larder's Redis port answers a TLS handshake with a close, redis-server not at all.
+    let redis = RedisServer::start();
+    let silent =
+        run(&["get", "k", "--url", &format!("rediss://127.0.0.1:{}", redis.port()), "--timeout", "1s"], &[], b"");
+    assert_eq!(silent.code, 3);
+    assert!(silent.error.contains("does the server speak TLS on this port?"), "{}", silent.error);
+    let larder = Larder::start(&[]);
+    let http = run(&["get", "k", "--url", &format!("https://127.0.0.1:{}", larder.http)], &[], b"");
+    assert_eq!(http.code, 3);
+    assert!(http.error.contains("TLS"), "{}", http.error);
+}
+
+#[test]
+fn a_limit_on_open_files_that_leaves_no_connection_stops_the_start() {
+    let serve =
+        format!("ulimit -n 64; exec {} serve --http 127.0.0.1:0 --redis off --admin off", env!("CARGO_BIN_EXE_larder"));
+    let output = Command::new("bash").args(["-c", &serve]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("the limit on open files (ulimit -n) is 64; Larder needs at least 144"), "{error}");
+}
+
+#[test]
+fn data_in_a_folder_that_cannot_be_written_to_is_built_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, cache) = (folder.path().join("data"), folder.path().join("cache"));
+    fs::create_dir(&data).unwrap();
+    fs::create_dir(&cache).unwrap();
+    let file = data.join("x.data");
+    fs::write(&file, "leek a vegetable\n").unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(data.join("probe"), "").is_ok() {
+        // Root writes everywhere: a file in the place of the table does the same.
+        fs::create_dir(data.join("x.data.ltab")).unwrap();
+    }
+    let mut child = command()
+        .args(["--http", "127.0.0.1:0", "--redis", "off", "--admin", "off"])
+        .arg(&file)
+        .env("XDG_CACHE_HOME", &cache)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let built = || {
+        fs::read_dir(cache.join("larder"))
+            .is_ok_and(|entries| entries.flatten().any(|e| e.path().extension().is_some_and(|x| x == "ltab")))
+    };
+    wait_until("the table to be built in the cache", built);
+    let _ = child.kill();
+    let _ = child.wait();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,5 +1,10 @@
 //! The whole command line, and `larder serve` and `larder config`.
-use super::{client_commands, output::print, snapshot_commands, store_commands, table_commands};
+use super::{
+    client_commands,
+    exit_codes::{self, USAGE},
+    output::print,
+    shell_files, snapshot_commands, store_commands, table_commands,
+};
 use crate::{
     config::{
         self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
@@ -8,17 +13,19 @@ use crate::{
     net,
     telemetry::Logs,
 };
-use clap::{Arg, ArgMatches, Command, error::ErrorKind, value_parser};
+use clap::{
+    Arg, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+    value_parser,
+};
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
-
-/// Wrong usage or configuration.
-const USAGE: u8 = 2;
 
 /// Runs the program.
 pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
     let matches = match command().try_get_matches_from(with_serve(args)) {
         Ok(matches) => matches,
-        Err(error) => {
+        Err(mut error) => {
+            suggest(&mut error);
             // Help and version are "errors" that go to standard output and are no failure.
             let _ = error.print();
             return match error.kind() {
@@ -54,6 +61,12 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         Some(("store", matches)) => store_commands::run(matches),
         Some(("peers", matches)) => client_commands::run_peers(matches),
         Some(("table", matches)) => table_commands::run(matches),
+        Some(("health", matches)) => client_commands::run_health(matches),
+        Some(("status", matches)) => client_commands::run_status(matches),
+        Some(("top", matches)) => client_commands::run_top(matches),
+        Some(("completions", matches)) => shell_files::completions(matches, command()),
+        Some(("man", matches)) => shell_files::man(matches, command()),
+        Some(("exit-codes", _)) => print(&exit_codes::markdown()),
         Some((name, matches)) => client_commands::run(name, matches),
         None => unreachable!("clap demands a subcommand"),
     }
@@ -62,7 +75,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
 /// The whole command line.
 fn command() -> Command {
     const PRECEDENCE: &str = "Every setting may also be given as an environment variable (LARDER_MAX_MEMORY for --max-memory) or in the \
-        file (max-memory = \"64MiB\"). A flag outweighs a variable, a variable outweighs the file.";
+        file (max-memory = \"64MiB\"). A flag overrides a variable, and a variable overrides the file.";
     let serve = Command::new("serve")
         .about("Serve (the default command)")
         .arg(table_commands::data())
@@ -105,8 +118,34 @@ fn command() -> Command {
         .subcommand(snapshot_commands::command())
         .subcommand(store_commands::command())
         .subcommand(table_commands::command())
+        .subcommands(client_commands::server_commands())
         .subcommand(config)
-        .after_help("`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.")
+        .subcommands(shell_files::commands())
+        // For the reference.
+        .subcommand(Command::new("exit-codes").about("Print the exit codes as Markdown").hide(true))
+        .after_help(format!(
+            "`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.\n\n{}",
+            exit_codes::help()
+        ))
+}
+
+/// Names the flag that was meant where another program's name for it is too far from Larder's for the usual suggestion.
+fn suggest(error: &mut clap::Error) {
+    const OTHERS: [(&str, &str); 4] = [
+        ("--port", "--redis"),
+        ("--bind", "--redis"),
+        ("--maxmemory", "--max-memory"),
+        ("--requirepass", "--password"),
+    ];
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return };
+    if let Some((_, meant)) = OTHERS.iter().find(|(other, _)| other == typed) {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
+        // It is made of the usual suggestion.
+        error.remove(ContextKind::Usage);
+    }
 }
 
 /// `larder config convert FILE`

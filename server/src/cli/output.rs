@@ -1,13 +1,19 @@
 //! Standard output.
 use std::{
+    fmt::Write as _,
     io::{self, Write as _},
     process::ExitCode,
 };
 
 /// Writes a command's whole output.
 pub(super) fn print(text: &str) -> ExitCode {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of bytes.
+pub(super) fn print_bytes(bytes: &[u8]) -> ExitCode {
     // A reader that has seen enough (`| head`) is no failure of ours.
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("larder: cannot write to standard output: {error}");
             ExitCode::FAILURE
@@ -16,11 +22,35 @@ pub(super) fn print(text: &str) -> ExitCode {
     }
 }
 
+/// Writes a document as one line of JSON.
+pub(super) fn print_json(document: &serde_json::Value) -> ExitCode {
+    print(&format!("{document}\n"))
+}
+
 /// Writes a piece of a value to standard output.
 pub(super) fn put_out(bytes: &[u8]) -> Result<(), String> {
     match io::stdout().lock().write_all(bytes) {
         // A reader that has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| format!("standard output: {error}")),
+    }
+}
+
+/// Appends a table. The columns of `words` are aligned to the left, numbers to the right.
+pub(super) fn columns<const N: usize>(header: &[String; N], rows: &[[String; N]], words: &[usize], out: &mut String) {
+    let width = |column: usize| {
+        let cells = rows.iter().chain([header]).map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    for row in [header].into_iter().chain(rows) {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let _ = match words.contains(&column) {
+                true => write!(line, "{cell:<width$}  "),
+                false => write!(line, "{cell:>width$}  "),
+            };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
     }
 }

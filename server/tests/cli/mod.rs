@@ -4,6 +4,8 @@ use crate::{common, larder};
 
 mod client;
 mod config;
+mod messages;
+mod running_server;
 
 use std::{
     io::Write as _,

@@ -1,21 +1,18 @@
 //! `larder config diff`: what a reload would change in a running server, from its `GET /v1/config/reload`.
 use super::{get_set_del, over_http};
-use crate::cli::output;
-use clap::{Arg, ArgMatches, Command};
+use crate::cli::{exit_codes, output};
+use clap::{ArgMatches, Command};
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 /// `diff` and its arguments.
 pub(crate) fn command() -> Command {
-    let url = Arg::new("url")
-        .long("url")
-        .value_name("URL")
-        .default_value("http://127.0.0.1:8081")
+    let url = get_set_del::url(get_set_del::ADMIN_URL)
         .value_parser(over_http::HttpUrl::parse)
         .help("The admin listener of the server: http://HOST:PORT");
     Command::new("diff")
         .about("Compare the configuration file of a running server with what it runs")
-        .args([url, get_set_del::timeout()])
+        .args([url, get_set_del::timeout(), get_set_del::json()])
         .after_help("The server reads its file and changes nothing. SIGHUP, or POST /v1/config/reload, makes the changes that need no restart.")
 }
 
@@ -24,8 +21,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default");
     let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
     match get_set_del::block_on(over_http::document(url, "/v1/config/reload", timeout)) {
+        Ok(document) if matches.get_flag("json") => output::print_json(&document),
         Ok(document) => output::print(&lines(&document)),
-        Err(error) => get_set_del::fail(get_set_del::FAILED, &error),
+        Err(error) => get_set_del::fail(exit_codes::FAILED, &error),
     }
 }
 

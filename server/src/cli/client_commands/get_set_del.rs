@@ -3,7 +3,10 @@ use super::{
     client_request::{ClientRequest, MAX_VALUE, RequestOutcome},
     over_http, over_redis, tls_args,
 };
-use crate::config::{SourceUrl, TlsClientSettings};
+use crate::{
+    cli::exit_codes::{FAILED, NO, USAGE},
+    config::{SourceUrl, TlsClientSettings},
+};
 use clap::{Arg, ArgMatches, Command};
 use larder_units::parse_duration;
 use std::{
@@ -16,10 +19,7 @@ use std::{
 use tokio::runtime::{Builder, LocalOptions};
 
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
-const ABSENT: u8 = 1;
-pub(super) const USAGE: u8 = 2;
-pub(super) const FAILED: u8 = 3;
-
+pub(super) const ADMIN_URL: &str = "http://127.0.0.1:8081";
 /// Where to send it.
 #[derive(Debug, Clone)]
 enum Target {
@@ -46,9 +46,17 @@ pub(crate) fn commands() -> [Command; 3] {
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
         .help("The key");
-    let url = Arg::new("url").long("url").value_name("URL").default_value(DEFAULT_URL).value_parser(target).help(
+    let url = url(DEFAULT_URL).value_parser(target_of).help(
         "http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH",
     );
+    // `get HOST:PORT KEY`: of two words the first is the address, so clap sees one list.
+    let place = Arg::new("key")
+        .value_name("KEY")
+        .required(true)
+        .num_args(1..=2)
+        .allow_negative_numbers(true)
+        .value_parser(clap::value_parser!(OsString))
+        .help("The key; before it, if you like, the address of an HTTP listener, instead of --url");
     let timeout = timeout();
     let value = Arg::new("value")
         .value_name("VALUE")
@@ -64,10 +72,24 @@ pub(crate) fn commands() -> [Command; 3] {
         Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]).args(tls_args::args())
     };
     [
-        command("get", "Write the value of a key to standard output, unchanged"),
+        command("get", "Write the value of a key to standard output, unchanged")
+            .mut_arg("key", |_| place.clone())
+            .override_usage("larder get [OPTIONS] [HOST:PORT] <KEY>"),
         command("set", "Store a value").args([value, ttl]),
         command("del", "Delete a key"),
     ]
+}
+
+/// `--url`, or the variable `LARDER_URL`.
+pub(super) fn url(default: &'static str) -> Arg {
+    // The URL may have a password.
+    let url = Arg::new("url").long("url").value_name("URL").env("LARDER_URL").hide_env_values(true);
+    url.default_value(default)
+}
+
+/// `--json`
+pub(super) fn json() -> Arg {
+    Arg::new("json").long("json").action(clap::ArgAction::SetTrue).help("Print one JSON document on one line")
 }
 
 /// `--timeout`
@@ -89,7 +111,8 @@ pub(super) fn block_on<T>(answer: impl Future<Output = Result<T, String>>) -> Re
 /// Runs one of the commands.
 pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
-    let key = os("key").unwrap_or_default();
+    let mut words: Vec<&OsString> = matches.get_many("key").into_iter().flatten().collect();
+    let key = words.pop().cloned().map(OsString::into_vec).unwrap_or_default();
     if key.is_empty() {
         return fail(USAGE, "the key is empty");
     }
@@ -103,6 +126,13 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     };
     let timeout = *matches.get_one("timeout").expect("it has a default");
     let mut target = matches.get_one::<Target>("url").expect("it has a default").clone();
+    if let Some(address) = words.pop() {
+        let url = address.to_str().filter(|text| text.contains(':')).map(|text| target_of(&format!("http://{text}")));
+        match url {
+            Some(Ok(url)) => target = url,
+            _ => return fail(USAGE, &format!("{}: write HOST:PORT before the key", address.display())),
+        }
+    }
     if let Err(error) = tls_args::apply(matches, target.tls()) {
         return fail(USAGE, &error);
     }
@@ -114,7 +144,7 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     });
     match result {
         Ok(RequestOutcome::Done) => ExitCode::SUCCESS,
-        Ok(RequestOutcome::Absent) => fail(ABSENT, &format!("{}: no such key", key.escape_ascii())),
+        Ok(RequestOutcome::Absent) => fail(NO, &format!("{}: no such key", key.escape_ascii())),
         Err(error) => fail(FAILED, &error),
     }
 }
@@ -134,7 +164,7 @@ pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
 }
 
 /// Reads `--url`.
-fn target(text: &str) -> Result<Target, String> {
+fn target_of(text: &str) -> Result<Target, String> {
     match text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
         Some("http" | "https") => over_http::HttpUrl::parse(text).map(Target::Http),
         Some("redis" | "rediss" | "unix") => text.parse().map(Target::Redis),
@@ -144,7 +174,7 @@ fn target(text: &str) -> Result<Target, String> {
 }
 
 fn ttl(text: &str) -> Result<Duration, String> {
-    match parse_duration(text)? {
+    match if text == "0" { Duration::ZERO } else { parse_duration(text)? } {
         Duration::ZERO => Err("the lifetime must be longer than zero".to_string()),
         ttl => Ok(ttl),
     }

@@ -1,14 +1,15 @@
-//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol; `larder peers`: the ring; `larder config diff`.
-//!
-//! Exit codes: 0 done, 1 there is no such key, 2 wrong usage, 3 no answer or an error for an answer.
+//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol; `larder peers`: the ring;
+//! `larder config diff`; `larder health|status|top`: a running server.
 mod client_request;
 mod config_diff;
 mod get_set_del;
 mod over_http;
 mod over_redis;
+mod server_status;
 mod show_peers;
 mod tls_args;
 
 pub(super) use config_diff::{command as config_diff_command, run as run_config_diff};
 pub(super) use get_set_del::{commands, run};
+pub(super) use server_status::{commands as server_commands, run_health, run_status, run_top};
 pub(super) use show_peers::{command as peers_command, run as run_peers};

@@ -119,6 +119,8 @@ async fn exchange(
     let tls = url.tls.as_ref().map(|tls| ClientTls::new(tls, &url.host, &[b"http/1.1"])).transpose()?;
     let stream = within(timeout, connect_tcp(&url.host, url.port, tls.as_ref()))
         .await
+        // A server without TLS may wait for more of what it takes for a request.
+        .map_err(|late| if tls.is_some() { late + "; does the server speak TLS on this port?" } else { late })
         .and_then(|result| result.map_err(|error| error.to_string()))
         .map_err(|error| at(&error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
@@ -146,6 +148,22 @@ pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Re
     let body = within(timeout, Limited::new(answer.into_body(), MAX_DOCUMENT).collect()).await?;
     let body = body.map_err(|error| at(&error))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| at(&format!("not JSON: {error}")))
+}
+
+/// A short text of the server, with its status.
+pub(super) async fn text(url: &HttpUrl, path: &str, timeout: Duration) -> Result<(StatusCode, String), String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+    let request = hyper::Request::builder()
+        .uri(format!("{}{path}", url.base))
+        .header(hyper::header::HOST, &url.authority)
+        .body(Full::default())
+        .map_err(|error| at(&error))?;
+    let answer = exchange(url, request, timeout).await?;
+    let status = answer.status();
+    let body =
+        within(timeout, Limited::new(answer.into_body(), MAX_ERROR).collect()).await.map_err(|error| at(&error))?;
+    let body = body.map_err(|error| at(&error))?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
 /// A key as part of a URL.

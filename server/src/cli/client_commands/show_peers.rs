@@ -1,35 +1,36 @@
 //! `larder peers`: the ring, as a node sees it, from its `GET /v1/peers`.
 use super::{get_set_del, over_http, tls_args};
-use crate::cli::output;
+use crate::cli::{exit_codes, output};
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 /// `peers` and its arguments.
 pub(crate) fn command() -> Command {
-    let url = Arg::new("url")
-        .long("url")
-        .value_name("URL")
-        .default_value(get_set_del::DEFAULT_URL)
+    let url = get_set_del::url(get_set_del::DEFAULT_URL)
         .value_parser(over_http::HttpUrl::parse)
         .help("The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT");
     let key = Arg::new("key").long("key").value_name("KEY").help("Also say which node owns this key");
     let about = "Show the ring: its nodes, their shares of the keys and their health";
-    Command::new("peers").about(about).args([url, get_set_del::timeout(), key]).args(tls_args::args())
+    Command::new("peers")
+        .about(about)
+        .args([url, get_set_del::timeout(), get_set_del::json(), key])
+        .args(tls_args::args())
 }
 
 /// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let mut url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default").clone();
     if let Err(error) = tls_args::apply(matches, url.tls.as_mut()) {
-        return get_set_del::fail(get_set_del::USAGE, &error);
+        return get_set_del::fail(exit_codes::USAGE, &error);
     }
     let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
     let key = matches.get_one::<String>("key").map(|key| over_http::escaped(key.as_bytes()));
     let path = key.map_or("/v1/peers".to_owned(), |key| format!("/v1/peers?key={key}"));
     match get_set_del::block_on(over_http::document(&url, &path, timeout)) {
+        Ok(document) if matches.get_flag("json") => output::print_json(&document),
         Ok(document) => output::print(&table(&document)),
-        Err(error) => get_set_del::fail(get_set_del::FAILED, &error),
+        Err(error) => get_set_del::fail(exit_codes::FAILED, &error),
     }
 }
 
@@ -55,23 +56,8 @@ fn table(document: &Value) -> String {
             [text(&peer["name"]), share, health.to_owned(), reads, failed_reads, changes, failed_changes, untold]
         })
         .collect();
-    let width = |column: usize| {
-        let cells = rows.iter().chain([&header]).map(|row| row[column].chars().count());
-        cells.max().unwrap_or_default()
-    };
-    let widths: [usize; 8] = std::array::from_fn(width);
     let mut out = format!("epoch {}, {} nodes\n\n", text(&document["epoch"]), peers.len());
-    for row in [&header].into_iter().chain(&rows) {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words to the left, numbers to the right.
-            let _ = match column {
-                0 | 2 => write!(line, "{cell:<width$}  "),
-                _ => write!(line, "{cell:>width$}  "),
-            };
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    output::columns(&header, &rows, &[0, 2], &mut out);
     if let Some(owner) = document["owner"].as_str() {
         let _ = writeln!(out, "\nowner of the key: {owner}");
     }

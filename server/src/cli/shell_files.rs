@@ -1,0 +1,57 @@
+//! Files for the shell and for `man`, made from the definition of the command line.
+use super::{exit_codes::USAGE, output::print_bytes};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// `completions` and `man`.
+pub(super) fn commands() -> [Command; 2] {
+    let shell =
+        Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell)).help("The shell");
+    let folder = Arg::new("folder")
+        .long("out")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .help("Write a page for each command into this directory, instead of larder(1) to standard output");
+    [
+        Command::new("completions")
+            .about("Print the completions of a shell")
+            .arg(shell)
+            .after_help("bash: larder completions bash > /etc/bash_completion.d/larder"),
+        Command::new("man").about("Print the manual page").arg(folder).after_help("larder man | man -l -"),
+    ]
+}
+
+/// `larder completions SHELL`, for this command line.
+pub(super) fn completions(matches: &ArgMatches, mut larder: Command) -> ExitCode {
+    let shell = *matches.get_one::<Shell>("shell").expect("clap demands it");
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut larder, "larder", &mut out);
+    print_bytes(&out)
+}
+
+/// `larder man`, of this command line.
+pub(super) fn man(matches: &ArgMatches, larder: Command) -> ExitCode {
+    match matches.get_one::<PathBuf>("folder") {
+        None => {
+            let mut out = Vec::new();
+            clap_mangen::Man::new(larder).render(&mut out).expect("a vector takes everything");
+            print_bytes(&out)
+        }
+        Some(folder) => match pages(larder, folder) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("larder: {}: {error}", folder.display());
+                ExitCode::from(USAGE)
+            }
+        },
+    }
+}
+
+fn pages(larder: Command, folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(larder, folder)
+}

@@ -1,0 +1,112 @@
+//! `larder health|status|top`, `LARDER_URL`, `get HOST:PORT KEY`, completions and the manual.
+use super::{
+    Run,
+    common::{Port, RedisServer},
+    larder::Larder,
+    run,
+};
+use serde_json::Value;
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(run.text()).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+#[test]
+fn health_is_an_exit_code() {
+    let redis = RedisServer::start();
+    let source = format!("redis://127.0.0.1:{}", redis.port());
+    let larder = Larder::start(&["--source", &source, "--coherence", "off"]);
+    let url = format!("http://127.0.0.1:{}", larder.admin);
+    let health = |args: &[&str]| run(&[&["health"], args].concat(), &[("LARDER_URL", &url)], b"");
+    assert_eq!(health(&[]), Run { code: 0, out: b"ready\n".to_vec(), error: String::new() });
+    assert_eq!(json(&health(&["--json"])), serde_json::json!({ "healthy": true, "text": "ready" }));
+    drop(redis);
+    super::common::wait_until("the source to be lost", || health(&[]).code == 1);
+    let lost = json(&health(&["--json"]));
+    assert_eq!(lost["healthy"], false, "{lost}");
+    assert_eq!(health(&["--alive"]).code, 0);
+    let nowhere = Port::free();
+    let refused = run(&["health", "--url", &format!("http://127.0.0.1:{}", nowhere.number)], &[], b"");
+    assert_eq!((refused.code, refused.text()), (3, ""), "{}", refused.error);
+    // Not a Larder: an answer, but none on health.
+    let page = run(&["health", "--url", &format!("{url}/elsewhere")], &[], b"");
+    assert_eq!(page.code, 3, "{}", page.error);
+}
+
+#[test]
+fn status_and_top_show_groups() {
+    let larder = Larder::start(&["--source", "demo:", "--ttl", "1m"]);
+    let url = format!("http://127.0.0.1:{}", larder.admin);
+    let address = format!("127.0.0.1:{}", larder.http);
+    for _ in 0..4 {
+        assert_eq!(run(&["get", &address, "a"], &[], b"").code, 0);
+    }
+    let status = run(&["status", "--url", &url], &[], b"");
+    assert_eq!(status.code, 0, "{}", status.error);
+    assert!(status.text().starts_with("ready\nlarder 0.1.0, "), "{}", status.text());
+    let row = status.text().lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row[..5], ["default", "3", "1", "75.0", "%"], "{}", status.text());
+    let document = json(&run(&["status", "--url", &url, "--json"], &[], b""));
+    assert_eq!(document["stats"]["groups"]["default"]["cache_hits"], 3);
+    let top = run(&["top", "--url", &url, "--interval", "10ms", "--count", "2"], &[], b"");
+    assert_eq!(top.code, 0, "{}", top.error);
+    assert_eq!(top.text().matches("hits/s").count(), 2, "{}", top.text());
+    assert!(!top.text().contains('\u{1b}'), "not a terminal");
+}
+
+#[test]
+fn the_address_comes_from_a_variable_or_before_the_key() {
+    let larder = Larder::start(&[]);
+    let address = format!("127.0.0.1:{}", larder.http);
+    let vars = [("LARDER_URL", format!("http://{address}"))];
+    let vars = vars.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(run(&["set", "k", "v"], &vars, b"").code, 0);
+    assert_eq!(run(&["get", "k"], &vars, b"").text(), "v");
+    assert_eq!(run(&["get", &address, "k"], &[], b"").text(), "v");
+    assert_eq!(run(&["get", "nowhere", "k"], &[], b"").code, 2);
+    // The flag overrides the variable, and `serve` does not take it for a setting.
+    let redis = format!("redis://127.0.0.1:{}", larder.redis);
+    assert_eq!(run(&["get", "k", "--url", &redis], &[("LARDER_URL", "http://127.0.0.1:1")], b"").text(), "v");
+    assert_eq!(run(&["config", "check"], &vars, b"").code, 0);
+    let help = run(&["get", "--help"], &[("LARDER_URL", "redis://:hunter2@h")], b"");
+    assert!(help.text().contains("LARDER_URL") && !help.text().contains("hunter2"), "{}", help.text());
+}
+
+#[test]
+fn completions_and_the_manual_have_every_command() {
+    for (shell, mark) in [("bash", "complete -F _larder"), ("zsh", "#compdef larder"), ("fish", "complete -c larder")] {
+        let completions = run(&["completions", shell], &[], b"");
+        assert_eq!(completions.code, 0, "{}", completions.error);
+        assert!(completions.text().contains(mark) && completions.text().contains("max-memory"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("larder.bash");
+    std::fs::write(&script, run(&["completions", "bash"], &[], b"").out).unwrap();
+    // bash itself: `larder he<TAB>`.
+    let tab = format!(
+        "source {}; COMP_WORDS=(larder he); COMP_CWORD=1; _larder larder he larder; echo \"${{COMPREPLY[*]}}\"",
+        script.display()
+    );
+    let output = std::process::Command::new("bash").args(["-c", &tab]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("health"), "{output:?}");
+    assert_eq!(run(&["completions", "tcsh"], &[], b"").code, 2);
+    let page = run(&["man"], &[], b"");
+    assert!(page.text().contains(".TH larder 1") && page.text().contains("Exit codes"), "{}", page.text());
+    let pages = folder.path().join("man");
+    assert_eq!(run(&["man", "--out", pages.to_str().unwrap()], &[], b"").code, 0);
+    for name in ["larder.1", "larder-serve.1", "larder-table-build.1"] {
+        assert!(std::fs::read_to_string(pages.join(name)).unwrap().contains(".TH"), "{name}");
+    }
+}
+
+#[test]
+fn the_reference_has_the_exit_codes() {
+    let table = run(&["exit-codes"], &[], b"");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/command-line.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains(table.text()),
+        "docs/reference/command-line.md does not have `larder exit-codes`:\n{}",
+        table.text()
+    );
+}

@@ -50,6 +50,28 @@ mod tests {
     }
 
     #[test]
+    fn the_parameters_that_are_checked_are_those_of_the_description() {
+        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+        for route in &ROUTES {
+            let item = &document["paths"][route.pattern];
+            let operation = &item[route.method.as_str().to_ascii_lowercase()];
+            let lists = [&item["parameters"], &operation["parameters"]];
+            let described = lists.iter().filter_map(|list| list.as_array()).flatten().map(|parameter| {
+                let target = parameter["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
+                target.map_or(parameter, |pointer| document.pointer(pointer).expect("a parameter"))
+            });
+            let names = described
+                .filter(|parameter| parameter["in"] == "query")
+                .map(|parameter| parameter["name"].as_str().expect("a name").to_owned());
+            let names: BTreeSet<String> = names.collect();
+            if let Some(known) = route.parameters() {
+                let known: BTreeSet<String> = known.iter().map(|name| (*name).to_owned()).collect();
+                assert_eq!(names, known, "{} {}", route.method, route.pattern);
+            }
+        }
+    }
+
+    #[test]
     fn every_reference_in_the_description_leads_somewhere() {
         let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
         fn check(root: &serde_json::Value, node: &serde_json::Value) {

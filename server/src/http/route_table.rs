@@ -1,10 +1,14 @@
 //! The table of routes: methods and paths, the listeners that have them, and what handles them.
 use super::{
-    connection_context::ListenerRole, groupcache_stats::GroupcacheStats, problem_json::Problem,
-    range_routes::RangeFormat, read_responses::ReadRoute,
+    connection_context::ListenerRole,
+    groupcache_stats::GroupcacheStats,
+    problem_json::{Problem, ProblemKind},
+    range_routes::RangeFormat,
+    read_responses::ReadRoute,
 };
 use crate::{identity::KeyAccess, lifecycle::throttle::Scope};
 use http::Method;
+use larder_proto::http::target;
 
 /// One method of one path.
 pub(super) struct Route {
@@ -229,6 +233,39 @@ impl Route {
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
             H::Snapshot => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
+        }
+    }
+
+    /// The parameters that the query may have: a misspelt one must not change or list something else than meant. `None`: any, for
+    /// plain reads, and for clients of other servers, which ignore what they do not know.
+    pub(super) fn parameters(&self) -> Option<&'static [&'static str]> {
+        use RouteHandler as H;
+        match self.handler {
+            H::Put => Some(&["type", "ttl", "tag"]),
+            H::Patch | H::Delete | H::Mget => Some(&[]),
+            H::Keys => Some(&["match", "cursor", "count"]),
+            H::Range(RangeFormat::Lines) => Some(&["start", "end", "limit", "reverse"]),
+            H::ClearPrefix => Some(&["prefix", "soft"]),
+            H::ClearGroup | H::ClearTag => Some(&["soft"]),
+            H::Backup => Some(&["name", "group"]),
+            H::BeginSnapshot => Some(&["wait"]),
+            H::Record => Some(&["sample"]),
+            H::HotKeys => Some(&["count"]),
+            _ => None,
+        }
+    }
+
+    /// Looks for parameters that the route does not have.
+    pub(super) fn check_parameters(&self, query: &[u8]) -> Result<(), Problem> {
+        let Some(known) = self.parameters() else { return Ok(()) };
+        match target::pairs(query).find(|(name, _)| !known.iter().any(|known| known.as_bytes() == *name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name = String::from_utf8_lossy(name);
+                let has = if known.is_empty() { "none".to_owned() } else { format!("`{}`", known.join("`, `")) };
+                let detail = format!("unknown parameter `{name}`: the parameters of this route are {has}");
+                Err(Problem::of(ProblemKind::BadParameter, detail))
+            }
         }
     }
 

@@ -209,6 +209,7 @@ where
         trace,
     };
     check_rights(&request, route.rights())?;
+    route.check_parameters(query)?;
     let at_most = |bytes, setting, kind| BodyLimit {
         context,
         bytes,

@@ -74,7 +74,7 @@ impl FetchGate {
                 None if timeout_at(until, freed).await.is_ok() => continue,
                 None => (Rejection::Limit, waited_too_long(admission)),
             };
-            health.note_rejected(1);
+            health.note_failed(1);
             admission.rejected(why, 1);
             return Err(error);
         }
@@ -207,7 +207,7 @@ impl GateState {
             fetch.finish(Err(error.clone()), now);
             count += 1;
         }
-        self.health.note_rejected(count);
+        self.health.note_failed(count);
         self.health.admission().rejected(why, count);
     }
 }

@@ -79,7 +79,7 @@ impl SourceHealth {
     pub fn fetches(&self) -> u64 {
         self.fetches.load(Relaxed)
     }
-    /// Fetches that ended in an error: no answer, or one that refused the key.
+    /// Fetches that ended in an error (no answer, or one that refused the key), and forwarded commands without an answer.
     pub fn errors(&self) -> u64 {
         self.errors.load(Relaxed)
     }
@@ -129,8 +129,8 @@ impl SourceHealth {
     pub(super) fn note_fetches(&self, count: usize) {
         self.fetches.fetch_add(count as u64, Relaxed);
     }
-    /// Fetches were refused.
-    pub(super) fn note_rejected(&self, count: usize) {
+    /// Fetches were refused, or forwarded commands failed.
+    pub(super) fn note_failed(&self, count: usize) {
         self.errors.fetch_add(count as u64, Relaxed);
     }
     /// Admits fetches while at most `max` are in flight on all cores, and fails the others. For sources without a
@@ -145,7 +145,7 @@ impl SourceHealth {
             for fetch in batch.drain(admitted..) {
                 fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
             }
-            self.note_rejected(count - admitted);
+            self.note_failed(count - admitted);
             self.admission.rejected(Rejection::Limit, count - admitted);
         }
     }

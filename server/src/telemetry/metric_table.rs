@@ -527,7 +527,12 @@ pub const METRICS: &[MetricFamily] = &[
     ),
     group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
     group!("larder_source_fetches_total", Counter, source.fetches, "Keys fetched from the source."),
-    group!("larder_source_errors_total", Counter, source.errors, "Fetches that ended in an error."),
+    group!(
+        "larder_source_errors_total",
+        Counter,
+        source.errors,
+        "Fetches that failed, and forwarded commands that the source did not answer."
+    ),
     group!("larder_source_reconnects_total", Counter, source.reconnects, "Reconnections to the source."),
     group!(
         "larder_source_tracking_connections",

@@ -58,6 +58,24 @@ fn known_traffic_is_counted() {
 }
 
 #[test]
+fn forwarded_commands_that_fail_are_errors_of_the_source() {
+    let mut source = RedisServer::start();
+    let larder = Larder::start(&["--source", &source.url()]);
+    let mut client = larder.client();
+    let errors = || larder.metric("larder_source_errors_total{group=\"default\"}");
+    client.command(&["SET", "k", "v"]);
+    // Redis has answered this one.
+    client.command(&["HSET", "k", "a", "1"]).error();
+    assert_eq!(errors(), 0.0);
+    source.kill();
+    client.command(&["SET", "k", "w"]).error();
+    let after_one = errors();
+    assert!(after_one > 0.0, "a refused write is counted");
+    client.command(&["HSET", "h", "a", "1"]).error();
+    assert!(errors() > after_one, "so is any other command");
+}
+
+#[test]
 fn json_logs_and_a_level_that_changes() {
     let mut source = RedisServer::start();
     // `Larder::start` logs from `warn` up.

@@ -49,7 +49,8 @@ fn each_route_asks_for_a_user_who_may_use_it() {
         for role in [ListenerRole::Native, ListenerRole::Admin] {
             for route in ROUTES.iter().filter(|route| route.is_on(role)) {
                 let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
-                let line = format!("{} {path}?key=k&id=k", route.method);
+                let query = if route.parameters().is_none() { "?key=k&id=k" } else { "" };
+                let line = format!("{} {path}{query}", route.method);
                 let is_item = path.starts_with("/cache/");
                 let body = if is_item { "{\"key\":\"k\",\"value\":1,\"ttl\":60}" } else { "{\"keys\":[\"k\"]}" };
                 let body = if route.method == http::Method::GET && !is_item { "" } else { body };

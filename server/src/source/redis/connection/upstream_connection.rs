@@ -128,9 +128,14 @@ impl UpstreamConnection {
                 self.inner.wake();
             }
         }
-        async {
+        let inner = self.inner.clone();
+        async move {
             let gone = |_| Err(SourceError::Lost("connection abandoned".into()));
-            answer.await.unwrap_or_else(gone)
+            let answer = answer.await.unwrap_or_else(gone);
+            if answer.is_err() {
+                inner.settings.health.note_failed(count);
+            }
+            answer
         }
     }
 }

@@ -73,6 +73,8 @@ async function lookAtViews(browser) {
           await page.waitForSelector(".keys button");
           await page.$eval(".keys button", (button) => button.click());
           await page.waitForSelector("dl");
+          await waitForText(page, "main", "Keys that took the most");
+          await page.waitForFunction(() => document.querySelector("table")?.innerText.includes("page:<img"));
         }
         await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
         await checkAccess(page, name);

@@ -1,4 +1,4 @@
-// The key browser: keys by pattern, what is known of one, and its value. And the hot keys, where the server names them.
+// The key browser: keys by pattern, what is known of one, and its value. And the hot keys.
 import { badge, bytes, count, duration, el, percent, redrawn, select, table } from "./elements.js";
 import { firstBytes, json, jsonIfThere } from "./server.js";
 
@@ -45,7 +45,6 @@ export class Keys {
         this.search(true);
       }));
     }
-    this.namesHotKeys ??= Object.hasOwn((await json("openapi.json")).paths, "/v1/hot-keys");
     await this.askHotKeys();
   }
 
@@ -131,7 +130,6 @@ export class Keys {
   }
 
   async askHotKeys() {
-    if (!this.namesHotKeys) return;
     const answer = await jsonIfThere("v1/hot-keys");
     if (answer === null) return this.hot.replaceChildren();
     if (this.hot.children.length === 0) {

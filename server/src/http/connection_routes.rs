@@ -17,7 +17,10 @@ const MOST_COUNT: u64 = 10_000;
 
 /// `GET /v1/connections?count=`: `{"open":{"all":N,"redis":N},"connections":[…]}`, those that were opened first come first.
 pub(super) fn connections(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let count = request.number("count")?.unwrap_or(USUAL_COUNT).min(MOST_COUNT);
+    let count = request.number("count")?.unwrap_or(USUAL_COUNT);
+    if count > MOST_COUNT {
+        return Err(Problem::of(ProblemKind::BadParameter, format!("`count` must be at most {MOST_COUNT}")));
+    }
     let worker = request.worker;
     let clients = worker.app.clients.list();
     let listed = clients.iter().take(usize::try_from(count).unwrap_or(usize::MAX));

@@ -250,7 +250,9 @@ impl Route {
             H::Backup => Some(&["name", "group"]),
             H::BeginSnapshot => Some(&["wait"]),
             H::Record => Some(&["sample"]),
-            H::HotKeys => Some(&["count"]),
+            H::HotKeys | H::Connections => Some(&["count"]),
+            H::History => Some(&["resolution", "since"]),
+            H::KillConnection => Some(&[]),
             _ => None,
         }
     }

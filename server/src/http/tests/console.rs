@@ -83,7 +83,9 @@ fn history_and_events() {
         assert_eq!(later["rows"].as_array().map(Vec::len), Some(0));
         assert_eq!(client.get("/v1/history?resolution=1m").await.json()["resolution"], 60);
         assert_eq!(client.get("/v1/history?resolution=2s").await.problem(), "bad-parameter");
-        assert_eq!(client.get("/v1/history?since=x").await.problem(), "bad-parameter");
+        for wrong in ["/v1/history?since=x", "/v1/history?sinse=1", "/v1/connections?count=10001"] {
+            assert_eq!(client.get(wrong).await.problem(), "bad-parameter", "{wrong}");
+        }
 
         app.note_event(NewEvent::warning(EventKind::SourceLost, Some("default"), "gone"));
         assert!(app.reload().is_ok());

@@ -24,7 +24,9 @@ const PERIOD: u64 = 60_000;
 /// All reads are noted until there were 2 to this power, then half of them until there were twice as many, and so on.
 const FULL_BITS: u32 = 16;
 /// At least one read in 2 to this power is noted.
-const FEWEST_BITS: u32 = 5;
+const FEWEST_BITS: u32 = 6;
+/// Where not all reads are noted, one noted read in so many counts for its prefix as well.
+const PREFIXES: u64 = 4;
 
 /// One worker's counts of the reads of one group. That worker notes; any thread may read.
 #[derive(Debug, Default)]
@@ -82,7 +84,13 @@ impl KeyCounts {
         let gap = self.with(now, |noted| {
             let weight = noted.weight;
             let micros = 0;
-            noted.add(key, [weight, found.unwrap_or(0) as u64 * weight, u64::from(found.is_none()) * weight, micros]);
+            let of_prefix = match weight {
+                1 => 1,
+                _ if noted.random().is_multiple_of(PREFIXES) => PREFIXES,
+                _ => 0,
+            };
+            let bytes = found.unwrap_or(0) as u64 * weight;
+            noted.add(key, [weight, bytes, u64::from(found.is_none()) * weight, micros], of_prefix);
             noted.add_to_session(key, weight, found.unwrap_or(0), now);
             noted.next_gap()
         });
@@ -108,7 +116,7 @@ impl KeyCounts {
     /// Notes a fetch of a key from the source.
     pub fn note_fetch(&self, key: &[u8], took: Duration, now: Millis) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16);
-        self.with(now, |noted| noted.add(key, [0, 0, 0, micros]));
+        self.with(now, |noted| noted.add(key, [0, 0, 0, micros], 1));
     }
 
     /// `None` if another thread reads at this moment: a worker does not wait for it.
@@ -175,15 +183,20 @@ impl Noted {
         self.earlier + now.saturating_sub(self.halved)
     }
 
-    fn add(&mut self, key: &[u8], weights: PerMeasure<u64>) {
-        let prefix = prefix_of(key);
-        let (of_key, of_prefix) = (self.hash(key), self.hash(prefix));
+    /// Adds to the counts of a key. What is added to those of its prefix is multiplied by `of_prefix`, which may be 0.
+    fn add(&mut self, key: &[u8], weights: PerMeasure<u64>, of_prefix: u64) {
+        let (hash, random) = (self.hash(key), self.random());
         self.seen += weights[0];
         for (at, weight) in weights.into_iter().enumerate().filter(|(_, weight)| *weight > 0) {
             self.totals[at] += weight;
-            let random = self.random();
-            self.keys[at].add(of_key, key, weight, random);
-            self.prefixes[at].add(of_prefix, prefix, weight, random.rotate_left(32));
+            self.keys[at].add(hash, key, weight, random.rotate_left(16 * at as u32));
+        }
+        if of_prefix > 0 {
+            let prefix = prefix_of(key);
+            let (hash, random) = (self.hash(prefix), self.random());
+            for (at, weight) in weights.into_iter().enumerate().filter(|(_, weight)| *weight > 0) {
+                self.prefixes[at].add(hash, prefix, weight * of_prefix, random.rotate_left(16 * at as u32));
+            }
         }
     }
 

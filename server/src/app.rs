@@ -11,6 +11,7 @@ use crate::{
     lifecycle::{
         RunError,
         drain_phase::Drain,
+        faults::{Faults, SourceFaults},
         live_settings::LiveSettings,
         pause::Pause,
         queue_delay::{Admission, OVERLOADED, QueueDelay},
@@ -84,6 +85,8 @@ pub struct App {
     pub throttle: Throttle,
     /// The state of CLIENT PAUSE.
     pub pause: Pause,
+    /// Faults to order; none can be without `allow-faults`.
+    pub faults: Arc<Faults>,
     /// The state of the drain.
     pub drain: Drain,
     /// The users, and what they may do.
@@ -163,6 +166,13 @@ impl App {
         if let Some(cache) = caches.first() {
             cache.set_listener(ListenerKind::Tracking, tracking.clone());
         }
+        let faults = Arc::<Faults>::default();
+        let sources = sources(&settings, &buffers)?;
+        for (group, source) in settings.groups.iter().zip(&sources).filter(|_| settings.allow_faults) {
+            let timeout = group.freshness.source_timeout;
+            let group = group.name.as_str().into();
+            source.health().allow_faults(SourceFaults { faults: faults.clone(), group, timeout });
+        }
         let tls = ServerTls::new(&settings).map_err(RunError::Tls)?.map(Arc::new);
         let peers = peers(&settings, &caches);
         let replication = Arc::new(Replication::new(&settings, &caches));
@@ -187,7 +197,8 @@ impl App {
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,
             backlog,
-            sources: sources(&settings, &buffers)?,
+            sources,
+            faults,
             buffers,
             inspections: settings.groups.iter().map(|_| Arc::default()).collect(),
             modes: settings.groups.iter().map(|group| Arc::new(ModeRules::of_settings(group))).collect(),

@@ -1,12 +1,13 @@
 //! Reads everything that is counted, from all parts of the process.
 use super::App;
 use crate::{
+    lifecycle::faults::FaultPlace,
     replica::{ConnectedReplica, LinkState},
     source::InspectionCounts,
     telemetry::{
-        BuffersSnapshot, Distribution, GroupSnapshot, InspectionSnapshot, LastSaveSnapshot, LinkSnapshot, NewEvent,
-        PushSnapshot, ReplicaSnapshot, ReplicationSnapshot, SavesSnapshot, Snapshot, SourceSnapshot,
-        VerificationSnapshot,
+        BuffersSnapshot, Distribution, FaultsSnapshot, GroupSnapshot, InspectionSnapshot, LastSaveSnapshot,
+        LinkSnapshot, NewEvent, PushSnapshot, ReplicaSnapshot, ReplicationSnapshot, SavesSnapshot, Snapshot,
+        SourceSnapshot, VerificationSnapshot,
     },
 };
 use larder_store::{clock, disk::Store};
@@ -63,6 +64,7 @@ impl App {
             replication: replication(app),
             saves: saves(app),
             tls,
+            faults: faults(app),
             ..app.telemetry.snapshot(groups.collect(), pushes, buffers)
         }
     }
@@ -131,4 +133,13 @@ fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {
     let mut ages = Distribution::default();
     ages.add(counts.ages());
     InspectionSnapshot { compared, older, forgotten, skipped, ages }
+}
+
+fn faults(app: &App) -> FaultsSnapshot {
+    let list = app.faults.list(clock::now());
+    let active = |place: FaultPlace| list.iter().filter(|fault| fault.place == place).count() as u64;
+    FaultsSnapshot {
+        active: FaultPlace::ALL.map(|place| (place.name(), active(place))).into(),
+        struck: app.faults.done().collect(),
+    }
 }

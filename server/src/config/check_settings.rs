@@ -220,6 +220,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         throttle_prefixes: top.rate_limits("throttle-prefixes"),
         throttle_headers: top.one("throttle-headers") == Some(&SettingValue::Switch(true)),
         throttle_table: top.number("throttle-table"),
+        allow_faults: top.one("allow-faults") == Some(&SettingValue::Switch(true)),
         throttle_total: rate("throttle-total"),
         throttle_admin: rate("throttle-admin"),
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),

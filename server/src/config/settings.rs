@@ -91,6 +91,8 @@ pub struct Settings {
     pub throttle_headers: bool,
     /// Cells of each table of clients.
     pub throttle_table: usize,
+    /// Administrators may order faults.
+    pub allow_faults: bool,
     /// Of all clients together.
     pub throttle_total: Option<Rate>,
     /// Of one client address to the admin and stats routes.

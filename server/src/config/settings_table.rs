@@ -1809,4 +1809,14 @@ pub const TABLE: &[SettingSpec] = &[
                requests are logged.",
         ..ROW
     },
+    SettingSpec {
+        name: "allow-faults",
+        section: SettingSection::Process,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "Lets administrators order faults (`POST /v1/faults`), to rehearse an outage. See \
+               docs/faults.md.",
+        ..ROW
+    },
 ];

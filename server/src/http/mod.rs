@@ -26,6 +26,7 @@ mod docs_page;
 mod document_routes;
 mod explain_key;
 mod fast_path;
+mod fault_routes;
 mod forwarded_writes;
 mod general_path;
 mod group_control;

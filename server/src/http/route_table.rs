@@ -70,6 +70,9 @@ pub(super) enum RouteHandler {
     ResetModeRules,
     Record,
     HotKeys,
+    Faults,
+    OrderFault,
+    ClearFaults,
     Reload,
     Backup,
     Snapshot,
@@ -107,7 +110,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 68] = [
+pub(super) static ROUTES: [Route; 71] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -164,6 +167,9 @@ pub(super) static ROUTES: [Route; 68] = [
     route(Method::PUT, "/v1/log-level", RouteListeners::Admin, RouteHandler::SetLogLevel),
     route(Method::GET, "/v1/config/reload", RouteListeners::Admin, RouteHandler::ConfigDifferences),
     route(Method::POST, "/v1/config/reload", RouteListeners::Admin, RouteHandler::ReloadConfig),
+    route(Method::GET, "/v1/faults", RouteListeners::Admin, RouteHandler::Faults),
+    route(Method::POST, "/v1/faults", RouteListeners::Admin, RouteHandler::OrderFault),
+    route(Method::DELETE, "/v1/faults", RouteListeners::Admin, RouteHandler::ClearFaults),
     route(Method::POST, "/v1/record", RouteListeners::Admin, RouteHandler::Record),
     route(Method::POST, "/v1/groups/{group}/reload", RouteListeners::Admin, RouteHandler::Reload),
     route(Method::GET, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ModeRules),
@@ -227,8 +233,9 @@ impl Route {
             H::Connections => Command("client|list"),
             H::KillConnection => Command("client|kill"),
             H::Explain => Key("larder.explain", None, KeyAccess::READ),
-            H::LogLevel | H::ConfigDifferences | H::ModeRules | H::Config => Command("config|get"),
+            H::LogLevel | H::ConfigDifferences | H::ModeRules | H::Config | H::Faults => Command("config|get"),
             H::SetLogLevel | H::ReloadConfig | H::SetModeRules | H::ResetModeRules | H::Reload => Command("config|set"),
+            H::OrderFault | H::ClearFaults => Command("config|set"),
             H::Record => Command("monitor"),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
             H::Snapshot => Command("lastsave"),

@@ -3,7 +3,7 @@ use super::{
     access_log::{self, LoggedRequest},
     config_routes,
     connection_context::{ConnectionContext, ListenerRole},
-    connection_routes, console, docs_page, document_routes, explain_key, forwarded_writes, group_control,
+    connection_routes, console, docs_page, document_routes, explain_key, fault_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
     grpc_service, health, history_routes, hot_key_lists,
     item_api::{self, ItemPath},
@@ -25,6 +25,7 @@ use crate::{
     config::Categories,
     identity::{Beyond, KeyAccess},
     lifecycle::{
+        faults::FaultPlace,
         queue_delay::Admission,
         throttle::{Allowance, Caller, CommandClass, Scope, Throttled},
     },
@@ -46,6 +47,11 @@ where
     B: http_body::Body<Data = Bytes>,
 {
     let is_head = request.method() == Method::HEAD;
+    if context.role == ListenerRole::Native
+        && let Some(delay) = context.worker.app.faults.delay(FaultPlace::Http, clock::now())
+    {
+        tokio::time::sleep(delay).await;
+    }
     let is_forwarded = forwarded_writes::is_forwarded(request.method(), request.headers());
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
@@ -310,6 +316,9 @@ where
         RouteHandler::ConfigDifferences => config_routes::differences(context).await,
         RouteHandler::ReloadConfig => config_routes::reload(context).await,
         RouteHandler::Reload => group_control::reload(context, request.group).await,
+        RouteHandler::Faults => Ok(fault_routes::faults(&request)),
+        RouteHandler::OrderFault => fault_routes::order(&request, &request_body::read(body, small).await?),
+        RouteHandler::ClearFaults => fault_routes::clear(&request),
         RouteHandler::HotKeys => hot_key_lists::hot_keys(&request),
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),

@@ -6,6 +6,7 @@
 //! - Nothing here knows a protocol or a source.
 pub mod drain_phase;
 pub mod error;
+pub mod faults;
 pub(crate) mod linger;
 pub mod live_settings;
 pub mod pause;

@@ -2,7 +2,13 @@
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
 use super::listeners::{Door, Service};
-use crate::{app::App, clients::Seat, lifecycle::linger::linger, tls};
+use crate::{
+    app::App,
+    clients::Seat,
+    lifecycle::{faults::FaultPlace, linger::linger},
+    tls,
+};
+use larder_store::clock;
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -58,6 +64,9 @@ pub(super) async fn accept(
             }
         };
         in_trouble = false;
+        if is_cut(&app, door.service) {
+            continue;
+        }
         let Some(seat) = app.clients.admit(door.service == Service::Admin) else {
             app.telemetry.control().connections_refused.add(1);
             refuse(stream, door, &app, &refused);
@@ -67,6 +76,16 @@ pub(super) async fn accept(
         // Fails when the worker has gone, that is while the process ends.
         let _ = workers[worker].send(Arrival { stream, peer, door, seat });
     }
+}
+
+/// Does a fault that was ordered close the connection at once? Never one to the admin listener, which ends faults.
+fn is_cut(app: &App, service: Service) -> bool {
+    let place = match service {
+        Service::Redis(_) => FaultPlace::Redis,
+        Service::Http => FaultPlace::Http,
+        Service::Admin => return false,
+    };
+    app.faults.are_on() && app.faults.cuts(place, "", clock::now())
 }
 
 /// Did the client give up between its connection and our accept?

@@ -2,6 +2,7 @@
 use super::{
     admission::{FOREGROUND, FetchAdmission, FetchEnd, Rejection},
     fetch::Fetch,
+    ordered_faults::strike_fetches,
     source_error::SourceError,
     source_health::SourceHealth,
 };
@@ -47,7 +48,7 @@ impl FetchGate {
         let state = &self.0;
         state.health.note_fetches(batch.len());
         if state.health.admission().begin_all(batch.len()) {
-            state.send(batch);
+            state.send_admitted(batch);
         } else {
             self.fetch_with_care(batch);
         }
@@ -156,6 +157,16 @@ async fn drain(state: Rc<GateState>) {
 }
 
 impl GateState {
+    /// Hands admitted fetches to the source, unless a fault strikes them.
+    fn send_admitted(self: &Rc<Self>, batch: &mut Vec<Fetch>) {
+        if let Some(faults) = self.health.faults() {
+            let state = self.clone();
+            strike_fetches(&self.health, faults, batch, move |fetch| state.send(&mut vec![fetch]));
+        }
+        if !batch.is_empty() {
+            self.send(batch);
+        }
+    }
     fn send(&self, batch: &mut Vec<Fetch>) {
         (self.send)(batch);
         if !batch.is_empty() {
@@ -165,7 +176,7 @@ impl GateState {
         }
     }
     /// Sends as many waiting fetches as may be sent now.
-    fn send_waiting(&self) {
+    fn send_waiting(self: &Rc<Self>) {
         let admission = self.health.admission();
         loop {
             self.expire(Instant::now());
@@ -183,7 +194,7 @@ impl GateState {
             }
             // Not borrowed while they are sent: a source may answer at once.
             let mut batch = self.take(begun);
-            self.send(&mut batch);
+            self.send_admitted(&mut batch);
         }
     }
     fn expire(&self, now: Instant) {

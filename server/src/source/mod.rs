@@ -43,6 +43,7 @@ mod local_future;
 mod local_store;
 mod mode_rules;
 pub mod none;
+mod ordered_faults;
 mod prefix_table;
 mod push_queue;
 mod raw_replies;

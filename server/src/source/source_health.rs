@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     config::SourceUrl,
+    lifecycle::faults::SourceFaults,
     telemetry::{AdmissionSnapshot, Distribution, Histogram},
 };
 use larder_engine::Millis;
@@ -15,7 +16,7 @@ use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -43,9 +44,21 @@ pub struct SourceHealth {
     tracking_losses: AtomicU64,
     last_error: Mutex<Option<Arc<str>>>,
     admission: FetchAdmission,
+    /// Faults to order; not set: they are not allowed.
+    faults: OnceLock<SourceFaults>,
 }
 
 impl SourceHealth {
+    /// From now on the source may have faults.
+    pub fn allow_faults(&self, faults: SourceFaults) {
+        // Once for each source, at the start.
+        let _ = self.faults.set(faults);
+    }
+    /// The faults of the source, while there are some anywhere.
+    #[inline]
+    pub(super) fn faults(&self) -> Option<&SourceFaults> {
+        self.faults.get().filter(|faults| faults.faults.are_on())
+    }
     /// The health of a source with these limits. Groups with the same server and the same `servers` share its limit.
     pub(super) fn new(url: &SourceUrl, limits: &SourceLimits, servers: &ServerLoads) -> SourceHealth {
         SourceHealth { admission: FetchAdmission::new(url, limits, servers), ..SourceHealth::default() }

@@ -386,6 +386,18 @@ pub const METRICS: &[MetricFamily] = &[
             to.number(&[("result", "refused")], s.tls.failed_reloads);
         },
     },
+    MetricFamily {
+        name: "larder_faults",
+        kind: Gauge,
+        help: "Faults in force that were ordered with POST /v1/faults.",
+        read: |s, to| s.faults.active.iter().for_each(|(at, count)| to.number(&[("at", at)], *count)),
+    },
+    MetricFamily {
+        name: "larder_faults_struck_total",
+        kind: Counter,
+        help: "Requests and connections that faults in force have delayed, failed or cut.",
+        read: |s, to| s.faults.struck.iter().for_each(|(at, count)| to.number(&[("at", at)], *count)),
+    },
     sum!("larder_panics_total", panics, "Connections closed by a panic."),
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
     group!("larder_cache_misses_total", Counter, cache.misses, "Reads that found no entry."),

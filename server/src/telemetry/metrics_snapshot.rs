@@ -30,6 +30,16 @@ pub struct Snapshot {
     pub replication: ReplicationSnapshot,
     pub saves: SavesSnapshot,
     pub tls: TlsSnapshot,
+    pub faults: FaultsSnapshot,
+}
+
+/// Faults that were ordered, by place.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs)]
+pub struct FaultsSnapshot {
+    pub active: Vec<(&'static str, u64)>,
+    /// What they were done to.
+    pub struck: Vec<(&'static str, u64)>,
 }
 
 /// The files of the TLS listeners.

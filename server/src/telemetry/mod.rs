@@ -39,8 +39,8 @@ pub use log_limiter::LogLimiter;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
 pub use metrics_snapshot::{
-    AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, GroupSnapshot, InspectionSnapshot, ModeSnapshot,
-    PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
+    AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, FaultsSnapshot, GroupSnapshot, InspectionSnapshot,
+    ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};

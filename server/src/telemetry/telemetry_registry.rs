@@ -4,7 +4,7 @@ use super::{
     hot_keys::HotKeys,
     log_limiter::LogLimiter,
     logs::Logs,
-    metrics_snapshot::{BuffersSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
+    metrics_snapshot::{BuffersSnapshot, FaultsSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
     operation_recorder::Recorder,
     peers_snapshot::PeersSnapshot,
     process_stats::ProcessStats,
@@ -122,6 +122,7 @@ impl Telemetry {
             peers: PeersSnapshot::default(),
             replication: ReplicationSnapshot::default(),
             tls: TlsSnapshot::default(),
+            faults: FaultsSnapshot::default(),
             saves: SavesSnapshot::default(),
         }
     }

@@ -54,6 +54,10 @@ fn http_origin() {
     run("docs/http-origin.md");
 }
 #[test]
+fn faults() {
+    run("docs/faults.md");
+}
+#[test]
 fn hot_keys() {
     run("docs/hot-keys.md");
 }

@@ -1,5 +1,6 @@
 //! What the process says of itself: metrics, statistics, logs.
 
+mod faults;
 mod hot_keys;
 
 use crate::{common, larder};

@@ -42,6 +42,11 @@ const MOST_WAITING: usize = 128;
 impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
+        if self.context.worker.app.faults.are_on() {
+            // The general path waits for as long as a fault says.
+            self.state = FastState::OtherRequest;
+            return 0;
+        }
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let is_open = self.context.users.is_open(&self.context.worker);
         self.heads.take_authorization(!is_open);

@@ -7,7 +7,7 @@ use crate::{
     app::Worker,
     buffers::{BufferAccount, ClientProtocol},
     clients::{Client, Closing},
-    lifecycle::linger::linger,
+    lifecycle::{faults::FaultPlace, linger::linger},
     redis::CommandAccess,
     replica::{self, ReplicaRequest},
     source::LocalFuture,
@@ -62,6 +62,7 @@ pub(crate) async fn serve<S: ClientStream>(
         input_ended: false,
         told_to_move: false,
         paused: None,
+        is_delayed: false,
     };
     let end = connection.run().await;
     let request = connection.conn.replica.take();
@@ -152,6 +153,8 @@ pub(super) struct ConnectionLoop<'c, S> {
     pub(super) told_to_move: bool,
     /// The end of a pause.
     pub(super) paused: Option<LocalFuture<'static, ()>>,
+    /// A fault has delayed the input.
+    pub(super) is_delayed: bool,
 }
 
 impl<S: ClientStream> ConnectionLoop<'_, S> {
@@ -212,6 +215,9 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
 
     /// Processes the input that was read, for one turn at most.
     fn process(&mut self) {
+        if self.worker.app.faults.are_on() && self.is_struck() {
+            return;
+        }
         self.borrow_output();
         // Prefetches the bucket and the record of the first key while other work is done.
         let cache = &self.worker.groups[0].cache;
@@ -223,6 +229,21 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         self.conn.client.touch(now);
         let step = self.conn.process(self.worker, self.pool, now);
         self.follow(step);
+    }
+
+    /// Whether a fault that was ordered delays the input, once.
+    #[cold]
+    fn is_struck(&mut self) -> bool {
+        if std::mem::take(&mut self.is_delayed) {
+            return false;
+        }
+        let delay = self.worker.app.faults.delay(FaultPlace::Redis, clock::now());
+        if let Some(delay) = delay {
+            self.is_delayed = true;
+            self.paused = Some(Box::pin(tokio::time::sleep(delay)));
+            self.state = ConnectionStep::Paused;
+        }
+        delay.is_some()
     }
 
     fn follow(&mut self, step: Step) {

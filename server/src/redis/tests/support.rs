@@ -95,6 +95,7 @@ impl Server {
             running: parking_lot::Mutex::new(settings.clone().into()),
             freshness: Vec::new(),
             pause: Pause::default(),
+            faults: Arc::default(),
             drain: Drain::default(),
             users: Arc::new(Users::new(&settings, redis::catalog()).expect("no users file, or a right one")),
             upstream_rights: None,

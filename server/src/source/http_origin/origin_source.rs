@@ -79,18 +79,23 @@ impl Source for OriginSource {
         value: &'a [u8],
         expiry: Option<Millis>,
     ) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(async move {
-            self.check_writable()?;
-            if expiry.is_some() {
-                return Err(self.origin.settings.refused("a value that is written through takes no lifetime"));
-            }
-            write(&self.origin, key, Some(Bytes::copy_from_slice(value)), self.deadline()).await
-        })
+        let send = || -> LocalFuture<'a, _> {
+            Box::pin(async move {
+                self.check_writable()?;
+                if expiry.is_some() {
+                    return Err(self.origin.settings.refused("a value that is written through takes no lifetime"));
+                }
+                write(&self.origin, key, Some(Bytes::copy_from_slice(value)), self.deadline()).await
+            })
+        };
+        self.origin.settings.health.with_faults(send)
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        Box::pin(async move {
-            self.check_writable()?;
-            write(&self.origin, key, None, self.deadline()).await
+        self.origin.settings.health.with_faults(|| {
+            Box::pin(async move {
+                self.check_writable()?;
+                write(&self.origin, key, None, self.deadline()).await
+            })
         })
     }
     fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {

@@ -278,7 +278,7 @@ impl Relay for RedisSource {
         } else {
             self.resp2()
         };
-        Box::pin(connection.relay(commands, count))
+        self.settings.health.with_faults(|| Box::pin(connection.relay(commands, count)))
     }
     fn relay_slow(
         &self,
@@ -288,7 +288,8 @@ impl Relay for RedisSource {
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         let connection =
             self.slow[usize::from(resp3)].get_or_init(|| UpstreamConnection::shared(self.settings.clone(), resp3));
-        Box::pin(connection.relay_within(commands, count, self.settings.limits.slow_timeout))
+        let limit = self.settings.limits.slow_timeout;
+        self.settings.health.with_faults(|| Box::pin(connection.relay_within(commands, count, limit)))
     }
 }
 
@@ -300,7 +301,7 @@ impl RedisServer for RedisSource {
         resp3: bool,
         clean: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        Box::pin(self.send_isolated(commands, count, resp3, clean))
+        self.settings.health.with_faults(|| Box::pin(self.send_isolated(commands, count, resp3, clean)))
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         // A new connection may lead to another server, so the table is valid only until a reconnect.

@@ -28,6 +28,9 @@ pub(super) struct Connected {
 
 impl RequestQueue {
     pub(super) async fn attempt(&self) -> Result<Connected, Arc<str>> {
+        if let Some(reason) = self.settings.health.cut() {
+            return Err(reason);
+        }
         let mut master = self.settings.master.as_ref().map(|master| master.subscribe());
         let limit = self.settings.limits.timeout.max(ATTEMPT);
         let attempt = timeout(limit, async {

@@ -69,6 +69,9 @@ impl ConnectionIo<'_> {
 
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         self.queue.waker.set(Some(cx.waker().clone()));
+        if let Some(reason) = self.queue.settings.health.cut() {
+            return Poll::Ready(reason);
+        }
         loop {
             self.pipeline.send(&mut self.queue.requests.borrow_mut(), &mut self.out);
             if let Err(error) = self.write(cx) {

@@ -1,0 +1,118 @@
+//! `/v1/faults`: faults to order, for a rehearsal of an outage.
+use super::{
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
+    route_request::RouteRequest,
+};
+use crate::lifecycle::faults::{Fault, FaultKind, FaultPlace, LONGEST_DELAY, LONGEST_FAULT, MOST_FAULTS};
+use http::{Response, StatusCode};
+use larder_units::{parse_duration, show_duration};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// `{"at": "source", "kind": "delay", "delay": "200ms", "share": 0.5, "duration": "30s", "group": "default"}`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ordered {
+    at: String,
+    kind: String,
+    delay: Option<String>,
+    #[serde(default = "all")]
+    share: f64,
+    duration: String,
+    group: Option<String>,
+}
+
+fn all() -> f64 {
+    1.0
+}
+
+/// `POST`: orders a fault; 201 with the fault. 403 names the setting without which there are none.
+pub(super) fn order(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+    if !request.worker.app.settings.allow_faults {
+        let detail = "set `allow-faults` to order faults, on a server whose clients may suffer from them";
+        return Err(Problem::of(ProblemKind::FaultsNotAllowed, detail));
+    }
+    let bad = |why: String| Problem::of(ProblemKind::BadBody, why);
+    let ordered: Ordered = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+    let fault = checked(request, ordered).map_err(bad)?;
+    let Some(fault) = request.worker.app.faults.order(fault) else {
+        return Err(bad(format!("there are {MOST_FAULTS} faults already, and no more at a time")));
+    };
+    let mut response = response_writer::json(ResponseBody::full(shown(&fault, request.now).to_string()));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+fn checked(request: &RouteRequest<'_>, ordered: Ordered) -> Result<Fault, String> {
+    let Ordered { at, kind, delay, share, duration, group } = ordered;
+    let names = || FaultPlace::ALL.map(FaultPlace::name).join(", ");
+    let place = FaultPlace::ALL.into_iter().find(|place| place.name() == at);
+    let place = place.ok_or_else(|| format!("`at`: {at:?} is none of {}", names()))?;
+    if !place.kinds().contains(&&*kind) {
+        return Err(format!("`kind`: {kind:?} is none of {}, which there are at {at}", place.kinds().join(", ")));
+    }
+    let time = |name: &str, text: &str, longest: Duration| {
+        let time = parse_duration(text).map_err(|error| format!("`{name}`: {error}"))?;
+        match !time.is_zero() && time <= longest {
+            true => Ok(time),
+            false => Err(format!("`{name}`: {text} is not above 0 and up to {}", show_duration(longest))),
+        }
+    };
+    let kind = match (&*kind, delay) {
+        ("delay", Some(delay)) => FaultKind::Delay(time("delay", &delay, LONGEST_DELAY)?),
+        ("delay", None) => return Err("`delay` is missing".into()),
+        (_, Some(_)) => return Err(format!("`delay` is not for faults of kind {kind}")),
+        ("error", None) => FaultKind::Error,
+        _ => FaultKind::Cut,
+    };
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(format!("`share`: {share} is not above 0 and up to 1"));
+    }
+    let groups = &request.worker.app.settings.groups;
+    if let Some(group) = &group {
+        if place != FaultPlace::Source {
+            return Err(format!("`group` is not for faults at {at}"));
+        }
+        if groups.iter().all(|known| known.name != *group) {
+            return Err(format!("`group`: there is no group {group}"));
+        }
+    }
+    let duration = time("duration", &duration, LONGEST_FAULT)?;
+    let until = request.now + u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Ok(Fault { id: 0, place, group, kind, share, until, done: 0 })
+}
+
+/// `GET`: whether faults are allowed, and those that there are.
+pub(super) fn faults(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    let app = &request.worker.app;
+    let list: Vec<Value> = app.faults.list(request.now).iter().map(|fault| shown(fault, request.now)).collect();
+    let answer = json!({"allowed": app.settings.allow_faults, "faults": list});
+    response_writer::json(ResponseBody::full(answer.to_string()))
+}
+
+/// `DELETE`: ends all faults, or the one that `?id=` names.
+pub(super) fn clear(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let id = request.number("id")?;
+    let ended = request.worker.app.faults.clear(id);
+    Ok(response_writer::json(ResponseBody::full(json!({"ended": ended}).to_string())))
+}
+
+fn shown(fault: &Fault, now: u64) -> Value {
+    let delay = match fault.kind {
+        FaultKind::Delay(delay) => Some(show_duration(delay)),
+        FaultKind::Error | FaultKind::Cut => None,
+    };
+    json!({
+        "id": fault.id,
+        "at": fault.place.name(),
+        "group": fault.group,
+        "kind": fault.kind.name(),
+        "delay": delay.map(|delay| delay.to_string()),
+        "share": fault.share,
+        "seconds_left": fault.until.saturating_sub(now) as f64 / 1e3,
+        "struck": fault.done,
+    })
+}

@@ -1,0 +1,108 @@
+//! What faults to order ([`lifecycle::faults`](crate::lifecycle::faults)) do to the requests of a source.
+//!
+//! A fetch is struck when it is handed to the source, after its admission: so the circuit, the limit on fetches in flight and the metrics see
+//! what they would see of a source with this fault. A cut also breaks connections to a Redis, with all that follows from that.
+use super::{
+    admission::FetchEnd, fetch::Fetch, local_future::LocalFuture, source_error::SourceError,
+    source_health::SourceHealth,
+};
+use crate::lifecycle::faults::{FaultKind, SourceFaults};
+use larder_store::clock;
+use larder_units::show_duration;
+use std::{future::ready, sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+/// The reason of a connection that was cut.
+const CUT: &str = "connection cut by a fault that was ordered (POST /v1/faults)";
+const FAILED: &str = "a fault that was ordered (POST /v1/faults)";
+
+/// What becomes of a request.
+enum Struck {
+    /// It waits for so long, and then goes on.
+    Waits(Duration),
+    /// It fails for this reason, after so long.
+    Fails(Arc<str>, Duration),
+}
+
+fn struck(faults: &SourceFaults, timeout: Duration) -> Option<Struck> {
+    Some(match faults.strike(clock::now())? {
+        FaultKind::Delay(delay) if delay < timeout => Struck::Waits(delay),
+        FaultKind::Delay(_) => {
+            let reason = format!("no answer within {} (source-timeout): {FAILED}", show_duration(timeout));
+            Struck::Fails(reason.into(), timeout)
+        }
+        FaultKind::Error => Struck::Fails(FAILED.into(), Duration::ZERO),
+        FaultKind::Cut => Struck::Fails(CUT.into(), Duration::ZERO),
+    })
+}
+
+/// Takes the fetches that a fault strikes out of an admitted batch. Those that are only delayed are given to `send` later.
+#[cold]
+pub(super) fn strike_fetches(
+    health: &Arc<SourceHealth>,
+    faults: &SourceFaults,
+    batch: &mut Vec<Fetch>,
+    send: impl Fn(Fetch) + Clone + 'static,
+) {
+    let fetches = std::mem::take(batch);
+    for fetch in fetches {
+        match struck(faults, fetch.timeout(faults.timeout)) {
+            None => batch.push(fetch),
+            Some(Struck::Waits(delay)) => {
+                let send = send.clone();
+                tokio::task::spawn_local(async move {
+                    sleep(delay).await;
+                    send(fetch);
+                });
+            }
+            Some(Struck::Fails(reason, after)) => {
+                let health = health.clone();
+                tokio::task::spawn_local(async move {
+                    sleep(after).await;
+                    health.note_error(&reason);
+                    let answer = Err(SourceError::Unavailable(reason));
+                    health.finished(FetchEnd::of(&answer), after);
+                    fetch.finish(answer, clock::now());
+                });
+            }
+        }
+    }
+}
+
+impl SourceHealth {
+    /// Why a connection to the source breaks at this moment, if a fault breaks it.
+    #[inline]
+    pub(super) fn cut(&self) -> Option<Arc<str>> {
+        let faults = self.faults()?;
+        faults.cuts(clock::now()).then(|| CUT.into())
+    }
+
+    /// A request that is not a fetch, as the faults let it pass. A delay holds its answer back, so that requests stay in their order.
+    pub(super) fn with_faults<'r, T: 'r>(
+        &self,
+        request: impl FnOnce() -> LocalFuture<'r, Result<T, SourceError>>,
+    ) -> LocalFuture<'r, Result<T, SourceError>> {
+        let Some(faults) = self.faults() else { return request() };
+        match struck(faults, faults.timeout) {
+            None => request(),
+            Some(Struck::Fails(reason, Duration::ZERO)) => Box::pin(ready(Err(SourceError::Unavailable(reason)))),
+            Some(Struck::Waits(delay)) => {
+                let answer = request();
+                Box::pin(async move {
+                    let answer = answer.await;
+                    sleep(delay).await;
+                    answer
+                })
+            }
+            Some(Struck::Fails(reason, after)) => {
+                let answer = request();
+                Box::pin(async move {
+                    // It was sent, and may be carried out.
+                    sleep(after).await;
+                    drop(answer);
+                    Err(SourceError::Lost(reason))
+                })
+            }
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! Checks a text that a client sent and makes it compact: the form in which documents are kept.
 //!
-//! - White space between tokens goes. The order of members stays, and numbers and string values stay as they were sent.
-//! - Keys lose escapes that they need not have, so that a key has one spelling. Of members with the same key the last one stays, like in
-//!   JavaScript, Python and RedisJSON.
+//! - White space between tokens goes. The order of members stays, and numbers and string values
+//!   stay as they were sent.
+//! - Keys lose escapes that they need not have, so that a key has one spelling. Of members with the
+//!   same key the last one stays, like in JavaScript, Python and RedisJSON.
 use crate::{
     error::JsonError,
     string::{push_key, unescaped},
@@ -72,7 +73,8 @@ impl Parser<'_> {
         if self.at < self.text.len() { Err(self.error("text after the value")) } else { Ok(()) }
     }
 
-    /// One value with everything in it. It keeps its own stack: the depth of a text is the client's choice.
+    /// One value with everything in it. It keeps its own stack: the depth of a text is the client's
+    /// choice.
     fn value(&mut self) -> Result<(), JsonError> {
         loop {
             // Begins a value, which may be a container.

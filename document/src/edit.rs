@@ -26,7 +26,8 @@ pub enum Edit<'e> {
     AppendKnowing(usize, &'e [Vec<u8>]),
     /// More elements before this one; negative: counted from the end.
     Insert(i64, &'e [Vec<u8>]),
-    /// An element is taken out; negative: counted from the end; beyond an end: the first or the last.
+    /// An element is taken out; negative: counted from the end; beyond an end: the first or the
+    /// last.
     Pop(i64),
     /// Only the elements from the first to the second of these stay.
     Trim(i64, i64),
@@ -131,7 +132,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Applies it to all values that were found. For each the outcome; `None`: it is not for values of that kind.
+    /// Applies it to all values that were found. For each the outcome; `None`: it is not for values
+    /// of that kind.
     ///
     /// # Errors
     /// One of the values cannot be changed like this. Then none is.
@@ -159,7 +161,8 @@ impl Edit<'_> {
                 .collect();
             return self.apply(text, &outermost);
         }
-        // From the last to the first, so that what is within a value is changed before it, and earlier places stay right.
+        // From the last to the first, so that what is within a value is changed before it, and earlier
+        // places stay right.
         let mut changed = text.to_vec();
         let mut outcomes = vec![None; found.len()];
         for (found, outcome) in found.iter().zip(&mut outcomes).rev() {
@@ -332,8 +335,8 @@ fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// The number of the first element that equals a value, from `start` up to `stop`, which is not included (0: to the end). Negative numbers count
-/// from the end. `None`: there is no such element.
+/// The number of the first element that equals a value, from `start` up to `stop`, which is not
+/// included (0: to the end). Negative numbers count from the end. `None`: there is no such element.
 pub fn index_of(text: &[u8], array: &Found, wanted: &[u8], start: i64, stop: i64) -> Option<usize> {
     let elements = parts(text, array.span.start);
     let len = elements.len() as i64;

@@ -1,4 +1,5 @@
-//! JSON documents as text: a document is kept as the compact text that it is, found in by scanning, and changed by replacing a part of it.
+//! JSON documents as text: a document is kept as the compact text that it is, found in by scanning,
+//! and changed by replacing a part of it.
 //!
 //! ```text
 //! compact   checks a client's text, and makes it the one form that documents are kept in
@@ -15,7 +16,8 @@
 //!
 //! Invariants:
 //! - What is not touched by an edit stays byte for byte: order, numbers, escapes.
-//! - A scan reads each byte once at most and allocates nothing but the list of what it finds. Nothing recurses deeper than [`MAX_DEPTH`].
+//! - A scan reads each byte once at most and allocates nothing but the list of what it finds.
+//!   Nothing recurses deeper than [`MAX_DEPTH`].
 //! - A text that was not made by [`compact()`] gives wrong answers, but no panic.
 mod compact;
 mod edit;

@@ -26,7 +26,8 @@ impl Found {
 /// Why no value was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocateError {
-    /// The path may find several values, which takes a tree, and the document is larger than this many bytes.
+    /// The path may find several values, which takes a tree, and the document is larger than this
+    /// many bytes.
     TooLarge(usize),
 }
 
@@ -42,7 +43,8 @@ impl fmt::Display for LocateError {
 
 impl std::error::Error for LocateError {}
 
-/// All values that a path finds, in the order of the text. `max_tree`: the largest text for which a tree is built, bytes.
+/// All values that a path finds, in the order of the text. `max_tree`: the largest text for which a
+/// tree is built, bytes.
 ///
 /// # Errors
 /// The path needs a tree, and the text is larger.

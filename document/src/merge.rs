@@ -11,7 +11,8 @@ use hashbrown::HashMap;
 /// A patch with more members than this looks them up in an index of the object's members.
 const FEW: usize = 8;
 
-/// The text after a merge patch. Both are compact, and so the result is nested no deeper than they are.
+/// The text after a merge patch. Both are compact, and so the result is nested no deeper than they
+/// are.
 pub fn merge(text: &[u8], patch: &[u8]) -> Vec<u8> {
     crate::splice::apply(text, &merges(text, &(0..text.len()), patch))
 }
@@ -71,7 +72,8 @@ fn index<'t>(text: &'t [u8], span: &Span) -> HashMap<&'t [u8], Span, RandomState
         .collect()
 }
 
-/// A patch as the value that it makes where nothing was: without its members that are null. Within arrays they stay.
+/// A patch as the value that it makes where nothing was: without its members that are null. Within
+/// arrays they stay.
 fn push_without_nulls(patch: &[u8], out: &mut Vec<u8>) {
     if patch.first() != Some(&b'{') {
         return out.extend_from_slice(patch);

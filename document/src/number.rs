@@ -13,7 +13,8 @@ pub enum NumberEdit {
     Power,
 }
 
-/// The result as JSON text. Integers stay exact; anything else is computed in 64-bit floats, like in RedisJSON.
+/// The result as JSON text. Integers stay exact; anything else is computed in 64-bit floats, like
+/// in RedisJSON.
 pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String, EditError> {
     let held = std::str::from_utf8(held).map_err(|_| EditError::NotANumber)?;
     if let (Ok(held), Ok(by)) = (held.parse::<i64>(), by.parse::<i64>()) {

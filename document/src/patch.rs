@@ -72,7 +72,8 @@ impl Patch {
         Ok(Patch(read.collect::<Result<_, _>>()?))
     }
 
-    /// The document after all operations, or an error and no change. `max_len`: the most bytes that it may have meanwhile.
+    /// The document after all operations, or an error and no change. `max_len`: the most bytes that
+    /// it may have meanwhile.
     ///
     /// # Errors
     /// An operation fails.
@@ -164,7 +165,8 @@ fn planned(edit: &Edit<'_>, text: &[u8], found: Found) -> Result<Vec<Splice>, Pr
     }
 }
 
-/// Adds a value where it is lacking, before the element that is there, or in place of the member that is there.
+/// Adds a value where it is lacking, before the element that is there, or in place of the member
+/// that is there.
 fn add(text: &[u8], to: &Pointer, value: &[u8]) -> Result<Vec<Splice>, Problem> {
     let Some((last, before)) = to.0.split_last() else {
         return planned(&Edit::Replace(value), text, Found::root(text));

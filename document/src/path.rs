@@ -1,7 +1,9 @@
-//! Paths: JSONPath (`$.a[0]`), RedisJSON's older syntax (`.a[0]`), and JSON pointers (`/a/0`, RFC 6901).
+//! Paths: JSONPath (`$.a[0]`), RedisJSON's older syntax (`.a[0]`), and JSON pointers (`/a/0`, RFC
+//! 6901).
 //!
-//! A path that names one place is a list of steps. Any other JSONPath (wildcards, `..`, slices, filters) goes to a library (RFC 9535), after some
-//! notations that RedisJSON allows besides are turned into the standard's.
+//! A path that names one place is a list of steps. Any other JSONPath (wildcards, `..`, slices,
+//! filters) goes to a library (RFC 9535), after some notations that RedisJSON allows besides are
+//! turned into the standard's.
 use serde_json_path::JsonPath;
 use std::fmt;
 
@@ -168,7 +170,8 @@ fn query(rest: &str) -> Result<JsonPath, PathError> {
     JsonPath::parse(&standard).map_err(|error| PathError(error.to_string()))
 }
 
-/// Turns what RedisJSON allows beyond the standard into the standard's notation: names like `.a-b`, `.[…]`, and `=~` for a regular expression.
+/// Turns what RedisJSON allows beyond the standard into the standard's notation: names like `.a-b`,
+/// `.[…]`, and `=~` for a regular expression.
 fn standard(rest: &str) -> String {
     let rest = with_searches(rest);
     let mut out = String::with_capacity(rest.len());

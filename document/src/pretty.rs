@@ -18,8 +18,8 @@ impl Layout<'_> {
     }
 }
 
-/// Appends a compact text in this layout. `depth`: how many containers are around it in the output. `enough`: bytes of output from where on no
-/// more is written, since the caller refuses it.
+/// Appends a compact text in this layout. `depth`: how many containers are around it in the output.
+/// `enough`: bytes of output from where on no more is written, since the caller refuses it.
 pub fn write_pretty(text: &[u8], layout: Layout<'_>, mut depth: usize, enough: usize, out: &mut Vec<u8>) {
     let line = |out: &mut Vec<u8>, depth: usize| {
         out.extend_from_slice(layout.newline);

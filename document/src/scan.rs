@@ -1,6 +1,8 @@
-//! Finds the parts of a compact text without building anything: blocks of 64 bytes, of which vector instructions make masks.
+//! Finds the parts of a compact text without building anything: blocks of 64 bytes, of which vector
+//! instructions make masks.
 //!
-//! The texts were made by [`compact`](crate::compact()). Other bytes give wrong places, but never a panic or an endless loop.
+//! The texts were made by [`compact`](crate::compact()). Other bytes give wrong places, but never a
+//! panic or an endless loop.
 use std::ops::Range;
 use wide::u8x64;
 
@@ -58,8 +60,8 @@ impl Strings {
         inside
     }
 
-    /// The bytes that a backslash escapes. Of a run of backslashes each second one is escaped itself; adding along the runs finds them all at
-    /// once.
+    /// The bytes that a backslash escapes. Of a run of backslashes each second one is escaped
+    /// itself; adding along the runs finds them all at once.
     fn escapes(&mut self, backslashes: u64) -> u64 {
         const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
         let escaping = backslashes & !self.escaped;
@@ -71,8 +73,9 @@ impl Strings {
     }
 }
 
-/// Walks through the container that begins at `at`, and tells `commas` where those are that separate its own elements: the place of a block, and a
-/// mask. It stops where `commas` returns false. The end of the container; `None`: it was stopped, or there is no end.
+/// Walks through the container that begins at `at`, and tells `commas` where those are that
+/// separate its own elements: the place of a block, and a mask. It stops where `commas` returns
+/// false. The end of the container; `None`: it was stopped, or there is no end.
 #[inline]
 fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> Option<usize> {
     let mut strings = Strings::default();
@@ -144,7 +147,8 @@ pub(crate) fn value_end_of_string(text: &[u8], at: usize) -> usize {
     string_end(text, at).unwrap_or(text.len())
 }
 
-/// The value of a member of the object at `at`. `needle` is the key as it stands in the text, with quotes and colon.
+/// The value of a member of the object at `at`. `needle` is the key as it stands in the text, with
+/// quotes and colon.
 pub(crate) fn member(text: &[u8], at: usize, needle: &[u8]) -> Option<Span> {
     let is_there = |from: usize| text.get(from..).is_some_and(|rest| rest.starts_with(needle));
     let mut found = is_there(at + 1).then_some(at + 1);
@@ -236,7 +240,8 @@ pub fn key_and_value(text: &[u8], member: Span) -> Option<(Span, Span)> {
     Some((member.start..end, end + 1..member.end))
 }
 
-/// The place of the value within its container: the member with its key where the container is an object. Not for the root.
+/// The place of the value within its container: the member with its key where the container is an
+/// object. Not for the root.
 pub(crate) fn place_of(text: &[u8], value: &Span) -> Span {
     if value.start < 2 || text[value.start - 1] != b':' {
         return value.clone();

@@ -43,7 +43,8 @@ impl Splice {
     }
 }
 
-/// The text after changes that do not overlap, in their order in the text. Commas beside what goes are settled.
+/// The text after changes that do not overlap, in their order in the text. Commas beside what goes
+/// are settled.
 pub fn apply(text: &[u8], splices: &[Splice]) -> Vec<u8> {
     let growth: usize = splices.iter().map(Splice::growth).sum();
     let mut out = Vec::with_capacity(text.len() + growth);
@@ -59,7 +60,8 @@ pub fn apply(text: &[u8], splices: &[Splice]) -> Vec<u8> {
     out
 }
 
-/// Appends bytes. After a gap one comma too many may be around: before it stand the container's begin or a comma.
+/// Appends bytes. After a gap one comma too many may be around: before it stand the container's
+/// begin or a comma.
 fn put(out: &mut Vec<u8>, bytes: &[u8], has_gap: &mut bool) {
     let Some(&first) = bytes.first() else { return };
     let bytes = match first {

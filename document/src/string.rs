@@ -28,7 +28,8 @@ pub fn unescaped(inside: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The character of `XXXX`, or of `XXXX\uXXXX`, and how many bytes it takes, the `u` before included.
+/// The character of `XXXX`, or of `XXXX\uXXXX`, and how many bytes it takes, the `u` before
+/// included.
 fn escaped_character(digits: &[u8]) -> (char, usize) {
     let Some(first) = digits.get(..4).and_then(unit) else { return ('u', 1) };
     let second = digits.get(4..10).filter(|next| next.starts_with(b"\\u")).and_then(|next| unit(&next[2..]));

@@ -1,4 +1,5 @@
-//! A document as a tree, for paths that a scan cannot follow: the library's values, and beside them where each lies in the text.
+//! A document as a tree, for paths that a scan cannot follow: the library's values, and beside them
+//! where each lies in the text.
 use crate::{
     compact::MAX_DEPTH,
     locate::Found,
@@ -15,7 +16,8 @@ struct Node {
     parts: Vec<(String, Node)>,
 }
 
-/// What a path finds, in the order of the text. `None`: the text is nested too deep, so it is no document.
+/// What a path finds, in the order of the text. `None`: the text is nested too deep, so it is no
+/// document.
 pub(crate) fn query(text: &[u8], path: &JsonPath) -> Option<Vec<Found>> {
     let (value, root) = node(text, 0..text.len(), 0)?;
     let mut found: Vec<Found> = Vec::new();

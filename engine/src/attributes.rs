@@ -53,7 +53,8 @@ impl Attributes<'_> {
     }
 }
 
-/// Attributes as they lie in an entry, or the kind of a hidden record ([`crate::derived`]), which has none.
+/// Attributes as they lie in an entry, or the kind of a hidden record ([`crate::derived`]), which
+/// has none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EncodedAttributes<'a> {
     pub(crate) word: u32,
@@ -63,7 +64,8 @@ pub(crate) struct EncodedAttributes<'a> {
 impl<'a> EncodedAttributes<'a> {
     pub(crate) const NONE: EncodedAttributes<'static> = EncodedAttributes { word: 0, bytes: &[] };
 
-    /// Writes attributes into a buffer that is empty, and counts their tags as carried. `held`: tags that the entry has already.
+    /// Writes attributes into a buffer that is empty, and counts their tags as carried. `held`:
+    /// tags that the entry has already.
     pub(crate) fn of(
         attributes: Attributes<'_>,
         held: impl Iterator<Item = u32>,

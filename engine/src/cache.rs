@@ -44,9 +44,11 @@ pub struct Config {
     pub max_keys: Option<usize>,
     /// Number of shards (rounded up to a power of two); `None` chooses from the bounds.
     pub shards: Option<usize>,
-    /// Lifetime, in milliseconds, of entries stored with [`Expiry::Default`](crate::Expiry::Default).
+    /// Lifetime, in milliseconds, of entries stored with
+    /// [`Expiry::Default`](crate::Expiry::Default).
     pub default_ttl: Option<u64>,
-    /// Share (per cent, 0 to 100) of the default lifetime by which it is shortened at random, so that entries stored together do not expire together.
+    /// Share (per cent, 0 to 100) of the default lifetime by which it is shortened at random, so
+    /// that entries stored together do not expire together.
     pub ttl_jitter: u8,
     /// How long copies may be served past their freshness; `None`: not at all.
     pub stale_rules: Option<Shared<dyn StaleRules>>,
@@ -88,7 +90,8 @@ impl Config {
 #[repr(align(128))]
 struct Slot(Mutex<Shard>);
 
-/// A byte-bounded cache shared by all cores. Lock order: one shard, or several in ascending order ([`Cache::exclusive`]).
+/// A byte-bounded cache shared by all cores. Lock order: one shard, or several in ascending order
+/// ([`Cache::exclusive`]).
 #[derive(Debug)]
 pub struct Cache {
     shards: Box<[Slot]>,
@@ -104,8 +107,8 @@ impl Cache {
         Cache::build(&config, FixedState::with_seed(seed), shards, segment, Lent::default())
     }
 
-    /// An empty cache of one shard to work in and throw away: it has no bound, no default lifetime and no listener, and
-    /// a [`Key`] of this cache is good for it.
+    /// An empty cache of one shard to work in and throw away: it has no bound, no default lifetime
+    /// and no listener, and a [`Key`] of this cache is good for it.
     pub fn scratch(&self) -> Arc<Cache> {
         let unbounded = Config { max_memory: usize::MAX, ..Config::default() };
         Cache::build(&unbounded, self.rules.hasher.clone(), 1, SCRATCH_SEGMENT, self.rules.lent.clone())
@@ -151,14 +154,16 @@ impl Cache {
         &self.shards[number].0
     }
 
-    /// Everything that is held is out of date from now on, and no fetch in flight will be stored: reads miss it until it is fetched or written
-    /// again, but for what the [`StaleRules`] allow. False if that was so already.
+    /// Everything that is held is out of date from now on, and no fetch in flight will be stored:
+    /// reads miss it until it is fetched or written again, but for what the [`StaleRules`]
+    /// allow. False if that was so already.
     pub fn mark_stale(&self, now: Millis) -> bool {
         self.mark_prefix(b"", false, now)
     }
 
-    /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their memory is given back in the background
-    /// ([`Cache::tick`]). Takes a time that does not depend on the number of entries.
+    /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their
+    /// memory is given back in the background ([`Cache::tick`]). Takes a time that does not
+    /// depend on the number of entries.
     pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) -> bool {
         let stepwise = || {
             let mark = |is_new, slot: &Slot| lock(&slot.0).mark(&self.rules, prefix, is_final, now) | is_new;
@@ -198,7 +203,8 @@ impl Cache {
         self.rules.changes.settled();
     }
 
-    /// Removes what has expired or was cleared, a bounded amount per lock taken. Call it every 100 ms or so.
+    /// Removes what has expired or was cleared, a bounded amount per lock taken. Call it every 100
+    /// ms or so.
     pub fn tick(&self, now: Millis) {
         for number in 0..self.shards() {
             while lock(self.mutex(number)).reclaim(&self.rules, now) {}
@@ -208,7 +214,8 @@ impl Cache {
         self.rules.changes.settled();
     }
 
-    /// Values that have left the tier, or one of its [scratches](Cache::scratch), while readers still hold them.
+    /// Values that have left the tier, or one of its [scratches](Cache::scratch), while readers
+    /// still hold them.
     pub fn lent(&self) -> &Lent {
         &self.rules.lent
     }
@@ -244,12 +251,14 @@ impl Cache {
         self.rules.budget.max_keys()
     }
 
-    /// Changes the lifetime for [`Expiry::Default`](crate::Expiry::Default); entries already stored keep theirs.
+    /// Changes the lifetime for [`Expiry::Default`](crate::Expiry::Default); entries already stored
+    /// keep theirs.
     pub fn set_default_ttl(&self, ttl: Option<u64>) {
         self.rules.default_ttl.store(ttl.unwrap_or(0), Relaxed);
     }
 
-    /// The [`StaleRules`] answer differently from now on: the cache asks them again for their longest times.
+    /// The [`StaleRules`] answer differently from now on: the cache asks them again for their
+    /// longest times.
     pub fn stale_rules_changed(&self) {
         self.rules.ask_stale_rules();
     }

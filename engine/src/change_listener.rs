@@ -1,4 +1,5 @@
-//! A cache's listeners, which hear that a key is not what it was. Without a listener, an operation costs one relaxed load more.
+//! A cache's listeners, which hear that a key is not what it was. Without a listener, an operation
+//! costs one relaxed load more.
 
 use crate::{
     key::Key,
@@ -12,22 +13,27 @@ use std::{
     },
 };
 
-/// Hears of every change of a key that a reader of the cache could see, in their order for each key. A fill is none: it says
-/// what the source already had.
+/// Hears of every change of a key that a reader of the cache could see, in their order for each
+/// key. A fill is none: it says what the source already had.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// The key was written, deleted, evicted or invalidated, or has expired; `by` as [`Tier::act_as`](crate::Tier::act_as) says, or 0. Called
-    /// under the lock of its shard: it must be quick and must not use the cache.
+    /// The key was written, deleted, evicted or invalidated, or has expired; `by` as
+    /// [`Tier::act_as`](crate::Tier::act_as) says, or 0. Called under the lock of its shard: it
+    /// must be quick and must not use the cache.
     fn changed(&self, key: Key<'_>, by: u64);
-    /// The entry of the key has more tags than before, but the same value and end. Called like [`Listener::changed`].
+    /// The entry of the key has more tags than before, but the same value and end. Called like
+    /// [`Listener::changed`].
     fn tagged(&self, _key: Key<'_>) {}
-    /// The background has removed what a clear ended, which was told already. Called like [`Listener::changed`].
+    /// The background has removed what a clear ended, which was told already. Called like
+    /// [`Listener::changed`].
     fn swept(&self, _key: Key<'_>) {}
-    /// Entries are being cleared. Called under the locks of all shards, so it has its place among the changes of every key: those told
-    /// before it are cleared, and those told after it are not.
+    /// Entries are being cleared. Called under the locks of all shards, so it has its place among
+    /// the changes of every key: those told before it are cleared, and those told after it are
+    /// not.
     fn clearing(&self, _what: Clear<'_>) {}
     /// Every key may have changed. Called after the fact, perhaps under locks.
     fn cleared(&self) {}
-    /// The operation that changed something is about to return, and holds no lock any more. Called when nothing changed as well.
+    /// The operation that changed something is about to return, and holds no lock any more. Called
+    /// when nothing changed as well.
     fn settled(&self);
 }
 
@@ -92,8 +98,8 @@ impl ChangeListeners {
         self.listening.load(Relaxed) != 0
     }
 
-    /// Runs a clear that locks one shard after the other; `None` if a listener wants to hear where among the changes it stands. The
-    /// caller holds no lock.
+    /// Runs a clear that locks one shard after the other; `None` if a listener wants to hear where
+    /// among the changes it stands. The caller holds no lock.
     pub(crate) fn stepwise<R>(&self, clear: impl FnOnce() -> R) -> Option<R> {
         let _held = read(&self.stepwise);
         (self.listening.load(Relaxed) < ListenerKind::Replication.one()).then(clear)

@@ -1,7 +1,8 @@
 //! Why keys are not held: what a miss can be told about its key.
 //!
-//! The ghost remembers what was evicted. This remembers the other reasons, by fingerprint, in buckets of which each is a FIFO, as in the ghost:
-//! two keys may have one fingerprint, and what left long ago is forgotten. A miss takes out what it is told, because a fill follows it.
+//! The ghost remembers what was evicted. This remembers the other reasons, by fingerprint, in
+//! buckets of which each is a FIFO, as in the ghost: two keys may have one fingerprint, and what
+//! left long ago is forgotten. A miss takes out what it is told, because a fill follows it.
 
 /// Slots of a bucket: half a cache line.
 const WAYS: usize = 16;
@@ -37,7 +38,8 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    /// Notes why a key is not held any more; `entries` are those of the shard. True if the memory has grown.
+    /// Notes why a key is not held any more; `entries` are those of the shard. True if the memory
+    /// has grown.
     pub(crate) fn note(&mut self, hash: u64, reason: Departure, entries: usize) -> bool {
         let wanted = (entries / ENTRIES_PER_SLOT).max(FEWEST);
         let grows = self.buckets.len() * WAYS < wanted / 2 || self.buckets.is_empty();

@@ -1,20 +1,23 @@
-//! What was derived from a key's value (a command's whole reply, say), under names of the caller's choice. It goes when the key goes.
+//! What was derived from a key's value (a command's whole reply, say), under names of the caller's
+//! choice. It goes when the key goes.
 //!
 //! ```text
 //!   key  ──► anchor: hidden record with a version and the queue that its first fetch was sent through
 //!   name ──► derived: hidden record with the anchor's version before its value      read: versions equal? else a miss
 //! ```
 //!
-//! - Whatever forgets or replaces the key's record (a write, an invalidation, an eviction, a clear) ends all that was derived from it, in
-//!   one step and under one lock: the next anchor has another version. What is orphaned so is overwritten by the next fill of its name, or
-//!   evicted unread.
-//! - A key has a value or an anchor, not both: they may have been fetched through different queues, and then one may be older than
-//!   the other ([`Lead::overtake`](crate::Lead::overtake)).
-//! - Keys and names share the index. Records are told apart by their kind, so one name's being another's key costs misses, nothing else.
-//! - What is wanted for the first time (as far as the shard remembers, by fingerprints) is not worth a flight, unless something else derived from
-//!   its key is held: most of what is wanted once is not wanted again, and keeping it costs the source more than answering.
-//! - The two locks of a read and of a fill are taken one after the other. A read counts as of the first; a fill whose anchor went in
-//!   between is born an orphan.
+//! - Whatever forgets or replaces the key's record (a write, an invalidation, an eviction, a clear)
+//!   ends all that was derived from it, in one step and under one lock: the next anchor has another
+//!   version. What is orphaned so is overwritten by the next fill of its name, or evicted unread.
+//! - A key has a value or an anchor, not both: they may have been fetched through different queues,
+//!   and then one may be older than the other ([`Lead::overtake`](crate::Lead::overtake)).
+//! - Keys and names share the index. Records are told apart by their kind, so one name's being
+//!   another's key costs misses, nothing else.
+//! - What is wanted for the first time (as far as the shard remembers, by fingerprints) is not
+//!   worth a flight, unless something else derived from its key is held: most of what is wanted
+//!   once is not wanted again, and keeping it costs the source more than answering.
+//! - The two locks of a read and of a fill are taken one after the other. A read counts as of the
+//!   first; a fill whose anchor went in between is born an orphan.
 
 use crate::{
     attributes::EncodedAttributes,
@@ -105,7 +108,8 @@ pub(crate) fn is_anchor(entry: &Entry<'_>) -> bool {
 }
 
 impl Shard {
-    /// After [`read`](Shard::read) told of an absence: is it none, but something hidden? Then that counts as a miss.
+    /// After [`read`](Shard::read) told of an absence: is it none, but something hidden? Then that
+    /// counts as a miss.
     #[inline]
     pub(crate) fn hides(&mut self, key: Key<'_>) -> bool {
         let hides = self.hidden > 0 && self.find(key).is_some_and(|(_, entry)| entry.meta.is_hidden());
@@ -169,8 +173,9 @@ impl Shard {
         answer
     }
 
-    /// With the answer to `flight`, which was not fenced, at hand: may what is held of its key be older? For a flight for the value that
-    /// is a matter of anchors alone; a copy of the value is not there, or about to be replaced.
+    /// With the answer to `flight`, which was not fenced, at hand: may what is held of its key be
+    /// older? For a flight for the value that is a matter of anchors alone; a copy of the value
+    /// is not there, or about to be replaced.
     pub(crate) fn lags(&self, key: Key<'_>, flight: &Flight) -> bool {
         if self.hidden == 0 && flight.name.is_empty() {
             return false;
@@ -189,7 +194,8 @@ impl Shard {
         }
     }
 
-    /// The version of the key's anchor, which is made if there is none of this queue; `None` if it does not fit.
+    /// The version of the key's anchor, which is made if there is none of this queue; `None` if it
+    /// does not fit.
     fn raise_anchor(&mut self, rules: &Rules, key: Key<'_>, queue: u32, now: Millis) -> Option<u64> {
         let queue = queue.to_le_bytes();
         let live = self.live(rules, key, now);

@@ -1,4 +1,5 @@
-//! Entries that lie outside of the cache, for readers that know how to answer with one that lies within.
+//! Entries that lie outside of the cache, for readers that know how to answer with one that lies
+//! within.
 
 use crate::{
     entry::{Entry, LargeValue, Value},
@@ -9,7 +10,8 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// What entries from outside have in common: when they came, and as which version. They do not expire and have no attributes.
+/// What entries from outside have in common: when they came, and as which version. They do not
+/// expire and have no attributes.
 #[derive(Debug)]
 pub struct Outside {
     record: [u8; record::FIXED],

@@ -49,7 +49,8 @@ impl<'a> Entry<'a> {
         self.expiry().is_some_and(|at| at <= now)
     }
 
-    /// What the last change left about a large value ([`Change::Part`]), if nothing has changed it since.
+    /// What the last change left about a large value ([`Change::Part`]), if nothing has changed it
+    /// since.
     pub fn note(&self) -> Option<u64> {
         match self.value {
             Value::Large(large) => large.0.note(record::version(self.record)),
@@ -107,7 +108,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A value: small ones lie in the log and are copied, large ones have an allocation of their own and can leave by reference.
+/// A value: small ones lie in the log and are copied, large ones have an allocation of their own
+/// and can leave by reference.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
     /// Bytes inside the log.
@@ -156,7 +158,8 @@ pub enum Expiry {
     At(Millis),
     /// As the entry that is replaced has it; never, if there is none.
     Keep,
-    /// Fresh for so many milliseconds (with the cache's jitter), then out of date: it may be served as [`StaleRules`](crate::StaleRules) say.
+    /// Fresh for so many milliseconds (with the cache's jitter), then out of date: it may be served
+    /// as [`StaleRules`](crate::StaleRules) say.
     FreshFor(u64),
     /// The same up to a moment, which may be past.
     FreshUntil(Millis),
@@ -227,8 +230,8 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Delete` and `Replace` keeps the attributes,
-/// `Append`, `Splice` and `Part` the expiry as well.
+/// What [`Tier::update`](crate::Tier::update)'s closure asks for. Everything but `Delete` and
+/// `Replace` keeps the attributes, `Append`, `Splice` and `Part` the expiry as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'c> {
     /// Nothing.
@@ -243,8 +246,8 @@ pub enum Change<'c> {
     Append(&'c [u8]),
     /// Overwrite from an offset, padding with zero bytes (creates the entry if there is none).
     Splice(usize, &'c [u8]),
-    /// The contents of the scratch buffer replace the bytes from the first of these positions up to the second; a large value is changed in place.
-    /// The note is for [`Entry::note`].
+    /// The contents of the scratch buffer replace the bytes from the first of these positions up to
+    /// the second; a large value is changed in place. The note is for [`Entry::note`].
     Part(usize, usize, Option<u64>),
     /// Add these tags to those that the entry has; nothing else changes.
     AddTags(&'c [&'c [u8]]),

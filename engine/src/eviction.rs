@@ -1,4 +1,5 @@
-//! Who is admitted to which queue and who leaves, by the rules of the policy (`policy`): admission, eviction, compaction.
+//! Who is admitted to which queue and who leaves, by the rules of the policy (`policy`): admission,
+//! eviction, compaction.
 
 use crate::{
     departures::Departure,
@@ -13,10 +14,12 @@ use crate::{
 
 /// The log is compacted, and nothing evicted, while this much of it is dead.
 const SLACK: f32 = 0.25;
-/// Bytes that compaction copies, at most, for one that was written. A sparse segment gives back a third or more of what is copied out
-/// of it. A little at every write, so that no write holds the shard's lock for long.
+/// Bytes that compaction copies, at most, for one that was written. A sparse segment gives back a
+/// third or more of what is copied out of it. A little at every write, so that no write holds the
+/// shard's lock for long.
 const COPIED: usize = 4;
-/// Entries of main that were read and are skipped, at most, to find one that the door can compare with.
+/// Entries of main that were read and are skipped, at most, to find one that the door can compare
+/// with.
 const DOOR_TURNS: usize = 8;
 /// Copies for one eviction, at most; then the oldest is dropped even if it was read.
 const TURNS: usize = 32;
@@ -79,8 +82,8 @@ impl Shard {
         self.index.len() as f32 * small / (small + main).max(1.0)
     }
 
-    /// Compacts if the log has grown over what is dead, and evicts until the cache is within its bound or this shard has
-    /// nothing left to give but the entry just written.
+    /// Compacts if the log has grown over what is dead, and evicts until the cache is within its
+    /// bound or this shard has nothing left to give but the entry just written.
     pub(crate) fn make_room(&mut self, rules: &Rules, now: Millis) {
         let mut copies = COPIED * self.log.take_written();
         while copies > 0 && self.log.slack() > SLACK {

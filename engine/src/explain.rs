@@ -29,7 +29,8 @@ pub enum NextRead {
     Hit,
     /// The same, and start a fetch.
     HitAndRenew,
-    /// Answer from the entry, which is out of date, and start a fetch unless one is in flight or held off.
+    /// Answer from the entry, which is out of date, and start a fetch unless one is in flight or
+    /// held off.
     Stale,
     /// Wait for a fetch. The entry is served if that fails or takes too long.
     FetchOrStale,

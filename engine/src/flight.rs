@@ -9,14 +9,15 @@
 //!   drop without finish ──► the same, with `Abandoned` and nothing to store
 //! ```
 //!
-//! A flight that takes too long may answer those who wait with what is held, which is out of date ([`Flight::answer_early`]); it goes on, and those
-//! who join later wait for its end.
+//! A flight that takes too long may answer those who wait with what is held, which is out of date
+//! ([`Flight::answer_early`]); it goes on, and those who join later wait for its end.
 //!
-//! A flight that was fenced still answers those who joined it before, but stores nothing, and a miss after the
-//! fence begins a new one. Where no reader may see an older value after a newer one, its leader calls [`Lead::overtake`](crate::Lead::overtake)
-//! first: the new one may have gone another way and come back with an older value than the old one has.
-//! Flights for what is derived from a key (`derived`) are the key's as well: one fence for all. So is the direct flight of a key, which asks the
-//! source for a caller that must not wait for a flight that asks others.
+//! A flight that was fenced still answers those who joined it before, but stores nothing, and a
+//! miss after the fence begins a new one. Where no reader may see an older value after a newer one,
+//! its leader calls [`Lead::overtake`](crate::Lead::overtake) first: the new one may have gone
+//! another way and come back with an older value than the old one has. Flights for what is derived
+//! from a key (`derived`) are the key's as well: one fence for all. So is the direct flight of a
+//! key, which asks the source for a caller that must not wait for a flight that asks others.
 //! Lock order: shard, then flight; wakers run under neither.
 
 use crate::{
@@ -57,7 +58,8 @@ pub(crate) enum Purpose {
     FetchOrFallback,
     /// Something that is served meanwhile.
     Renew,
-    /// Whatever it finds: only the source itself is asked, so no flight is joined that may ask others.
+    /// Whatever it finds: only the source itself is asked, so no flight is joined that may ask
+    /// others.
     Direct,
 }
 
@@ -101,7 +103,8 @@ impl Flight {
         })
     }
 
-    /// Whether it has answered early. Relaxed: asked under the lock of the shard, which also orders the change.
+    /// Whether it has answered early. Relaxed: asked under the lock of the shard, which also orders
+    /// the change.
     pub(crate) fn is_overdue(&self) -> bool {
         self.is_overdue.load(Relaxed)
     }
@@ -142,8 +145,8 @@ impl Flight {
         self.queue.load(Relaxed)
     }
 
-    /// Says which queue the fetch is sent through. Relaxed: the thread that compares it has seen an answer that the source gave after it
-    /// took this fetch.
+    /// Says which queue the fetch is sent through. Relaxed: the thread that compares it has seen an
+    /// answer that the source gave after it took this fetch.
     pub(crate) fn sent_through(&self, queue: u32) {
         self.queue.store(queue, Relaxed);
     }
@@ -169,7 +172,8 @@ impl Flight {
 pub(crate) struct Flights {
     table: HashTable<Arc<Flight>>,
     bytes: usize,
-    /// What was changed since a restore began; `None`: none is under way, or everything was cleared since.
+    /// What was changed since a restore began; `None`: none is under way, or everything was cleared
+    /// since.
     restore: Option<Box<Overtaken>>,
 }
 
@@ -182,8 +186,8 @@ impl Flights {
         self.bytes
     }
 
-    /// The flight for the key's value, or for what is derived from it under a name that is not empty, and whether it was begun by
-    /// this call.
+    /// The flight for the key's value, or for what is derived from it under a name that is not
+    /// empty, and whether it was begun by this call.
     pub(crate) fn join(
         &mut self,
         hash: u64,
@@ -278,9 +282,10 @@ impl Flights {
         }
     }
 
-    /// With the answer to `flight` at hand: fences the key's other flights that may come back with an older one, which are those that
-    /// were sent through another queue. What will be sent from now on, or was sent through the same queue, cannot.
-    /// False if `flight` was itself fenced.
+    /// With the answer to `flight` at hand: fences the key's other flights that may come back with
+    /// an older one, which are those that were sent through another queue. What will be sent
+    /// from now on, or was sent through the same queue, cannot. False if `flight` was itself
+    /// fenced.
     pub(crate) fn overtake(&mut self, flight: &Arc<Flight>) -> bool {
         let ours = flight.queue.load(Relaxed);
         self.remove(flight.hash, |f| {
@@ -302,11 +307,13 @@ impl Flights {
     }
 }
 
-/// A future that resolves to a flight's outcome. Needs no runtime; dropping it leaves the flight alone.
+/// A future that resolves to a flight's outcome. Needs no runtime; dropping it leaves the flight
+/// alone.
 #[derive(Debug)]
 pub struct Wait {
     flight: Arc<Flight>,
-    /// Which of the flight's wakers is ours, and whether it was left after the early answer, which takes the wakers.
+    /// Which of the flight's wakers is ours, and whether it was left after the early answer, which
+    /// takes the wakers.
     waker: Option<(usize, bool)>,
     /// The early answer is not for us: we came after it.
     is_late: bool,
@@ -318,7 +325,8 @@ impl Wait {
         Wait { flight, waker: None, is_late }
     }
 
-    /// What the leader said about the value ([`Lead::describe`](crate::Lead::describe)), once the flight has ended.
+    /// What the leader said about the value ([`Lead::describe`](crate::Lead::describe)), once the
+    /// flight has ended.
     pub fn metadata(&self) -> Option<Bytes> {
         lock(&self.flight.ending).metadata.clone()
     }

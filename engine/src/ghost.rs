@@ -1,7 +1,9 @@
-//! What is remembered of keys that are not held: fingerprints of those dropped lately, and how often keys were wanted.
+//! What is remembered of keys that are not held: fingerprints of those dropped lately, and how
+//! often keys were wanted.
 //!
-//! Both are sized by the number of entries held (about 4 bytes for each, all in all) and made at the first eviction. Of what is
-//! derived from keys it is remembered which was wanted lately ([`Wanted`]).
+//! Both are sized by the number of entries held (about 4 bytes for each, all in all) and made at
+//! the first eviction. Of what is derived from keys it is remembered which was wanted lately
+//! ([`Wanted`]).
 
 /// Slots of a ghost's bucket: half a cache line.
 const WAYS: usize = 16;
@@ -31,8 +33,8 @@ impl Trace {
     }
 }
 
-/// Buckets of fingerprints, each a FIFO, newest first. A drop anywhere ages a given bucket by one over the number of buckets,
-/// so the place in the bucket tells how many drops ago a key left.
+/// Buckets of fingerprints, each a FIFO, newest first. A drop anywhere ages a given bucket by one
+/// over the number of buckets, so the place in the bucket tells how many drops ago a key left.
 #[derive(Debug)]
 struct Ghost {
     /// 15 bits of fingerprint (never 0), then the flag.
@@ -112,9 +114,10 @@ fn spread(hash: u64, places: usize) -> usize {
     (((hash >> 32) * places as u64) >> 32) as usize
 }
 
-/// A count-min sketch of two rows in one array of 4-bit counters, with conservative update and halving, as in TinyLFU (Einziger,
-/// Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy"). It is touched on a miss and at the queues' heads,
-/// never on a hit: a hit waits in the record until then.
+/// A count-min sketch of two rows in one array of 4-bit counters, with conservative update and
+/// halving, as in TinyLFU (Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission
+/// Policy"). It is touched on a miss and at the queues' heads, never on a hit: a hit waits in the
+/// record until then.
 #[derive(Debug)]
 struct Sketch {
     /// Two counters to a byte.

@@ -1,10 +1,12 @@
-//! Short notes about keys of which nothing new is held: do not fetch before a moment, or do not share a fetch. By hash: two keys with one hash share
-//! a note, which costs a fetch or saves one, and nothing else.
+//! Short notes about keys of which nothing new is held: do not fetch before a moment, or do not
+//! share a fetch. By hash: two keys with one hash share a note, which costs a fetch or saves one,
+//! and nothing else.
 
 use crate::time::Millis;
 use hashbrown::{HashTable, hash_table::Entry};
 
-/// Notes of one shard. With more, the ones that are over go, and if none is, the new one is not kept.
+/// Notes of one shard. With more, the ones that are over go, and if none is, the new one is not
+/// kept.
 const MOST: usize = 1024;
 
 /// What a note says.

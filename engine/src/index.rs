@@ -10,16 +10,18 @@
 //!                                     home bucket = tag × buckets / 65536
 //! ```
 //!
-//! A bucket holds ten tags and ten positions. A full one spills into the next and counts how many entries went past it,
-//! so that a search stops where nothing did. Because the home bucket is monotone in the stored tag, growing a page moves
-//! entries without reading their keys; only the split of a page does (once per doubling of the index). The order
-//! (page prefix, tag) of an entry never changes, which is what [`Index::scan`] relies on.
+//! A bucket holds ten tags and ten positions. A full one spills into the next and counts how many
+//! entries went past it, so that a search stops where nothing did. Because the home bucket is
+//! monotone in the stored tag, growing a page moves entries without reading their keys; only the
+//! split of a page does (once per doubling of the index). The order (page prefix, tag) of an entry
+//! never changes, which is what [`Index::scan`] relies on.
 
 use prefetch_index::prefetch_index;
 use wide::u16x8;
 
 const SLOTS: usize = 10;
-/// Mean entries per page at which a page is split: small enough that a split is short, large enough that page headers (32 B) vanish.
+/// Mean entries per page at which a page is split: small enough that a split is short, large enough
+/// that page headers (32 B) vanish.
 const PAGE_ENTRIES: usize = 384;
 
 #[repr(C, align(64))]
@@ -80,7 +82,8 @@ impl Page {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
-    /// Walks the buckets in which `tag` may stand until `probe` knows a position. Gives bucket, slot and what it said.
+    /// Walks the buckets in which `tag` may stand until `probe` knows a position. Gives bucket,
+    /// slot and what it said.
     #[inline(always)]
     fn search<T>(&self, tag: u16, mut probe: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
         let mut at = self.home(tag);
@@ -155,7 +158,8 @@ struct Place {
     tag: u16,
 }
 
-/// A lossy, four-byte form of a hash, enough to find the few entries it may mean. The wheel keeps these.
+/// A lossy, four-byte form of a hash, enough to find the few entries it may mean. The wheel keeps
+/// these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hint(u32);
 
@@ -178,7 +182,8 @@ impl ScanAt {
 #[derive(Debug)]
 pub(crate) struct Index {
     pages: Vec<Page>,
-    /// Bits of a hash that choose the page once this round of splits is over; the lower half of them, until its page is split.
+    /// Bits of a hash that choose the page once this round of splits is over; the lower half of
+    /// them, until its page is split.
     mask: usize,
     len: usize,
     bytes: usize,
@@ -200,7 +205,8 @@ impl Index {
         self.bytes
     }
 
-    /// Largest power of two not above the number of pages: the pages below `len - base` have been split this round.
+    /// Largest power of two not above the number of pages: the pages below `len - base` have been
+    /// split this round.
     fn base(&self) -> usize {
         1 << self.pages.len().ilog2()
     }
@@ -317,7 +323,8 @@ impl Index {
         }
     }
 
-    /// Visits entries from `at` on, whole tags at a time, until `count` have been seen; `None` at the end.
+    /// Visits entries from `at` on, whole tags at a time, until `count` have been seen; `None` at
+    /// the end.
     pub(crate) fn scan(&self, at: ScanAt, count: usize, mut visit: impl FnMut(u32)) -> Option<ScanAt> {
         let mut seen = 0;
         let mut at = at;

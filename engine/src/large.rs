@@ -1,7 +1,8 @@
-//! Large entries: key, attributes and value in one allocation, so that the value can leave by reference.
+//! Large entries: key, attributes and value in one allocation, so that the value can leave by
+//! reference.
 //!
-//! A reader may hold a value for longer than the tier does. Such memory is off the tier's account, which counts what the tier
-//! holds; [`Lent`] counts it, once, however many readers there are.
+//! A reader may hold a value for longer than the tier does. Such memory is off the tier's account,
+//! which counts what the tier holds; [`Lent`] counts it, once, however many readers there are.
 
 use bytes::{Bytes, BytesMut};
 use memmap2::MmapMut;
@@ -14,8 +15,8 @@ use std::{
     },
 };
 
-/// From here on the operating system is asked for pages: an allocator that is given values of all sizes in turn keeps up to as
-/// much again in the gaps between them.
+/// From here on the operating system is asked for pages: an allocator that is given values of all
+/// sizes in turn keeps up to as much again in the gaps between them.
 const MAPPED: usize = if cfg!(miri) { usize::MAX } else { 64 << 10 };
 const PAGE: usize = 4096;
 /// What an allocator keeps beside an allocation, roughly.
@@ -45,7 +46,8 @@ pub(crate) struct Large {
     value_at: usize,
     /// Bytes that the allocation takes.
     allocated: usize,
-    /// What a caller noted about the value, and the version of the entry that this is about; 0: of none.
+    /// What a caller noted about the value, and the version of the entry that this is about; 0: of
+    /// none.
     note: (u32, u64),
 }
 
@@ -150,8 +152,8 @@ impl Large {
         self.data.slice(self.value_at..)
     }
 
-    /// Rewrites the value: in place, unless a reader still holds it or it lies in pages of its own. What is edited once is
-    /// likely to be again, so it moves to the heap, where it can grow.
+    /// Rewrites the value: in place, unless a reader still holds it or it lies in pages of its own.
+    /// What is edited once is likely to be again, so it moves to the heap, where it can grow.
     pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut BytesMut, usize)) {
         let Some(memory) = &mut self.memory else { return };
         let lent = memory.lent.clone();
@@ -184,7 +186,8 @@ impl Large {
     /// From now on the memory is its readers', if there are any.
     fn leave(&mut self) {
         if let Some(memory) = self.memory.take() {
-            // Marked before the last reference of the entry's is gone, so that the thread that drops the memory sees it.
+            // Marked before the last reference of the entry's is gone, so that the thread that drops the memory
+            // sees it.
             memory.has_left.store(true, Relaxed);
             memory.lent.0.fetch_add(memory.bytes.allocated(), Relaxed);
         }
@@ -200,8 +203,8 @@ impl Drop for Large {
 /// Room that a value gets for later growth, as a share of its length: 1 in this many bytes.
 const GROWTH: usize = 8;
 
-/// Replaces a part of the bytes. Only what lies behind it moves, unless the memory is too small for the result, or more than twice as large: then
-/// the result gets memory of its own.
+/// Replaces a part of the bytes. Only what lies behind it moves, unless the memory is too small for
+/// the result, or more than twice as large: then the result gets memory of its own.
 pub(crate) fn replace_range(data: &mut BytesMut, range: Range<usize>, with: &[u8]) {
     let before = data.len();
     let after = before - range.len() + with.len();

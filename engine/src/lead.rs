@@ -1,4 +1,5 @@
-//! The leader of a flight: fetches, then stores the outcome unless the fence has moved, and wakes those who wait.
+//! The leader of a flight: fetches, then stores the outcome unless the fence has moved, and wakes
+//! those who wait.
 
 use crate::{
     attributes::Attributes,
@@ -21,12 +22,13 @@ use std::fmt;
 pub enum Fill<'a> {
     /// Not at all.
     Skip,
-    /// With this expiry: a value as an entry with these attributes, an absence as a remembered absence, which has none. Failures are
-    /// never stored.
+    /// With this expiry: a value as an entry with these attributes, an absence as a remembered
+    /// absence, which has none. Failures are never stored.
     Store(Expiry, Attributes<'a>),
 }
 
-/// The leader's duty: fetch the key, then [`finish`](Lead::finish). Dropping it releases the waiters with [`Outcome::Abandoned`].
+/// The leader's duty: fetch the key, then [`finish`](Lead::finish). Dropping it releases the
+/// waiters with [`Outcome::Abandoned`].
 #[must_use = "dropping the lead abandons the fetch"]
 pub struct Lead {
     cache: Arc<Cache>,
@@ -49,16 +51,17 @@ impl Lead {
         &self.flight.name
     }
 
-    /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one queue, those sent later
-    /// read the source later.
+    /// The fetch is about to be sent through a queue (a number other than 0): of the fetches of one
+    /// queue, those sent later read the source later.
     pub fn sent_through(&self, queue: u32) {
         self.flight.sent_through(queue);
     }
 
-    /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must never see an older value
-    /// after a newer one: what was fetched
-    /// through another queue may be older than this answer, so that is forgotten: what took the place of a flight that was fenced, and
-    /// what was derived from the key. What begins from now on is newer.
+    /// To be called with an answer at hand, before [`finish`](Lead::finish), where readers must
+    /// never see an older value after a newer one: what was fetched
+    /// through another queue may be older than this answer, so that is forgotten: what took the
+    /// place of a flight that was fenced, and what was derived from the key. What begins from
+    /// now on is newer.
     pub fn overtake(&self) {
         self.cache.overtake(&self.flight);
     }
@@ -68,8 +71,8 @@ impl Lead {
         self.cache.invalidate(Key { bytes: &self.flight.key, hash: self.flight.hash });
     }
 
-    /// Attaches what the source says about the value, for those who wait: they find it nowhere else if the value is not stored. To be
-    /// called before [`finish`](Lead::finish).
+    /// Attaches what the source says about the value, for those who wait: they find it nowhere else
+    /// if the value is not stored. To be called before [`finish`](Lead::finish).
     pub fn describe(&self, metadata: Bytes) {
         self.flight.describe(metadata);
     }
@@ -89,12 +92,14 @@ impl Lead {
         self.flight.purpose == Purpose::FetchOrFallback
     }
 
-    /// What may be served of the key if it cannot be fetched ([`StaleRules`](crate::StaleRules)). `Some(None)` is a remembered absence.
+    /// What may be served of the key if it cannot be fetched ([`StaleRules`](crate::StaleRules)).
+    /// `Some(None)` is a remembered absence.
     pub fn last_known(&self, now: Millis) -> Option<Option<Bytes>> {
         self.cache.last_known(&self.flight, now)
     }
 
-    /// The entry that is held, whether it may be served or not, unless it is gone: for a fetch that asks whether it has changed.
+    /// The entry that is held, whether it may be served or not, unless it is gone: for a fetch that
+    /// asks whether it has changed.
     pub fn held<R>(&self, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         self.cache.peek_stale(Key { bytes: &self.flight.key, hash: self.flight.hash }, now, read)
     }
@@ -126,8 +131,8 @@ impl Lead {
         Wait::new(self.flight.clone())
     }
 
-    /// Ends the flight: stores the outcome as `fill` says, unless the fence moved since the flight began, and wakes every
-    /// waiter with it. True if it was stored.
+    /// Ends the flight: stores the outcome as `fill` says, unless the fence moved since the flight
+    /// began, and wakes every waiter with it. True if it was stored.
     pub fn finish(mut self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
         self.finished = true;
         self.end(outcome, fill, now)
@@ -159,9 +164,11 @@ pub struct EarlyAnswer {
 }
 
 impl EarlyAnswer {
-    /// From now on reads are answered without waiting for this flight. Nothing if the flight is over, or nothing may be served.
+    /// From now on reads are answered without waiting for this flight. Nothing if the flight is
+    /// over, or nothing may be served.
     pub fn give(self, now: Millis) {
-        // What may be served to a new reader may be served to those who wait, even if the flight was fenced.
+        // What may be served to a new reader may be served to those who wait, even if the flight was
+        // fenced.
         let Some(known) = self.cache.last_known(&self.flight, now) else { return };
         {
             let _shard = lock(self.cache.mutex(self.cache.shard_of(self.flight.hash)));

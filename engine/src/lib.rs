@@ -1,4 +1,5 @@
-//! Larder's memory tier: a byte-bounded, sharded cache with single-flight. It knows no network, no runtime and no clock.
+//! Larder's memory tier: a byte-bounded, sharded cache with single-flight. It knows no network, no
+//! runtime and no clock.
 //!
 //! ```text
 //!              key ── hash once ──► shard ──lock──┐
@@ -17,10 +18,13 @@
 //! ```
 //!
 //! What holds, always:
-//! - Everything that the cache holds is on one account (`budget`), and the account is within the bound whenever no operation runs.
-//! - An expired entry is never returned; its room is given back within a second or so, if [`Cache::tick`] is called.
+//! - Everything that the cache holds is on one account (`budget`), and the account is within the
+//!   bound whenever no operation runs.
+//! - An expired entry is never returned; its room is given back within a second or so, if
+//!   [`Cache::tick`] is called.
 //! - A fill is stored only if nothing wrote, deleted or invalidated its key since the fetch began.
-//! - Lock order: one shard, or several in ascending order; a flight's lock inside a shard's. No lock is held while a waiter is woken.
+//! - Lock order: one shard, or several in ascending order; a flight's lock inside a shard's. No
+//!   lock is held while a waiter is woken.
 #![forbid(unsafe_code)]
 
 mod attributes;

@@ -18,8 +18,8 @@ impl Drop for Listening {
 }
 
 impl Cache {
-    /// The listener that is told of changes while it [listens](Cache::listen). A cache has one listener of a kind for life; false if it had one
-    /// already.
+    /// The listener that is told of changes while it [listens](Cache::listen). A cache has one
+    /// listener of a kind for life; false if it had one already.
     pub fn set_listener(&self, kind: ListenerKind, listener: Shared<dyn Listener>) -> bool {
         self.rules.changes.set(kind, listener)
     }
@@ -29,8 +29,8 @@ impl Cache {
         self.rules.changes.are_heard()
     }
 
-    /// Every change that begins after this returns is told to the listener, until the last [`Listening`] of this kind is dropped. The caller
-    /// holds no lock of the cache.
+    /// Every change that begins after this returns is told to the listener, until the last
+    /// [`Listening`] of this kind is dropped. The caller holds no lock of the cache.
     pub fn listen(self: &Arc<Self>, kind: ListenerKind) -> Listening {
         self.rules.changes.begin(kind);
         // A thread that locks a shard after us sees it; one before us has made its change.

@@ -1,7 +1,9 @@
-//! The log of one shard: segments of equal size to which records are appended, and the large entries beside them.
+//! The log of one shard: segments of equal size to which records are appended, and the large
+//! entries beside them.
 //!
-//! A position is `segment << bits | offset`. Segments belong to a queue in the order in which they were opened; a segment is
-//! freed whole, when its last live record has left or been copied on. Bytes are never moved inside a segment.
+//! A position is `segment << bits | offset`. Segments belong to a queue in the order in which they
+//! were opened; a segment is freed whole, when its last live record has left or been copied on.
+//! Bytes are never moved inside a segment.
 
 use crate::{
     attributes,
@@ -51,7 +53,8 @@ struct Fifo {
 /// How many births of records are noted over the length of main.
 const BIRTHS: usize = 32;
 
-/// In this order for the sake of cache lines (see [`Shard`](crate::shard::Shard)): what every write changes comes first.
+/// In this order for the sake of cache lines (see [`Shard`](crate::shard::Shard)): what every write
+/// changes comes first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Log {
@@ -105,7 +108,8 @@ impl Log {
         1 << self.bits
     }
 
-    /// Longest record that goes into a segment; what is longer is large. A quarter bounds what is lost at the end of segments.
+    /// Longest record that goes into a segment; what is longer is large. A quarter bounds what is
+    /// lost at the end of segments.
     pub(crate) fn max_record(&self) -> usize {
         self.segment_size() / 4
     }
@@ -181,7 +185,8 @@ impl Log {
         prefetch_index(&self.segments, 2);
     }
 
-    /// Has the processor fetch the record at a position: its first two cache lines, which are all of a small one.
+    /// Has the processor fetch the record at a position: its first two cache lines, which are all
+    /// of a small one.
     pub(crate) fn prefetch(&self, position: u32) {
         let (number, at) = self.split(position);
         let data = &self.segment(number).data;
@@ -256,7 +261,8 @@ impl Log {
         (self.large.len() - 1) as u32
     }
 
-    /// Edits a large value in place (the entry at `position` is large): `edit` is told where it begins.
+    /// Edits a large value in place (the entry at `position` is large): `edit` is told where it
+    /// begins.
     pub(crate) fn edit_large(&mut self, position: u32, slot: u32, edit: impl FnOnce(&mut BytesMut, usize)) {
         let large = self.large[slot as usize].as_mut().expect("a record's slot is taken");
         let before = large.bytes();
@@ -272,7 +278,8 @@ impl Log {
         self.large[slot as usize].as_mut().expect("a record's slot is taken").set_note(version, note);
     }
 
-    /// Appends a record, born at some moment of the policy's clock, at a queue's tail. A new segment is opened where the last one has no room.
+    /// Appends a record, born at some moment of the policy's clock, at a queue's tail. A new
+    /// segment is opened where the last one has no room.
     pub(crate) fn append(&mut self, queue: Queue, parts: &Parts<'_>, birth: u32) -> u32 {
         let meta = parts.meta();
         let (number, at) = self.room(queue, meta.len(), birth);
@@ -331,7 +338,8 @@ impl Log {
         number << self.bits | at as u32
     }
 
-    /// The entry at a position is no more: its record dies, a large value is dropped, an emptied segment is freed.
+    /// The entry at a position is no more: its record dies, a large value is dropped, an emptied
+    /// segment is freed.
     pub(crate) fn remove(&mut self, position: u32) {
         let record = self.record(position);
         let meta = Meta::read(record);
@@ -424,8 +432,8 @@ impl Log {
         std::mem::take(&mut self.written)
     }
 
-    /// The oldest live record of a queue. It stays the oldest until it is removed or relocated. A queue without one keeps its tail for
-    /// the next records (`keep_tail`), or frees it.
+    /// The oldest live record of a queue. It stays the oldest until it is removed or relocated. A
+    /// queue without one keeps its tail for the next records (`keep_tail`), or frees it.
     pub(crate) fn oldest(&mut self, queue: Queue, keep_tail: bool) -> Option<u32> {
         loop {
             let fifo = self.fifo(queue);
@@ -463,8 +471,9 @@ impl Log {
         self.births.front().map_or(0, |b| b.1)
     }
 
-    /// The next record to be copied on, and its queue, so that a sparse segment can be freed: the sparsest is emptied, a record a
-    /// call, before another is looked for. `None` if less than `share` of each is dead.
+    /// The next record to be copied on, and its queue, so that a sparse segment can be freed: the
+    /// sparsest is emptied, a record a call, before another is looked for. `None` if less than
+    /// `share` of each is dead.
     pub(crate) fn next_of_sparse(&mut self, share: f32) -> Option<(Queue, u32)> {
         if self.emptied.is_none() && std::mem::take(&mut self.may_be_sparse) {
             self.emptied = self.sparsest(share).map(|number| (number, 0));
@@ -483,8 +492,9 @@ impl Log {
         None
     }
 
-    /// The sparsest segment, if at least `share` of it is dead and as much of all that are neither their queue's oldest nor
-    /// its last: those two are emptied and filled in the course of things.
+    /// The sparsest segment, if at least `share` of it is dead and as much of all that are neither
+    /// their queue's oldest nor its last: those two are emptied and filled in the course of
+    /// things.
     fn sparsest(&self, share: f32) -> Option<u32> {
         let inner = |fifo: &'_ Fifo| fifo.segments.len().saturating_sub(2);
         let closed = [&self.small, &self.main].into_iter().flat_map(|f| f.segments.iter().skip(1).take(inner(f)));
@@ -515,7 +525,8 @@ impl Log {
         live
     }
 
-    /// Every indexed record lives, every live record is indexed, each open segment is in one queue, and the sums are right.
+    /// Every indexed record lives, every live record is indexed, each open segment is in one queue,
+    /// and the sums are right.
     #[cfg(test)]
     pub(crate) fn check(&self, indexed: &[u32]) {
         let mut indexed = indexed.to_vec();

@@ -19,7 +19,8 @@ use crate::{
 pub enum Lookup<R> {
     /// The entry, as read by the closure. It may be out of date ([`Entry::stale_since`]).
     Hit(R),
-    /// The same, or `None` for a remembered absence; and the caller must fetch the key, because no flight does.
+    /// The same, or `None` for a remembered absence; and the caller must fetch the key, because no
+    /// flight does.
     Renew(Option<R>, Lead),
     /// The source is known not to have the key.
     Absent,
@@ -98,7 +99,8 @@ impl Cache {
         }
     }
 
-    /// What to do about the record at a position, which is not gone: of `key`, or of what is derived from it under `name`.
+    /// What to do about the record at a position, which is not gone: of `key`, or of what is
+    /// derived from it under `name`.
     fn judge(
         &self,
         shard: &mut Shard,
@@ -134,9 +136,11 @@ impl Cache {
         }
     }
 
-    /// A read of what was derived from `key` under `name` (not empty). One that misses joins or leads a flight for it, which every
-    /// fence of `key` fences; see [`Lead::name`](crate::Lead::name). [`Lookup::Absent`]: it is not known to have been wanted before, nor
-    /// is anything else derived from `key` held, so ask for it without keeping the answer.
+    /// A read of what was derived from `key` under `name` (not empty). One that misses joins or
+    /// leads a flight for it, which every fence of `key` fences; see
+    /// [`Lead::name`](crate::Lead::name). [`Lookup::Absent`]: it is not known to have been wanted
+    /// before, nor is anything else derived from `key` held, so ask for it without keeping the
+    /// answer.
     pub fn lookup_derived<R>(
         self: &Arc<Self>,
         key: Key<'_>,
@@ -188,14 +192,15 @@ impl Cache {
         self.join(shard, key, name.bytes, purpose, now)
     }
 
-    /// A read of the source, whatever is held: joins the flight for a key, or leads one if the lead is given. `name`: empty, or of what is derived from
-    /// the key. Counts nothing.
+    /// A read of the source, whatever is held: joins the flight for a key, or leads one if the lead
+    /// is given. `name`: empty, or of what is derived from the key. Counts nothing.
     pub fn fetch(self: &Arc<Self>, key: Key<'_>, name: &[u8], now: Millis) -> (Wait, Option<Lead>) {
         self.join_unlooked(key, name, Purpose::Fetch, now)
     }
 
-    /// As [`fetch`](Cache::fetch), but no flight is joined that may ask others than the source itself: and no
-    /// lookup joins this one. For a caller that the other flights may be waiting for.
+    /// As [`fetch`](Cache::fetch), but no flight is joined that may ask others than the source
+    /// itself: and no lookup joins this one. For a caller that the other flights may be waiting
+    /// for.
     pub fn fetch_direct(self: &Arc<Self>, key: Key<'_>, now: Millis) -> (Wait, Option<Lead>) {
         self.join_unlooked(key, b"", Purpose::Direct, now)
     }
@@ -270,15 +275,16 @@ impl Cache {
         }
     }
 
-    /// Has the processor fetch what reads of these keys will look at, so that they wait for memory together
-    /// and not one after the other. Changes nothing; pays from two keys on.
+    /// Has the processor fetch what reads of these keys will look at, so that they wait for memory
+    /// together and not one after the other. Changes nothing; pays from two keys on.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
         keys.clone().for_each(|key| self.prefetch_bucket(key));
         keys.for_each(|key| self.prefetch_record(key));
     }
 
-    /// The first half of [`prefetch`](Cache::prefetch): the bucket, which says where the record is. For one key it pays if there is
-    /// something else to do before the second half and before the read.
+    /// The first half of [`prefetch`](Cache::prefetch): the bucket, which says where the record is.
+    /// For one key it pays if there is something else to do before the second half and before
+    /// the read.
     #[inline]
     pub fn prefetch_bucket(&self, key: Key<'_>) {
         if let Some(shard) = try_lock(self.mutex(self.shard_of(key.hash))) {

@@ -1,4 +1,5 @@
-//! The marks of a shard: what was stored before them under a prefix is out of date, or gone ([`crate::staleness`]).
+//! The marks of a shard: what was stored before them under a prefix is out of date, or gone
+//! ([`crate::staleness`]).
 
 use crate::{sweep_state::Sweep, time::Millis};
 

@@ -17,7 +17,8 @@ pub struct MissCauses {
     pub not_kept: u64,
     /// A fetch of the key was under way already.
     pub in_flight: u64,
-    /// A reply was wanted ([`Derived`](crate::Derived)), or only replies about the key are held. Why is not remembered.
+    /// A reply was wanted ([`Derived`](crate::Derived)), or only replies about the key are held.
+    /// Why is not remembered.
     pub reply: u64,
 }
 

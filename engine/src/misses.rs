@@ -20,7 +20,8 @@ impl Shard {
         *cause += 1;
     }
 
-    /// Counts why a key was missed although it has a record, which may not be served. Before the record goes.
+    /// Counts why a key was missed although it has a record, which may not be served. Before the
+    /// record goes.
     pub(crate) fn count_outdated(&mut self, key: Key<'_>, position: u32, standing: Standing, now: u64) {
         let is_in_flight = self.flights.len() > 0 && self.flights.get(key.hash, key.bytes, b"").is_some();
         let reason = self.reason(position, standing, now);

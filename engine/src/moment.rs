@@ -21,7 +21,8 @@ impl Moment {
 }
 
 impl Tier<'_> {
-    /// Deletes the entry of a key unless it was written after a moment. True if there was an older one.
+    /// Deletes the entry of a key unless it was written after a moment. True if there was an older
+    /// one.
     pub fn delete_older(&mut self, key: Key<'_>, moment: &Moment, now: Millis) -> bool {
         let (cache, number) = (self.cache(), self.cache().shard_of(key.hash));
         self.on(number, |shard| {

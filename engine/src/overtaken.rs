@@ -1,7 +1,8 @@
-//! What was changed in a shard while entries are being restored to it ([`crate::restore`]): entries that a restore has of these keys, prefixes and
-//! tags are older than the change.
+//! What was changed in a shard while entries are being restored to it ([`crate::restore`]): entries
+//! that a restore has of these keys, prefixes and tags are older than the change.
 //!
-//! Keys and tags are noted by their hashes. Two keys with one hash cost an entry that is not restored, nothing else.
+//! Keys and tags are noted by their hashes. Two keys with one hash cost an entry that is not
+//! restored, nothing else.
 
 use crate::key::Key;
 use hashbrown::HashTable;

@@ -1,5 +1,5 @@
-//! The eviction policy: S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) on a log, with a judged
-//! door to main and an adaptive share for small.
+//! The eviction policy: S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
+//! SOSP 2023) on a log, with a judged door to main and an adaptive share for small.
 //!
 //! ```text
 //!   new key ──► small ──read meanwhile──► main ──┐ read meanwhile: once more round
@@ -7,13 +7,16 @@
 //!                 └─unread─► ghost ──door──┘  └──unread─► dropped (noted in main's own ghost)
 //! ```
 //!
-//! - **The door.** A key that the ghost knows goes to main if main's oldest unread entry was wanted less often for its size (sketch), or as
-//!   often and the key came back sooner than that entry has lain unread. Otherwise it goes to small, marked as turned away. So a
-//!   loop longer than the cache does not flush main. One unknown key in 64 may try the door as well, so that a part of a loop
-//!   too long even for the ghost gets in and stays.
-//! - **Small's share** of the bytes follows what it would have been good for: a key that comes back just after small dropped it
-//!   raises it, one that comes back just after main dropped it lowers it. Keys that were turned away have no vote.
-//! - **While the cache fills**, what exceeds small's share goes to main, so that main is never empty.
+//! - **The door.** A key that the ghost knows goes to main if main's oldest unread entry was wanted
+//!   less often for its size (sketch), or as often and the key came back sooner than that entry has
+//!   lain unread. Otherwise it goes to small, marked as turned away. So a loop longer than the
+//!   cache does not flush main. One unknown key in 64 may try the door as well, so that a part of a
+//!   loop too long even for the ghost gets in and stays.
+//! - **Small's share** of the bytes follows what it would have been good for: a key that comes back
+//!   just after small dropped it raises it, one that comes back just after main dropped it lowers
+//!   it. Keys that were turned away have no vote.
+//! - **While the cache fills**, what exceeds small's share goes to main, so that main is never
+//!   empty.
 //!
 //! A record's three policy bits: hits (0 to 3), and turned away. A hit changes nothing else.
 

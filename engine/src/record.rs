@@ -9,9 +9,10 @@
 //!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
 //!
-//! The attributes come last: most reads look at key and value alone, and wait for as few cache lines as those of a record without.
-//! Integers are little-endian; nothing is padded. The expiry is in milliseconds since the Unix epoch, up to the year 6429. Its highest
-//! bit says that it is the end of the entry's freshness (`staleness`): the entry is kept longer.
+//! The attributes come last: most reads look at key and value alone, and wait for as few cache
+//! lines as those of a record without. Integers are little-endian; nothing is padded. The expiry is
+//! in milliseconds since the Unix epoch, up to the year 6429. Its highest bit says that it is the
+//! end of the entry's freshness (`staleness`): the entry is kept longer.
 
 use crate::{attributes, time::Millis};
 

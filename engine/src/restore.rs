@@ -1,4 +1,5 @@
-//! Entries that leave the cache with all that belongs to them, and come back: to a snapshot and from it, or to another node.
+//! Entries that leave the cache with all that belongs to them, and come back: to a snapshot and
+//! from it, or to another node.
 //!
 //! ```text
 //!   Tier::export    ──► each entry with its end, attributes and what the policy knows of it
@@ -6,9 +7,10 @@
 //!   Cache::begin_restore ──► Restore::put: stores one unless something newer happened to its key since, while the cache serves
 //! ```
 //!
-//! While a [`Restore`] is under way each shard notes what is written, deleted, invalidated and cleared ([`Overtaken`](crate::overtaken::Overtaken), on
-//! the shard's account). What was noted is not restored, whether the key has an entry or not: a deleted key stays deleted, and an entry that was
-//! written and has expired meanwhile does not give way to an older one.
+//! While a [`Restore`] is under way each shard notes what is written, deleted, invalidated and
+//! cleared ([`Overtaken`](crate::overtaken::Overtaken), on the shard's account). What was noted is
+//! not restored, whether the key has an entry or not: a deleted key stays deleted, and an entry
+//! that was written and has expired meanwhile does not give way to an older one.
 
 use crate::{
     attributes::Attributes,
@@ -97,7 +99,8 @@ impl Drop for Restore {
 }
 
 impl Tier<'_> {
-    /// Stores an entry as it was, in place of what the key has. One that has expired removes what the key has. Fences a fetch in flight.
+    /// Stores an entry as it was, in place of what the key has. One that has expired removes what
+    /// the key has. Fences a fetch in flight.
     ///
     /// # Errors
     /// [`TooLarge`]: the cache could never hold it.
@@ -121,8 +124,9 @@ impl Tier<'_> {
         restored
     }
 
-    /// Visits entries as [`scan`](Tier::scan) does, and with them those that are past the end of their freshness but may still be served stale. Remembered
-    /// absences and cached replies are not among them, nor is what a mark or a clear made out of date.
+    /// Visits entries as [`scan`](Tier::scan) does, and with them those that are past the end of
+    /// their freshness but may still be served stale. Remembered absences and cached replies
+    /// are not among them, nor is what a mark or a clear made out of date.
     pub fn export(
         &mut self,
         cursor: u64,
@@ -140,7 +144,8 @@ impl Tier<'_> {
         })
     }
 
-    /// As [`export`](Tier::export), and also what a mark or a soft clear made out of date: for a reader that looks at the source before it believes a value.
+    /// As [`export`](Tier::export), and also what a mark or a soft clear made out of date: for a
+    /// reader that looks at the source before it believes a value.
     pub fn export_held(
         &mut self,
         cursor: u64,
@@ -157,7 +162,8 @@ impl Tier<'_> {
         })
     }
 
-    /// Tells the policy what it knew of a key before, if the key has an entry: that one counts as read at least as often.
+    /// Tells the policy what it knew of a key before, if the key has an entry: that one counts as
+    /// read at least as often.
     pub fn recall(&mut self, key: Key<'_>, policy: PolicyState, now: Millis) {
         let cache = self.cache();
         let number = cache.shard_of(key.hash);

@@ -1,7 +1,8 @@
 //! One shard: index, log, wheel, ghost and flights under one lock. The only writer of any of them.
 //!
-//! Every method that may change what is held ends in [`Shard::settle`], the one place where bytes and keys are put on the
-//! cache's account. Room is made after a write, not before: for the moment inside the lock a shard may be over by one entry.
+//! Every method that may change what is held ends in [`Shard::settle`], the one place where bytes
+//! and keys are put on the cache's account. Room is made after a write, not before: for the moment
+//! inside the lock a shard may be over by one entry.
 
 use crate::{
     attributes,
@@ -55,8 +56,9 @@ impl Live {
     }
 }
 
-/// In this order for the sake of cache lines: each one that a core writes must come over from the core that wrote it last. The
-/// lock and the index share the first; what every write changes is in the next three.
+/// In this order for the sake of cache lines: each one that a core writes must come over from the
+/// core that wrote it last. The lock and the index share the first; what every write changes is in
+/// the next three.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
@@ -65,8 +67,8 @@ pub(crate) struct Shard {
     pub(crate) newest: u32,
     /// There are [`marks`](Shard::marks).
     pub(crate) has_marks: bool,
-    /// What most writes do not touch has changed, so its bytes must be counted again. Code that changes one of the fields that
-    /// [`Shard::count_side`] counts says so.
+    /// What most writes do not touch has changed, so its bytes must be counted again. Code that
+    /// changes one of the fields that [`Shard::count_side`] counts says so.
     pub(crate) side_changed: bool,
     side_bytes: usize,
     /// Entries that are remembered absences.
@@ -180,7 +182,8 @@ impl Shard {
         })
     }
 
-    /// Has the processor fetch the bucket that a read of `hash` looks at first, and where the shard's segments lie.
+    /// Has the processor fetch the bucket that a read of `hash` looks at first, and where the
+    /// shard's segments lie.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, hash: u64) {
         self.index.prefetch(hash);
@@ -296,7 +299,8 @@ impl Shard {
         }
     }
 
-    /// Reads the entry at a position as [`Shard::read`] does, whatever its standing; `None` is a remembered absence.
+    /// Reads the entry at a position as [`Shard::read`] does, whatever its standing; `None` is a
+    /// remembered absence.
     pub(crate) fn serve<R>(
         &mut self,
         position: u32,
@@ -359,7 +363,8 @@ impl Shard {
         live.is_present().then(|| read(self.entry(live.position)))
     }
 
-    /// Is the record at a position an entry as callers see them: neither a remembered absence nor out of date?
+    /// Is the record at a position an entry as callers see them: neither a remembered absence nor
+    /// out of date?
     #[inline]
     pub(crate) fn is_present(&self, position: u32, meta: Meta, now: Millis) -> bool {
         !meta.is_absent() && self.is_fresh(position, now)

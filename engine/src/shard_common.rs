@@ -21,7 +21,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) budget: Budget,
-    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one record opens.
+    /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one
+    /// record opens.
     pub(crate) fixed: usize,
     pub(crate) hasher: FixedState,
     pub(crate) changes: ChangeListeners,
@@ -40,7 +41,8 @@ pub(crate) struct Rules {
     pub(crate) shards: usize,
 }
 
-/// Remembered absences take at most one part in so many of the bounds, so that reads of keys that do not exist cannot evict values.
+/// Remembered absences take at most one part in so many of the bounds, so that reads of keys that
+/// do not exist cannot evict values.
 const ABSENCE_SHARE: usize = 16;
 
 impl Rules {
@@ -81,7 +83,8 @@ impl Rules {
         near.zip(self.stale.as_ref()).is_some_and(|(left, rules)| rules.renews_ahead(entry, left, now))
     }
 
-    /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the hasher takes in anyway.
+    /// A key's hash. Straight through the hasher: `[u8]`'s own `Hash` adds the length, which the
+    /// hasher takes in anyway.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();

@@ -1,4 +1,5 @@
-//! For how long copies may be served past their freshness, and where an entry stands by that ([`crate::staleness`]).
+//! For how long copies may be served past their freshness, and where an entry stands by that
+//! ([`crate::staleness`]).
 
 use crate::{entry::Entry, time::Millis};
 
@@ -7,7 +8,8 @@ use crate::{entry::Entry, time::Millis};
 pub struct StaleWindows {
     /// To every lookup, while one fetch renews it.
     pub while_renewed: u64,
-    /// To those whose fetch fails or takes too long. If a mark made it out of date, also until the end of its own freshness.
+    /// To those whose fetch fails or takes too long. If a mark made it out of date, also until the
+    /// end of its own freshness.
     pub if_error: u64,
     /// In no case longer.
     pub at_most: u64,
@@ -15,13 +17,15 @@ pub struct StaleWindows {
     pub gone_at: Millis,
 }
 
-/// How long copies may be served past their freshness. The cache asks only about entries that are out of date or soon will be.
+/// How long copies may be served past their freshness. The cache asks only about entries that are
+/// out of date or soon will be.
 pub trait StaleRules: std::fmt::Debug + Send + Sync {
     /// For how long this entry may be served.
     fn windows(&self, entry: &Entry<'_>) -> StaleWindows;
     /// Whether it is time to renew a fresh entry that stays fresh for `left` ms more.
     fn renews_ahead(&self, entry: &Entry<'_>, left: u64, now: Millis) -> bool;
-    /// The longest of all windows, ms: entries are kept for this long past the end of their freshness.
+    /// The longest of all windows, ms: entries are kept for this long past the end of their
+    /// freshness.
     fn longest_window(&self) -> u64;
     /// How early entries are renewed at most, ms before the end of their freshness; 0: never ahead.
     fn earliest_renewal(&self) -> u64;

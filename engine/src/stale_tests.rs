@@ -1,4 +1,5 @@
-//! What is served when: a table of the state machine, then random histories against the bounds that the rules give.
+//! What is served when: a table of the state machine, then random histories against the bounds that
+//! the rules give.
 
 use crate::{
     Attributes, Cache, Config, Entry, Expiry, Fill, Lead, Lookup, Millis, NextRead, Outcome, StaleRules, StaleWindows,
@@ -41,7 +42,8 @@ impl StaleRules for WhileTheSourceFails {
     }
 }
 
-/// Fresh for 100 ms, renewed in the last 20 of them, served for 50 more while renewed, and for 200 if the source fails.
+/// Fresh for 100 ms, renewed in the last 20 of them, served for 50 more while renewed, and for 200
+/// if the source fails.
 fn cache() -> Arc<Cache> {
     let windows = StaleWindows { while_renewed: 50, if_error: 200, at_most: u64::MAX, gone_at: u64::MAX };
     let stale_rules: Option<Shared<dyn StaleRules>> = Some(Shared::new(WhileTheSourceFails { windows, ahead: 20 }));
@@ -134,7 +136,8 @@ fn what_is_served_at_each_age() {
 
 #[test]
 fn what_is_served_if_the_fetch_fails() {
-    // Age, what is known then, and what readers get while further fetches are held off until 80 ms later.
+    // Age, what is known then, and what readers get while further fetches are held off until 80 ms
+    // later.
     let table = [(100, Some("v"), "stale"), (150, Some("v"), "stale"), (240, Some("v"), "stale"), (300, None, "fetch")];
     for (age, known, meanwhile) in table {
         let (cache, now) = (cache(), 1000 + age);
@@ -296,7 +299,8 @@ fn a_loss_does_not_make_older_losses_younger() {
 #[derive(Debug, Clone)]
 enum Op {
     Read(u8),
-    /// The oldest fetch of the key ends: with a new value, an absence, a failure, a value that is not kept.
+    /// The oldest fetch of the key ends: with a new value, an absence, a failure, a value that is
+    /// not kept.
     End(u8, u8),
     Overdue(u8),
     Write(u8),
@@ -320,7 +324,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What holds for a value: the end of its own freshness, the end of its freshness by that or a mark, and the last moment at all.
+/// What holds for a value: the end of its own freshness, the end of its freshness by that or a
+/// mark, and the last moment at all.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     own_end: Millis,

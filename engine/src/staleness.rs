@@ -7,13 +7,16 @@
 //!                          fetch renews                            fails or takes too long
 //! ```
 //!
-//! An entry is out of date since the earliest of: the end of its freshness ([`Expiry::FreshFor`](crate::Expiry::FreshFor),
-//! [`Expiry::FreshUntil`](crate::Expiry::FreshUntil)), and a mark that covers it. A mark covers the entries of a shard under a prefix that were
-//! stored before it ([`Cache::mark_stale`](crate::Cache::mark_stale)). The windows come from the [`StaleRules`](crate::StaleRules) of the cache. An expiry
-//! ([`Expiry::At`](crate::Expiry::At)) is no end of freshness: what has expired is gone.
+//! An entry is out of date since the earliest of: the end of its freshness
+//! ([`Expiry::FreshFor`](crate::Expiry::FreshFor),
+//! [`Expiry::FreshUntil`](crate::Expiry::FreshUntil)), and a mark that covers it. A mark covers the
+//! entries of a shard under a prefix that were stored before it
+//! ([`Cache::mark_stale`](crate::Cache::mark_stale)). The windows come from the
+//! [`StaleRules`](crate::StaleRules) of the cache. An expiry ([`Expiry::At`](crate::Expiry::At)) is
+//! no end of freshness: what has expired is gone.
 //!
-//! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks ended, a bounded number of entries at a time, and then
-//! the marks.
+//! A mark costs a hit a few nanoseconds. [`Cache::tick`](crate::Cache::tick) removes what marks
+//! ended, a bounded number of entries at a time, and then the marks.
 
 use crate::{
     marks::Mark, record, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep::SWEEP_EVERY,
@@ -23,8 +26,9 @@ use crate::{
 /// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
 const MOST_MARKS: usize = 32;
 impl Shard {
-    /// From now on what is held under a prefix (empty: everything) is out of date, or gone if `is_final`, until it is written again. Nothing that is
-    /// in flight for it will be stored. False if older marks say as much.
+    /// From now on what is held under a prefix (empty: everything) is out of date, or gone if
+    /// `is_final`, until it is written again. Nothing that is in flight for it will be stored.
+    /// False if older marks say as much.
     pub(crate) fn mark(&mut self, rules: &Rules, prefix: &[u8], is_final: bool, now: Millis) -> bool {
         self.flights.fence_all(prefix);
         let version = self.clock.version();
@@ -33,7 +37,8 @@ impl Shard {
         let is_new = version > 0 && !self.marks.marks.iter().any(says_nothing_new);
         if is_new {
             if self.marks.marks.len() == MOST_MARKS {
-                // Earlier than need be, which is never wrong for what can be fetched. Only copies have marks that are not final.
+                // Earlier than need be, which is never wrong for what can be fetched. Only copies have marks that
+                // are not final.
                 if !self.marks.marks.iter().any(|mark| mark.is_final) {
                     self.marks.marks[0].is_final = true;
                 }
@@ -104,7 +109,8 @@ impl Shard {
         self.marks.of(entry.key, entry.version()).is_some()
     }
 
-    /// When an entry with this end has to be looked at next: at its end, then when it has been kept for long enough.
+    /// When an entry with this end has to be looked at next: at its end, then when it has been kept
+    /// for long enough.
     pub(crate) fn due(rules: &Rules, end: Millis, is_soft: bool, now: Millis) -> Millis {
         if is_soft && end <= now { end.saturating_add(rules.keep()) } else { end }
     }

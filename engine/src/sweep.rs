@@ -1,4 +1,5 @@
-//! A walk over the entries of a shard in small steps, to remove what a mark or a clear of a tag ended. Each kind has a walk of its own.
+//! A walk over the entries of a shard in small steps, to remove what a mark or a clear of a tag
+//! ended. Each kind has a walk of its own.
 
 use crate::{
     departures::Departure, index::ScanAt, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep_state::Sweep,
@@ -11,8 +12,8 @@ const SWEPT: usize = 256;
 pub(crate) const SWEEP_EVERY: Millis = 10_000;
 
 impl Shard {
-    /// Looks at some of the entries that `concerns` names and drops those that are gone. True if there are more. `tells`: those who listen have
-    /// not heard of it yet.
+    /// Looks at some of the entries that `concerns` names and drops those that are gone. True if
+    /// there are more. `tells`: those who listen have not heard of it yet.
     pub(crate) fn sweep_some(
         &mut self,
         rules: &Rules,

@@ -1,7 +1,8 @@
 //! The locks, in one place so that `shuttle` can take their part in tests of the interleavings.
 //!
-//! parking_lot's, because they are free of poison: closures that run under a shard's lock only read, so what it guards is whole
-//! after a panic. They also spin for longer than std's before they sleep, and shards are locked for a microsecond.
+//! parking_lot's, because they are free of poison: closures that run under a shard's lock only
+//! read, so what it guards is whole after a panic. They also spin for longer than std's before they
+//! sleep, and shards are locked for a microsecond.
 
 #[cfg(not(feature = "shuttle"))]
 mod real {

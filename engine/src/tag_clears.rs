@@ -1,5 +1,6 @@
-//! Clears by tag: one lock and a few writes for each shard, however many entries carry the tag. Reads compare an entry's version with those
-//! up to which its tags were cleared; the background removes unread entries.
+//! Clears by tag: one lock and a few writes for each shard, however many entries carry the tag.
+//! Reads compare an entry's version with those up to which its tags were cleared; the background
+//! removes unread entries.
 //!
 //! ```text
 //!   clear ──► each shard: the tag's row says "up to version v"          `tag_table`
@@ -27,7 +28,8 @@ use crate::{
 
 /// Steps of one tick, so that clears without end do not keep a core busy.
 const STEPS: usize = 8;
-/// Soft clears of a tag that are closer together than this part of the longest stale window count as one.
+/// Soft clears of a tag that are closer together than this part of the longest stale window count
+/// as one.
 const APART: u64 = 8;
 
 impl Shard {
@@ -68,7 +70,8 @@ impl Shard {
         tags.iter().any(|tag| self.tags.overtook(rules.hash(tag), flight.begun))
     }
 
-    /// Adds tags to an entry that is present. It stays as old as it is, unless it would be cleared by what was cleared before.
+    /// Adds tags to an entry that is present. It stays as old as it is, unless it would be cleared
+    /// by what was cleared before.
     pub(crate) fn add_tags(
         &mut self,
         rules: &Rules,
@@ -146,10 +149,12 @@ impl Cache {
 }
 
 impl Tier<'_> {
-    /// Clears what carries a tag: it is gone from now on, or out of date if `soft` (and the [`StaleRules`](crate::StaleRules) say for how long it may
-    /// be served). What is being fetched and comes with the tag is not stored. Takes a time that does not depend on the number of
-    /// entries, and leaves nothing behind where nothing carries the tag. Gives the number of entries that carried it, among them those that
-    /// have expired or were cleared before and are not yet removed.
+    /// Clears what carries a tag: it is gone from now on, or out of date if `soft` (and the
+    /// [`StaleRules`](crate::StaleRules) say for how long it may be served). What is being
+    /// fetched and comes with the tag is not stored. Takes a time that does not depend on the
+    /// number of entries, and leaves nothing behind where nothing carries the tag. Gives the
+    /// number of entries that carried it, among them those that have expired or were cleared
+    /// before and are not yet removed.
     pub fn clear_tag(&mut self, tag: &[u8], soft: bool, now: Millis) -> u64 {
         let tag = self.cache().key(tag);
         let rules = &self.cache().rules;
@@ -187,7 +192,8 @@ impl Tier<'_> {
     /// Adds tags to the entry of a key; false if there is none.
     ///
     /// # Errors
-    /// [`TooLarge`] if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than [`Attributes::MAX_TAG`].
+    /// [`TooLarge`] if it has more tags then than [`Attributes::MAX_TAGS`], or one is longer than
+    /// [`Attributes::MAX_TAG`].
     pub fn add_tags(&mut self, key: Key<'_>, tags: &[&[u8]], now: Millis) -> Result<bool, TooLarge> {
         self.update(key, now, |entry, _| match entry {
             Some(_) => (Change::AddTags(tags), true),

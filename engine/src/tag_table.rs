@@ -5,8 +5,9 @@
 //!              └──► version up to which it was cleared          entries of this version and below are gone, or out of date
 //! ```
 //!
-//! A tag that no record carries has no row: the last record frees it. So a clear of an unused tag leaves no trace but one in
-//! a ring of the latest clears: what was being fetched at the time may carry the tag when it comes.
+//! A tag that no record carries has no row: the last record frees it. So a clear of an unused tag
+//! leaves no trace but one in a ring of the latest clears: what was being fetched at the time may
+//! carry the tag when it comes.
 
 use crate::{attributes, time::Millis};
 use foldhash::fast::FixedState;
@@ -58,9 +59,11 @@ struct Recent {
 /// The tags of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct TagTable {
-    /// The latest version up to which a tag was cleared that records may still carry. What is newer need not be looked at.
+    /// The latest version up to which a tag was cleared that records may still carry. What is newer
+    /// need not be looked at.
     latest: u64,
-    /// By id, the version up to which it was cleared in whatever way. Apart from the rows: reads look at it.
+    /// By id, the version up to which it was cleared in whatever way. Apart from the rows: reads
+    /// look at it.
     cleared: Vec<u64>,
     rows: Vec<Row>,
     ids: HashTable<u32>,
@@ -196,8 +199,9 @@ impl TagTable {
         self.soft.shrink_to_fit();
     }
 
-    /// Clears a tag: entries of `version` and below that carry it are gone, or out of date since `soft`. Gives the number of records that
-    /// carry it. `flights`: something is being fetched, by flights that began below `version`.
+    /// Clears a tag: entries of `version` and below that carry it are gone, or out of date since
+    /// `soft`. Gives the number of records that carry it. `flights`: something is being
+    /// fetched, by flights that began below `version`.
     pub(crate) fn clear(
         &mut self,
         (hash, name): (u64, &[u8]),
@@ -230,7 +234,8 @@ impl TagTable {
         self.rows[id as usize].records
     }
 
-    /// Whether something that began to be fetched at version `begun` and carries this tag must not be stored.
+    /// Whether something that began to be fetched at version `begun` and carries this tag must not
+    /// be stored.
     pub(crate) fn overtook(&self, hash: u64, begun: u64) -> bool {
         begun < self.forgotten || self.recent.iter().any(|clear| clear.hash == hash && begun < clear.version)
     }

@@ -1,4 +1,5 @@
-//! Random histories of tagged entries against a model; after each step the table of tags is compared with what the records carry.
+//! Random histories of tagged entries against a model; after each step the table of tags is
+//! compared with what the records carry.
 
 use crate::{
     Attributes, Cache, Change, Config, Entry, Expiry, Fill, Lead, Lookup, Millis, Outcome, Tier, Write,
@@ -353,7 +354,8 @@ fn a_fetch_that_began_before_a_clear_is_not_stored_with_its_tag() {
     assert!(store(two, &[b"u"]) && store(three, &[]));
     assert!(store(after, &[b"t"]), "it began later");
     assert!(begin(b"one").last_known(0).is_none());
-    // So many clears that not all are remembered: then what has tags is not stored, rather than wrongly.
+    // So many clears that not all are remembered: then what has tags is not stored, rather than
+    // wrongly.
     let late = begin(b"late");
     (0..200_u8).for_each(|n| _ = clear(&[n]));
     let [plain, six] = ["plain", "six"].map(|name| begin(name.as_bytes()));

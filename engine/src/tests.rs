@@ -1,4 +1,5 @@
-//! Random operations against a model, in every mode; after each step the invariants of every shard are checked.
+//! Random operations against a model, in every mode; after each step the invariants of every shard
+//! are checked.
 
 use crate::{
     Attributes, Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, stale_tests::WhileTheSourceFails,
@@ -56,7 +57,8 @@ type Held = (Vec<u8>, Option<Millis>, Vec<u8>);
 /// A value and its expiry.
 type Mortal = (Vec<u8>, Option<Millis>);
 
-/// What the cache may hold: everything written, with its expiry. In modes without eviction it must hold exactly that.
+/// What the cache may hold: everything written, with its expiry. In modes without eviction it must
+/// hold exactly that.
 #[derive(Default)]
 struct Model {
     entries: HashMap<Vec<u8>, Held>,
@@ -120,7 +122,8 @@ impl Run {
         vec![self.model.serial; len]
     }
 
-    /// The cache's answer for a key must be the model's; where things are evicted it may also be nothing, and then the model forgets.
+    /// The cache's answer for a key must be the model's; where things are evicted it may also be
+    /// nothing, and then the model forgets.
     fn agree(&mut self, key: &[u8]) {
         let got = self
             .cache
@@ -595,7 +598,8 @@ fn a_write_copies_a_few_times_its_length_at_most_and_keeps_the_slack_bounded() {
     let copied = |cache: &Cache| lock(cache.mutex(0)).log.copied();
     let mut most = 0;
     for n in 0..keys * rounds {
-        // Each round in another order (an odd factor is prime to the number of keys) and with other lengths.
+        // Each round in another order (an odd factor is prime to the number of keys) and with other
+        // lengths.
         let key = (n as u64 * [1, 77_773, 31_337, 54_321][(n / keys) as usize % 4] % u64::from(keys)) as u32;
         let before = copied(&cache);
         let value = vec![3; 20 + (n + n / keys) as usize * 7 % 41];
@@ -678,7 +682,8 @@ fn what_is_out_of_date_is_missed_but_known() {
     tier.scan(0, 1000, 10, |_| seen += 1);
     assert_eq!(seen, 0);
     assert_eq!(tier.random(7, 10, |_| ()), None);
-    // Known for as long as the rules say; a fill makes it fresh, an answer that is not stored drops it, as does a write.
+    // Known for as long as the rules say; a fill makes it fresh, an answer that is not stored drops it,
+    // as does a write.
     let first = lead(&names[0]);
     assert_eq!(first.last_known(54), Some(Some("old".into())));
     assert_eq!(first.last_known(55), None);

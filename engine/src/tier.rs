@@ -22,8 +22,8 @@ impl Cache {
         Tier::shared(self)
     }
 
-    /// Operations under the locks of all the shards of `keys` at once: what is done through it is atomic. A thread must
-    /// never hold two, nor use the cache by another way meanwhile.
+    /// Operations under the locks of all the shards of `keys` at once: what is done through it is
+    /// atomic. A thread must never hold two, nor use the cache by another way meanwhile.
     pub fn exclusive<'k>(&self, keys: impl IntoIterator<Item = Key<'k>>) -> Tier<'_> {
         let mut numbers: SmallVec<[usize; FEW]> = keys.into_iter().map(|key| self.shard_of(key.hash)).collect();
         numbers.sort_unstable();
@@ -62,7 +62,8 @@ impl<'t> Tier<'t> {
         Tier { cache, held: Some(held) }
     }
 
-    /// Names who makes the changes from now on, for the listener. Only under locks that are held: what others do meanwhile is not theirs.
+    /// Names who makes the changes from now on, for the listener. Only under locks that are held:
+    /// what others do meanwhile is not theirs.
     pub fn act_as(&mut self, actor: u64) {
         for (_, shard) in self.held.iter_mut().flatten() {
             shard.actor = actor;
@@ -95,7 +96,8 @@ impl<'t> Tier<'t> {
         self.on(self.cache.shard_of(key.hash), run)
     }
 
-    /// Evicts from other shards where `number`, which was written to, could not make enough room by itself.
+    /// Evicts from other shards where `number`, which was written to, could not make enough room by
+    /// itself.
     pub(crate) fn balance(&mut self, number: usize, now: Millis) {
         let (rules, shards) = (&self.cache.rules, self.cache.shards());
         let mut fruitless = 0;
@@ -137,8 +139,8 @@ impl<'t> Tier<'t> {
         stored
     }
 
-    /// Read-modify-write: the closure sees the entry (or none) and an empty scratch buffer and says what to do. It must not
-    /// use the cache.
+    /// Read-modify-write: the closure sees the entry (or none) and an empty scratch buffer and says
+    /// what to do. It must not use the cache.
     pub fn update<'c, R>(
         &mut self,
         key: Key<'_>,
@@ -163,8 +165,8 @@ impl<'t> Tier<'t> {
         self.on_key(key, |shard| shard.delete(rules, key, now))
     }
 
-    /// Number of entries, expired ones that are not yet reclaimed included. The first call after a clear of a tag or a prefix looks at
-    /// every entry, so that it does not count what is gone.
+    /// Number of entries, expired ones that are not yet reclaimed included. The first call after a
+    /// clear of a tag or a prefix looks at every entry, so that it does not count what is gone.
     pub fn len(&mut self) -> usize {
         let rules = &self.cache.rules;
         let count = |shard: &mut Shard| {
@@ -179,8 +181,8 @@ impl<'t> Tier<'t> {
         self.len() == 0
     }
 
-    /// Removes everything and fences every flight, in time that does not depend on the number of entries (their memory
-    /// is given back segment by segment, outside the locks).
+    /// Removes everything and fences every flight, in time that does not depend on the number of
+    /// entries (their memory is given back segment by segment, outside the locks).
     pub fn clear(&mut self) {
         let rules = &self.cache.rules;
         if self.held.is_some() {
@@ -197,7 +199,8 @@ impl<'t> Tier<'t> {
         rules.changes.cleared();
     }
 
-    /// Empties all shards. If `keeps`, it gives what they held, to be dropped where no lock is held.
+    /// Empties all shards. If `keeps`, it gives what they held, to be dropped where no lock is
+    /// held.
     fn clear_shards(&mut self, keeps: bool) -> Vec<Shard> {
         let rules = &self.cache.rules;
         let mut all = Vec::new();
@@ -210,8 +213,9 @@ impl<'t> Tier<'t> {
         all
     }
 
-    /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0: done). An entry that is there
-    /// from the first call to the last is visited at least once, whatever is written meanwhile; one may be visited twice.
+    /// Visits about `count` entries from `cursor` (0 to begin) and returns the next cursor (0:
+    /// done). An entry that is there from the first call to the last is visited at least once,
+    /// whatever is written meanwhile; one may be visited twice.
     pub fn scan(&mut self, cursor: u64, count: usize, now: Millis, mut visit: impl FnMut(Entry<'_>)) -> u64 {
         self.walk(cursor, count, |shard, at, left| {
             let count = *left;
@@ -222,7 +226,8 @@ impl<'t> Tier<'t> {
         })
     }
 
-    /// Goes from shard to shard, from `cursor` on; `step` visits some entries of one and takes them off what is left of `count`.
+    /// Goes from shard to shard, from `cursor` on; `step` visits some entries of one and takes them
+    /// off what is left of `count`.
     pub(crate) fn walk(
         &mut self,
         cursor: u64,

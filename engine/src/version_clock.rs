@@ -1,8 +1,9 @@
 //! Versions and the moments at which they were given out.
 //!
-//! A shard numbers its writes. A record keeps the low 32 bits; the rest follows from the shard's own count, as long as
-//! fewer than 2^32 writes lie between. The numbers also tell the age of an entry: a shard notes once a second which number it had reached,
-//! and thins the notes out as they get older, so that an entry needs no bytes for the moment when it was stored.
+//! A shard numbers its writes. A record keeps the low 32 bits; the rest follows from the shard's
+//! own count, as long as fewer than 2^32 writes lie between. The numbers also tell the age of an
+//! entry: a shard notes once a second which number it had reached, and thins the notes out as they
+//! get older, so that an entry needs no bytes for the moment when it was stored.
 
 use crate::time::Millis;
 
@@ -65,7 +66,8 @@ impl Clock {
         self.version - u64::from((self.version as u32).wrapping_sub(low))
     }
 
-    /// When a version was given out: up to a second early, and for old ones up to an eighth of their age.
+    /// When a version was given out: up to a second early, and for old ones up to an eighth of
+    /// their age.
     pub(crate) fn when(&self, version: u64) -> Millis {
         let after = self.notes.partition_point(|(first, _)| *first <= version);
         self.notes.get(after.saturating_sub(1)).map_or(0, |note| note.1)

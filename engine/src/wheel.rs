@@ -1,10 +1,11 @@
 //! The timing wheel: which entries expire when, in four bytes each.
 //!
-//! Four levels of 64 slots; a slot of the first spans 256 ms, each further level 64 times more (16 s, 17 min, 18 h; the last
-//! level's horizon is 49 days and what lies beyond waits in its farthest slot). A slot holds [`Hint`]s, not positions: entries
-//! move in the log and are deleted without telling the wheel. When a slot is due, its hints are looked up; what has expired is
-//! removed, what has not is put into the slot of its real expiry. An entry's hint always waits in a slot that is due at or
-//! before its expiry.
+//! Four levels of 64 slots; a slot of the first spans 256 ms, each further level 64 times more (16
+//! s, 17 min, 18 h; the last level's horizon is 49 days and what lies beyond waits in its farthest
+//! slot). A slot holds [`Hint`]s, not positions: entries move in the log and are deleted without
+//! telling the wheel. When a slot is due, its hints are looked up; what has expired is
+//! removed, what has not is put into the slot of its real expiry. An entry's hint always waits in a
+//! slot that is due at or before its expiry.
 
 use crate::{index::Hint, time::Millis};
 
@@ -47,7 +48,8 @@ impl Wheel {
         if self.len == 0 {
             self.tick = self.tick.max(now >> TICK_BITS);
         }
-        // One tick later than the expiry's own, so that everything in a due slot of the first level has really expired.
+        // One tick later than the expiry's own, so that everything in a due slot of the first level has
+        // really expired.
         let due = ((expiry >> TICK_BITS) + 1).max(self.tick + 1);
         let ahead = due - self.tick;
         let level = (0..LEVELS as u32 - 1).find(|l| ahead < 1 << (SLOT_BITS * (l + 1))).unwrap_or(LEVELS as u32 - 1);
@@ -68,7 +70,8 @@ impl Wheel {
             self.tick = self.tick.max(target);
             return None;
         }
-        // A coarse slot is emptied when its span begins, so that its hints are sorted into finer slots in time.
+        // A coarse slot is emptied when its span begins, so that its hints are sorted into finer slots in
+        // time.
         loop {
             for level in (0..LEVELS as u32).rev() {
                 if self.tick & ((1 << (SLOT_BITS * level)) - 1) != 0 {
@@ -92,7 +95,8 @@ impl Wheel {
         }
     }
 
-    /// Looks at up to `count` hints and forgets those for which `keep` says no, and those that a slot holds twice.
+    /// Looks at up to `count` hints and forgets those for which `keep` says no, and those that a
+    /// slot holds twice.
     pub(crate) fn sweep(&mut self, count: usize, mut keep: impl FnMut(Hint) -> bool) {
         let (mut number, mut at) = self.sweep;
         for _ in 0..count {
@@ -133,7 +137,8 @@ impl Wheel {
 mod tests {
     use super::*;
 
-    /// Whatever the moment of adding and the expiry, a hint that is put back while not yet due comes out within two ticks after its expiry.
+    /// Whatever the moment of adding and the expiry, a hint that is put back while not yet due
+    /// comes out within two ticks after its expiry.
     #[test]
     fn every_hint_comes_out_soon_after_its_expiry_and_never_before() {
         let start = 1_800_000_000_123;

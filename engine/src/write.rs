@@ -1,4 +1,5 @@
-//! The writes of a shard. What they store goes through [`Shard::store`], the only place where a record is made.
+//! The writes of a shard. What they store goes through [`Shard::store`], the only place where a
+//! record is made.
 
 use crate::{
     attributes::{self, Attributes, EncodedAttributes},
@@ -320,7 +321,8 @@ impl Shard {
         self.clock.widen(record::version(self.log.record(position)))
     }
 
-    /// The end that an expiry means; `None` if the entry would be gone already, so that nothing is stored.
+    /// The end that an expiry means; `None` if the entry would be gone already, so that nothing is
+    /// stored.
     #[expect(clippy::option_option, reason = "past, never, or a moment")]
     pub(crate) fn resolve(
         &self,
@@ -518,7 +520,8 @@ impl Shard {
         self.clock.widen(version)
     }
 
-    /// Keeps the wheel's promise: an entry's hint waits in a slot that is due when the entry has to be looked at, or before.
+    /// Keeps the wheel's promise: an entry's hint waits in a slot that is due when the entry has to
+    /// be looked at, or before.
     #[inline]
     fn note_end(&mut self, rules: &Rules, hash: u64, before: Option<End>, after: Option<End>, now: Millis) {
         if after.is_some() != before.is_some() {
@@ -546,7 +549,8 @@ impl Shard {
     }
 }
 
-/// When a lifetime ends that begins now. Spread by the hash and the moment: deterministic, and different for each key and each time.
+/// When a lifetime ends that begins now. Spread by the hash and the moment: deterministic, and
+/// different for each key and each time.
 fn jittered(rules: &Rules, key: Key<'_>, ttl: u64, now: Millis) -> Millis {
     let spread = (key.hash ^ now.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 40;
     let jitter = ((u128::from(ttl) * u128::from(rules.jitter) / 100 * u128::from(spread)) >> 24) as u64;

@@ -1,4 +1,5 @@
-//! Flight and fence under every interleaving that shuttle's scheduler finds. Run with `--features shuttle`.
+//! Flight and fence under every interleaving that shuttle's scheduler finds. Run with `--features
+//! shuttle`.
 
 use larder_engine::{
     Attributes, Cache, Clear, Config, Expiry, Fill, Key, Listener, ListenerKind, Lookup, Outcome, Write,
@@ -53,7 +54,8 @@ fn concurrent_misses_fetch_once_and_all_get_the_value() {
     });
 }
 
-/// The source changes while it is being read: whatever the order, the cache must not keep the old value.
+/// The source changes while it is being read: whatever the order, the cache must not keep the old
+/// value.
 fn overtaken(forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static) {
     overtaken_in(1, &[], forget);
 }
@@ -147,7 +149,8 @@ fn a_fill_is_kept_if_only_tags_of_others_were_cleared() {
     });
 }
 
-/// Two writers, of whom one tags: an entry has the tags of the write that it holds, so a clear ends it or finds none.
+/// Two writers, of whom one tags: an entry has the tags of the write that it holds, so a clear ends
+/// it or finds none.
 #[test]
 fn a_clear_ends_what_carries_its_tag_and_nothing_else() {
     explore(|| {
@@ -233,8 +236,9 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
     });
 }
 
-/// Two clients read a key, each leading over a queue of its own, while it is written, announced and forgotten once for nothing:
-/// neither may be given an older value after a newer one, nor may the cache keep an old one.
+/// Two clients read a key, each leading over a queue of its own, while it is written, announced and
+/// forgotten once for nothing: neither may be given an older value after a newer one, nor may the
+/// cache keep an old one.
 #[test]
 fn no_reader_goes_back_where_fenced_flights_overtake() {
     fn read_once(cache: &Arc<Cache>, source: &Mutex<u8>, queue: u32) -> u8 {
@@ -290,7 +294,8 @@ fn no_reader_goes_back_where_fenced_flights_overtake() {
     shuttle::check_random(scenario, 20_000);
 }
 
-/// A source with a word for each queue: a change is announced to a queue that has read since the last, in order with what it is answered.
+/// A source with a word for each queue: a change is announced to a queue that has read since the
+/// last, in order with what it is answered.
 #[derive(Default)]
 struct Announcing {
     number: u8,
@@ -298,8 +303,8 @@ struct Announcing {
     due: [bool; 2],
 }
 
-/// Two clients read a value and two things derived from it, each over a queue of its own, while it is written. Neither goes back, whatever
-/// it reads, and once all is announced nothing old is left.
+/// Two clients read a value and two things derived from it, each over a queue of its own, while it
+/// is written. Neither goes back, whatever it reads, and once all is announced nothing old is left.
 #[test]
 fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
     struct World {
@@ -421,7 +426,8 @@ impl Listener for ToldLog {
     fn settled(&self) {}
 }
 
-/// A copy that follows the log: of a key that was told it reads the present entry, and clears it executes itself.
+/// A copy that follows the log: of a key that was told it reads the present entry, and clears it
+/// executes itself.
 struct Follower {
     log: std::sync::Arc<ToldLog>,
     copy: Arc<Cache>,
@@ -461,8 +467,8 @@ impl Follower {
     }
 }
 
-/// Whoever listens from some moment on, copies all entries and then follows what is told ends with the same entries, whatever is cleared and
-/// written meanwhile.
+/// Whoever listens from some moment on, copies all entries and then follows what is told ends with
+/// the same entries, whatever is cleared and written meanwhile.
 fn followed(clear: impl Fn(&Cache) + Send + Sync + Copy + 'static) {
     const KEYS: [&[u8]; 5] = [b"a1", b"a2", b"a3", b"a4", b"b"];
     let set = |cache: &Cache, key: &[u8], value: &[u8]| {

@@ -1,7 +1,8 @@
-//! Patterns of KEYS, SCAN and CONFIG GET, with the semantics of Redis's `stringmatchlen`: `*`, `?`, `[a-c]`, `[^…]`, `\x`.
+//! Patterns of KEYS, SCAN and CONFIG GET, with the semantics of Redis's `stringmatchlen`: `*`, `?`,
+//! `[a-c]`, `[^…]`, `\x`.
 //!
-//! Every element but `*` matches one byte, so only the last `*` ever needs to be tried again: the time is bounded by
-//! pattern times text, whatever the pattern.
+//! Every element but `*` matches one byte, so only the last `*` ever needs to be tried again: the
+//! time is bounded by pattern times text, whatever the pattern.
 
 use bytes::Bytes;
 use std::ops::Bound;
@@ -9,7 +10,8 @@ use std::ops::Bound;
 /// Does the whole of `text` match?
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on if what follows the last `*` does not match: (after the star, text it has taken so far).
+    // Where to go on if what follows the last `*` does not match: (after the star, text it has taken so
+    // far).
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {

@@ -1,4 +1,5 @@
-//! Masks of keys, with the syntax of Go's gobwas/glob, which is GCache's and not that of Redis globs ([`glob`](crate::glob)).
+//! Masks of keys, with the syntax of Go's gobwas/glob, which is GCache's and not that of Redis
+//! globs ([`glob`](crate::glob)).
 //!
 //! ```text
 //! *  **       any characters                [abc]  [!abc]   one of these characters, or none of them
@@ -6,7 +7,8 @@
 //! {a*,b}      alternatives, also nested     \x              x itself
 //! ```
 //!
-//! The mask becomes a regular expression of the `regex` crate, whose time grows with the length of a key and not with the mask's stars.
+//! The mask becomes a regular expression of the `regex` crate, whose time grows with the length of
+//! a key and not with the mask's stars.
 use regex::{Regex, RegexBuilder};
 
 /// Bytes of the compiled form; a mask of some thousand characters fits.

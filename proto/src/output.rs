@@ -2,16 +2,18 @@
 use bytes::Bytes;
 use std::io::IoSlice;
 
-/// Capacity that an emptied [`Output`] keeps; more is given back, so that one large reply does not stay with an idle connection.
+/// Capacity that an emptied [`Output`] keeps; more is given back, so that one large reply does not
+/// stay with an idle connection.
 const KEPT_CAPACITY: usize = 64 * 1024;
 /// Likewise for the list of linked buffers.
 const KEPT_CHUNKS: usize = 64;
 
-/// Bytes from this length on are linked where they are counted already; shorter ones are copied, since one more slice in the vectored
-/// write costs about as much.
+/// Bytes from this length on are linked where they are counted already; shorter ones are copied,
+/// since one more slice in the vectored write costs about as much.
 pub(super) const SHARED_FROM: usize = 16 * 1024;
 
-/// Ordered bytes to send: one growing buffer with counted chunks spliced in, of which a prefix may already be sent.
+/// Ordered bytes to send: one growing buffer with counted chunks spliced in, of which a prefix may
+/// already be sent.
 #[derive(Debug, Default)]
 pub struct Output {
     buf: Vec<u8>,
@@ -84,7 +86,8 @@ impl Output {
         self.buf.len() - self.sent + self.linked
     }
 
-    /// Bytes of memory that it occupies: not those that it refers to, nor room in a long buffer that has not been touched.
+    /// Bytes of memory that it occupies: not those that it refers to, nor room in a long buffer
+    /// that has not been touched.
     #[inline]
     pub fn owned(&self) -> usize {
         self.buf.capacity().min(self.buf.len().max(2 * KEPT_CAPACITY))
@@ -97,7 +100,8 @@ impl Output {
         self.linked
     }
 
-    /// The end as it is now, for [`truncate`](Output::truncate) and [`split_off`](Output::split_off). Good until bytes are sent.
+    /// The end as it is now, for [`truncate`](Output::truncate) and
+    /// [`split_off`](Output::split_off). Good until bytes are sent.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark { buf: self.buf.len(), chunks: self.chunks.len() }
@@ -142,7 +146,8 @@ impl Output {
         used
     }
 
-    /// Notes that the first `bytes` bytes were sent. When that is all, the buffer is empty again, as after [`clear`](Output::clear).
+    /// Notes that the first `bytes` bytes were sent. When that is all, the buffer is empty again,
+    /// as after [`clear`](Output::clear).
     pub fn advance(&mut self, mut bytes: usize) {
         debug_assert!(bytes <= self.len(), "cannot have sent what was not there");
         while let Some((position, chunk)) = self.chunks.get_mut(self.next) {

@@ -1,4 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2: a proxy's word on who the client of a connection is.
+//! The header of the PROXY protocol, versions 1 and 2: a proxy's word on who the client of a
+//! connection is.
 //!
 //! Source: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Type-length-values of version 2 are skipped.
 use std::{
@@ -8,7 +9,8 @@ use std::{
 
 /// Longest header of version 1, with its CR LF (section 2.1).
 pub const LONGEST_TEXT: usize = 107;
-/// Longest header of version 2 that is taken, bytes. The format has room for 65,551; certificates of clients fit into this.
+/// Longest header of version 2 that is taken, bytes. The format has room for 65,551; certificates
+/// of clients fit into this.
 pub const LONGEST: usize = 4096;
 
 /// What a header of version 1 begins with.
@@ -25,7 +27,8 @@ pub enum ProxyHeader {
     Complete {
         /// Bytes to skip: what follows is the client's.
         len: usize,
-        /// The client; `None`: the header names none, because the proxy itself is the client (a health check) or does not know.
+        /// The client; `None`: the header names none, because the proxy itself is the client (a
+        /// health check) or does not know.
         client: Option<SocketAddr>,
     },
     /// The beginning of one, as far as it goes.

@@ -1,5 +1,5 @@
-//! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core. Parts of it change at run time
-//! ([`App::reload`]).
+//! The state that is built once and passed down: [`App`] for the process, [`Worker`] for each core.
+//! Parts of it change at run time ([`App::reload`]).
 mod current_metrics;
 mod reload;
 
@@ -43,7 +43,8 @@ pub struct App {
     pub(crate) running: Mutex<CheckedConfig>,
     /// The addresses that are really bound (port 0 resolved).
     pub bound: Bound,
-    /// The counters of every worker, the log level, the start time, the source health of each group.
+    /// The counters of every worker, the log level, the start time, the source health of each
+    /// group.
     pub telemetry: Telemetry,
     /// The last hours of the metrics, and the latest events.
     pub history: History,
@@ -93,7 +94,8 @@ pub struct App {
     pub users: Arc<Users>,
     /// What the users of a Redis source may do; `None`: clients have the users of this process.
     pub upstream_rights: Option<Arc<UpstreamRights>>,
-    /// A random number drawn at start. It distinguishes this run of the server from all others (entity tags).
+    /// A random number drawn at start. It distinguishes this run of the server from all others
+    /// (entity tags).
     pub instance: u64,
 }
 
@@ -113,7 +115,8 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The port of the first Redis-protocol listener, a plain one if there is one; 0: there is none.
+    /// The port of the first Redis-protocol listener, a plain one if there is one; 0: there is
+    /// none.
     pub fn redis_port(&self) -> u16 {
         self.redis.first().or(self.rediss.first()).map_or(0, SocketAddr::port)
     }
@@ -140,8 +143,9 @@ pub struct Worker {
 }
 
 impl App {
-    /// Builds the state that the cores share. Nothing connects or runs yet. `bound` has the addresses, `connections` is
-    /// the maximum number of clients, `commands` are those that users' rules may name and whose calls are counted.
+    /// Builds the state that the cores share. Nothing connects or runs yet. `bound` has the
+    /// addresses, `connections` is the maximum number of clients, `commands` are those that
+    /// users' rules may name and whose calls are counted.
     ///
     /// # Errors
     /// [`RunError::Users`]: the users file cannot be used.
@@ -229,8 +233,9 @@ fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
 }
 
 impl App {
-    /// Closes the connections of users that are gone, and of subscribers whose users may not hear everything any more. Returns whether the
-    /// client with the number `own` is among them; that one has yet to get its reply.
+    /// Closes the connections of users that are gone, and of subscribers whose users may not hear
+    /// everything any more. Returns whether the client with the number `own` is among them;
+    /// that one has yet to get its reply.
     pub fn users_changed(&self, changed: &ChangedUsers, own: u64) -> bool {
         let is_gone = |client: &Client| {
             let about = client.about.lock();
@@ -246,7 +251,8 @@ impl App {
         gone.iter().any(|client| client.id == own)
     }
 
-    /// Replaces the mode rules of a group, on all cores at once; `None`: by those of the configuration. What a rule denies is forgotten.
+    /// Replaces the mode rules of a group, on all cores at once; `None`: by those of the
+    /// configuration. What a rule denies is forgotten.
     ///
     /// # Errors
     /// The group has no tier before a source, so its reads could not be answered otherwise.
@@ -397,7 +403,8 @@ impl Worker {
         }
     }
 
-    /// Passes fetches to the source of their group, or refuses them if the core takes on no more than hits.
+    /// Passes fetches to the source of their group, or refuses them if the core takes on no more
+    /// than hits.
     #[inline]
     pub fn fetch(&self, group: &Group, batch: &mut Vec<Fetch>) {
         match self.queue_delay.admission() {

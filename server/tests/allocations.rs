@@ -1,5 +1,5 @@
-//! A hit allocates nothing, under a counting allocator: over the Redis protocol the connection's processing without its
-//! socket, over HTTP a whole connection.
+//! A hit allocates nothing, under a counting allocator: over the Redis protocol the connection's
+//! processing without its socket, over HTTP a whole connection.
 //!
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
 #![expect(unsafe_code)]
@@ -38,8 +38,8 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing (a const thread-local
-// without a destructor).
+// Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing
+// (a const thread-local without a destructor).
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -70,7 +70,8 @@ fn command(args: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
-/// Takes `input` in, processes it and forgets the replies, as if they had been sent; says how long they were.
+/// Takes `input` in, processes it and forgets the replies, as if they had been sent; says how long
+/// they were.
 fn exchange(conn: &mut ClientConnection, worker: &Worker, pool: &BufferPool, input: &[u8]) -> usize {
     conn.input.feed(input, pool);
     let step = conn.process(worker, pool, clock::now());

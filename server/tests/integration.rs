@@ -1,8 +1,9 @@
 //! Larder from outside: the real binary with real sockets, files, redis-servers and clients.
 //!
-//! All suites are one binary. It links the server once, and tests that wait leave their core to others. Each suite is a
-//! folder: `cargo test -p larder --test integration peers::` runs one of them. `acceptance` and `allocations` are
-//! binaries of their own: the first can run another build of Larder, the second counts with an allocator of its own.
+//! All suites are one binary. It links the server once, and tests that wait leave their core to
+//! others. Each suite is a folder: `cargo test -p larder --test integration peers::` runs one of
+//! them. `acceptance` and `allocations` are binaries of their own: the first can run another build
+//! of Larder, the second counts with an allocator of its own.
 #![expect(clippy::unwrap_used, unreachable_pub, reason = "a panic is how a test fails")]
 
 mod cli;

@@ -34,8 +34,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes what earlier processes that were killed have left of writing `path`. To be called before this process writes it; other processes that run keep
-/// theirs.
+/// Removes what earlier processes that were killed have left of writing `path`. To be called before
+/// this process writes it; other processes that run keep theirs.
 ///
 /// # Errors
 /// The directory cannot be read, or a file not removed.
@@ -78,7 +78,8 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(super) fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     rename(&written(path, write)?.0, path)
 }
-/// The same, and the file that was there stays as `kept`, in place of what has that name. At each moment `path` leads to the old file or to the new one.
+/// The same, and the file that was there stays as `kept`, in place of what has that name. At each
+/// moment `path` leads to the old file or to the new one.
 pub(super) fn write_keeping_with(
     path: &Path,
     kept: &Path,
@@ -99,7 +100,8 @@ pub(super) fn write_keeping_with(
     }
     rename(&new.0, path)
 }
-/// The same where there is none yet: of several at once one is written, the others end with [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+/// The same where there is none yet: of several at once one is written, the others end with
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
 pub(super) fn write_new_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let new = written(path, write)?;
     match fs::hard_link(&new.0, path) {

@@ -1,4 +1,5 @@
-//! What is kept on this machine's disk: the durable store, tables, and snapshots of the memory tier. Knows no protocol.
+//! What is kept on this machine's disk: the durable store, tables, and snapshots of the memory
+//! tier. Knows no protocol.
 mod atomic_files;
 pub mod clock;
 pub mod disk;

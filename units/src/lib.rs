@@ -18,7 +18,8 @@ const DURATIONS: [(&str, u64); 6] =
 /// The units that settings know: all but the microsecond.
 const WHOLE_MILLIS: usize = 5;
 
-/// A number of bytes: digits alone, or with one of B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case.
+/// A number of bytes: digits alone, or with one of B, kB, MB, GB, TB (powers of 1000), KiB, MiB,
+/// GiB, TiB (powers of 1024), in any case.
 ///
 /// `k`, `m`, `g` and `t` alone are refused: they mean 1000 to some programs and 1024 to others.
 pub fn parse_size(text: &str) -> Result<u64, String> {
@@ -63,19 +64,22 @@ fn duration(text: &str, units: &[(&str, u64)], what: &str) -> Result<Duration, S
     Ok(Duration::from_millis(millis) + Duration::from_micros((micros % 1_000) as u64))
 }
 
-/// Writes a size in the largest binary unit that divides it, so that it reads back as the same number.
+/// Writes a size in the largest binary unit that divides it, so that it reads back as the same
+/// number.
 pub fn show_size(bytes: u64) -> String {
     let (unit, factor) =
         SIZES[..4].iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor)).unwrap_or(&("B", 1));
     format!("{}{unit}", bytes / factor)
 }
 
-/// Writes a duration in the largest unit that divides it, so that it reads back as the same number of milliseconds.
+/// Writes a duration in the largest unit that divides it, so that it reads back as the same number
+/// of milliseconds.
 pub fn show_duration(duration: Duration) -> String {
     show(duration.as_millis() * 1_000, &DURATIONS[..WHOLE_MILLIS])
 }
 
-/// Writes a duration in the largest unit that divides it, so that it reads back as the same number of microseconds.
+/// Writes a duration in the largest unit that divides it, so that it reads back as the same number
+/// of microseconds.
 pub fn show_short_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     if micros == 0 { "0ms".to_owned() } else { show(micros, &DURATIONS) }

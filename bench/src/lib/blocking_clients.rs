@@ -1,4 +1,5 @@
-//! The smallest clients that the programs need to load, probe and check servers: Redis protocol (RESP2) and HTTP/1.1, blocking.
+//! The smallest clients that the programs need to load, probe and check servers: Redis protocol
+//! (RESP2) and HTTP/1.1, blocking.
 //!
 //! They check what they read; they are not load generators.
 use anyhow::{Context, bail, ensure};
@@ -239,7 +240,8 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// A server that answers its one connection with `bytes`, ends its side, and hands back all it was sent until the client ends.
+    /// A server that answers its one connection with `bytes`, ends its side, and hands back all it
+    /// was sent until the client ends.
     fn scripted(bytes: &'static [u8]) -> (SocketAddr, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let address = listener.local_addr().expect("bound");

@@ -1,4 +1,5 @@
-//! Keys and values, computed from a number: nothing has to be stored beside the cache whose memory is measured.
+//! Keys and values, computed from a number: nothing has to be stored beside the cache whose memory
+//! is measured.
 use std::ops::RangeInclusive;
 
 /// The key set of the memory and throughput figures.
@@ -19,7 +20,8 @@ impl Dataset {
         Dataset { key_size: 36, value_size: 20..=50 }
     }
 
-    /// Replaces `out` by key number `number`: a version 4 UUID for 36 bytes, else hexadecimal digits.
+    /// Replaces `out` by key number `number`: a version 4 UUID for 36 bytes, else hexadecimal
+    /// digits.
     pub(crate) fn key(&self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         let high = mix(number);
@@ -34,7 +36,8 @@ impl Dataset {
         }
     }
 
-    /// Replaces `out` by the value of key number `number` in its `generation`: bytes that do not compress.
+    /// Replaces `out` by the value of key number `number` in its `generation`: bytes that do not
+    /// compress.
     pub(crate) fn value(&self, number: u64, generation: u64, out: &mut Vec<u8>) {
         out.clear();
         let mut word = mix(number ^ mix(generation ^ VALUE));
@@ -57,7 +60,8 @@ impl Dataset {
 const KEY: u64 = 0x5851_f42d_4c95_7f2d;
 const VALUE: u64 = 0x1405_7b7e_f767_814f;
 
-/// SplitMix64's output function (Steele, Lea, Flood 2014): a bijection on 64-bit numbers, so distinct numbers give distinct keys.
+/// SplitMix64's output function (Steele, Lea, Flood 2014): a bijection on 64-bit numbers, so
+/// distinct numbers give distinct keys.
 pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

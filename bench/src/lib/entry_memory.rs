@@ -1,4 +1,5 @@
-//! Resident bytes per entry of a cache, measured by `larder-bench memory` in a process that holds nothing else.
+//! Resident bytes per entry of a cache, measured by `larder-bench memory` in a process that holds
+//! nothing else.
 use super::{dataset::Dataset, figures};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The load generators of Debian: redis-benchmark and wrk. They are run pinned to a core, and what they print is read.
+//! The load generators of Debian: redis-benchmark and wrk. They are run pinned to a core, and what
+//! they print is read.
 use crate::lib::{machine, servers::require};
 use anyhow::{Context, ensure};
 use std::{
@@ -34,7 +35,8 @@ pub(crate) fn with_cpu<T>(client: impl FnOnce() -> anyhow::Result<T>) -> anyhow:
     Ok(Ran { result, cpu: machine::ended_children_cpu_time()? - before })
 }
 
-/// redis-benchmark: a command in which `__rand_int__` stands for `000000000000` to one below `keys`, at random, `pipeline` at a time.
+/// redis-benchmark: a command in which `__rand_int__` stands for `000000000000` to one below
+/// `keys`, at random, `pipeline` at a time.
 pub(crate) fn redis_benchmark(
     core: usize,
     address: SocketAddr,
@@ -57,7 +59,8 @@ fn parse_csv(text: &str) -> Option<f64> {
     row.split('"').next()?.parse().ok()
 }
 
-/// wrk: GET of one URL for some seconds. An answer that is not 2xx, or a failed connection, is an error.
+/// wrk: GET of one URL for some seconds. An answer that is not 2xx, or a failed connection, is an
+/// error.
 pub(crate) fn wrk(core: usize, address: SocketAddr, path: &str, seconds: u64) -> anyhow::Result<Done> {
     wrk_with(core, address, path, seconds, &[])
 }

@@ -1,9 +1,11 @@
-//! What every program prints: one JSON object per line on standard output, so that a run can be kept, joined and plotted.
+//! What every program prints: one JSON object per line on standard output, so that a run can be
+//! kept, joined and plotted.
 use anyhow::Context;
 use serde::Serialize;
 use std::io::Write;
 
-/// Writes one object as one line and flushes it, so that a long run can be watched and an aborted one keeps what it measured.
+/// Writes one object as one line and flushes it, so that a long run can be watched and an aborted
+/// one keeps what it measured.
 pub(crate) fn line(out: &mut dyn Write, object: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(object).context("a result cannot be written as JSON")?;
     text.push('\n');

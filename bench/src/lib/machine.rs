@@ -1,4 +1,5 @@
-//! The machine under the measurement: cores, CPU time and resident memory, from Linux's `/proc` (proc(5)).
+//! The machine under the measurement: cores, CPU time and resident memory, from Linux's `/proc`
+//! (proc(5)).
 use anyhow::{Context, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{
@@ -61,7 +62,8 @@ impl MeasuredProcess {
         family
     }
 
-    /// Proportional set size in bytes: resident memory, of which shared pages count in parts (`smaps_rollup`).
+    /// Proportional set size in bytes: resident memory, of which shared pages count in parts
+    /// (`smaps_rollup`).
     pub(crate) fn proportional_bytes(self) -> anyhow::Result<u64> {
         let rollup = self.read("smaps_rollup")?;
         let kibibytes: Option<u64> =
@@ -69,7 +71,8 @@ impl MeasuredProcess {
         Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
     }
 
-    /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first field).
+    /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first
+    /// field).
     pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
         let folder = match self {
             MeasuredProcess::Own => "/proc/self/task".to_owned(),
@@ -84,18 +87,21 @@ impl MeasuredProcess {
         Ok(Duration::from_nanos(sum))
     }
 
-    /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15; resolution 10 ms).
+    /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15;
+    /// resolution 10 ms).
     pub(crate) fn cpu_time(self) -> anyhow::Result<Duration> {
         parse_cpu_time(&self.read("stat")?, 14)
     }
 }
 
-/// User and system CPU time of all children of this process that have ended (`stat`, fields 16 and 17; resolution 10 ms).
+/// User and system CPU time of all children of this process that have ended (`stat`, fields 16 and
+/// 17; resolution 10 ms).
 pub(crate) fn ended_children_cpu_time() -> anyhow::Result<Duration> {
     parse_cpu_time(&MeasuredProcess::Own.read("stat")?, 16)
 }
 
-/// CPU time that the machine's cores have given to anyone, or lost to other machines on the same hardware (`/proc/stat`, resolution 10 ms).
+/// CPU time that the machine's cores have given to anyone, or lost to other machines on the same
+/// hardware (`/proc/stat`, resolution 10 ms).
 pub(crate) fn busy_time() -> anyhow::Result<Duration> {
     let stat = fs::read_to_string("/proc/stat")?;
     parse_busy_time(&stat).with_context(|| format!("/proc/stat begins with {:?}", stat.lines().next()))
@@ -113,7 +119,8 @@ fn parse_busy_time(stat: &str) -> Option<Duration> {
 
 /// The sum of the field with this number and the one after it.
 fn parse_cpu_time(stat: &str, first: usize) -> anyhow::Result<Duration> {
-    // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows the last bracket is regular.
+    // Field 2 is the program's name in brackets and may hold blanks and brackets itself; what follows
+    // the last bracket is regular.
     let regular = stat.rsplit_once(')').with_context(|| format!("stat reads {stat:?}"))?.1;
     let field = |number: usize| -> anyhow::Result<u64> {
         regular
@@ -140,9 +147,11 @@ pub(crate) fn pin(core: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))
 }
 
-/// Starts a process tied to one core from its first instruction on, so that it sizes itself for one core and all its threads stay there.
+/// Starts a process tied to one core from its first instruction on, so that it sizes itself for one
+/// core and all its threads stay there.
 ///
-/// A child inherits the cores of the thread that starts it, so this thread moves there for the moment.
+/// A child inherits the cores of the thread that starts it, so this thread moves there for the
+/// moment.
 pub(crate) fn spawn_on(core: Option<usize>, command: &mut Command) -> anyhow::Result<Child> {
     let Some(core) = core else {
         return Ok(command.spawn()?);

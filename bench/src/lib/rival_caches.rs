@@ -1,8 +1,10 @@
-//! Caches in this process that are compared: Larder's tier and its rivals, behind one trait. Byte keys, byte values, shared by reference between threads.
+//! Caches in this process that are compared: Larder's tier and its rivals, behind one trait. Byte
+//! keys, byte values, shared by reference between threads.
 //!
-//! Each is used as its documentation recommends, with its default hasher and policy: keys are `Box<[u8]>` looked up by borrowed
-//! slice, values are `Arc<[u8]>`, whose clone on a hit is a reference count. Larder copies keys and values into its own memory on a
-//! write and the value out of it on a hit.
+//! Each is used as its documentation recommends, with its default hasher and policy: keys are
+//! `Box<[u8]>` looked up by borrowed slice, values are `Arc<[u8]>`, whose clone on a hit is a
+//! reference count. Larder copies keys and values into its own memory on a write and the value out
+//! of it on a hit.
 use larder_engine::{Attributes, Cache, Condition, Config, Expiry, Millis, Write};
 use std::{
     hint::black_box,
@@ -15,10 +17,12 @@ pub(crate) trait RivalCache: Send + Sync {
     /// Its name in results.
     const NAME: &'static str;
 
-    /// An empty cache that holds at most `entries` entries of about `entry_bytes` bytes of key and value.
+    /// An empty cache that holds at most `entries` entries of about `entry_bytes` bytes of key and
+    /// value.
     fn new(entries: usize, entry_bytes: usize) -> Self;
 
-    /// Looks a key up and obtains its value; `out` is at the disposal of caches that copy. True on a hit.
+    /// Looks a key up and obtains its value; `out` is at the disposal of caches that copy. True on
+    /// a hit.
     fn get(&self, key: &[u8], out: &mut Vec<u8>) -> bool;
 
     /// Stores an entry.

@@ -1,4 +1,5 @@
-//! An HTTP origin in this process that suffers on command: slow, failing, or gone. A thread for each connection.
+//! An HTTP origin in this process that suffers on command: slow, failing, or gone. A thread for
+//! each connection.
 use anyhow::Context;
 use std::{
     io::{Read, Write},

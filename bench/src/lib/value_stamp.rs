@@ -1,7 +1,9 @@
-//! Values that say whose they are: a reader can tell a wrong reply (another key's value, a torn or altered one) from a right one,
-//! and an old one from a new one, without any record of what was written.
+//! Values that say whose they are: a reader can tell a wrong reply (another key's value, a torn or
+//! altered one) from a right one, and an old one from a new one, without any record of what was
+//! written.
 //!
-//! `key|sequence|padding|checksum`, all of it printable ASCII that JSON needs not escape; the checksum covers what precedes it.
+//! `key|sequence|padding|checksum`, all of it printable ASCII that JSON needs not escape; the
+//! checksum covers what precedes it.
 use anyhow::{Context, ensure};
 use std::hash::BuildHasher;
 
@@ -13,8 +15,8 @@ pub(crate) fn min_size(key_size: usize) -> usize {
     key_size + 1 + 20 + 1 + 1 + CHECK
 }
 
-/// Replaces `out` by the value of `key` with this sequence number, `size` bytes long (or [`min_size`], if that is more).
-/// `key` must be printable ASCII without `|`, `"` and backslash.
+/// Replaces `out` by the value of `key` with this sequence number, `size` bytes long (or
+/// [`min_size`], if that is more). `key` must be printable ASCII without `|`, `"` and backslash.
 pub(crate) fn write(key: &[u8], sequence: u64, size: usize, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(key);

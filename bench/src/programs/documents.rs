@@ -7,11 +7,14 @@ use std::{hint::black_box, io::Write, sync::Arc};
 
 /// Memory and time of JSON documents in the memory tier, in process
 ///
-/// Memory: bytes of a full tier over bytes of compact text, for documents of about 200 bytes, 2 KiB and 1 MiB, and for a list that grew element by
-/// element. Changes: an element appended to a list of --elements elements, and a field set in the middle of a dictionary of as many, each beside a
-/// plain write of the whole new value. Reads: one element of a document of 1 MiB, by pointer, beside serde_json and simd-json, which build a tree.
+/// Memory: bytes of a full tier over bytes of compact text, for documents of about 200 bytes, 2 KiB
+/// and 1 MiB, and for a list that grew element by element. Changes: an element appended to a list
+/// of --elements elements, and a field set in the middle of a dictionary of as many, each beside a
+/// plain write of the whole new value. Reads: one element of a document of 1 MiB, by pointer,
+/// beside serde_json and simd-json, which build a tree.
 ///
-/// All times are CPU time of the thread: what else runs on the machine does not count. Ratios are of medians, and the turns alternate.
+/// All times are CPU time of the thread: what else runs on the machine does not count. Ratios are
+/// of medians, and the turns alternate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DocumentsArgs {
     /// Elements of the list and fields of the dictionary

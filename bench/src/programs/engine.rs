@@ -16,19 +16,23 @@ use std::{
 
 /// Get and set throughput in process: larder's engine, moka and quick_cache
 ///
-/// The key set is that of `larder-bench memory`: UUID keys (36 bytes), values of 20 to 50 bytes. Every cache holds all of them. A
-/// run goes through all keys once, in a random order, shuffled beforehand and laid out in memory in that order, so that walking it costs
-/// next to nothing; threads share it in equal parts, are pinned to one core each and start together; the time is from the first start
-/// to the last end.
+/// The key set is that of `larder-bench memory`: UUID keys (36 bytes), values of 20 to 50 bytes.
+/// Every cache holds all of them. A run goes through all keys once, in a random order, shuffled
+/// beforehand and laid out in memory in that order, so that walking it costs next to nothing;
+/// threads share it in equal parts, are pinned to one core each and start together; the time is
+/// from the first start to the last end.
 ///
-/// Operations: `fill` (all keys into a new cache, by one thread), `get` (all hits; by borrowed key; larder copies the value into a buffer
-/// of the caller, the others clone an Arc<[u8]>) and `set` (overwrites with another value; the others must allocate an owned key and
-/// value, as their interfaces ask of a server that has borrowed bytes). All with their default hashers and shards; larder is ticked
-/// meanwhile as the server does.
+/// Operations: `fill` (all keys into a new cache, by one thread), `get` (all hits; by borrowed key;
+/// larder copies the value into a buffer of the caller, the others clone an Arc<[u8]>) and `set`
+/// (overwrites with another value; the others must allocate an owned key and value, as their
+/// interfaces ask of a server that has borrowed bytes). All with their default hashers and shards;
+/// larder is ticked meanwhile as the server does.
 ///
-/// Each run measures every cache once before the next run begins; the median of the runs counts. One line per cache, operation and
-/// number of threads with median, minimum and maximum in operations per second; then the ratios with their targets: get at least 3 times
-/// moka's and 1.3 times quick_cache's, set at least 3 times moka's (one thread), two threads at least 1.7 times one (larder).
+/// Each run measures every cache once before the next run begins; the median of the runs counts.
+/// One line per cache, operation and number of threads with median, minimum and maximum in
+/// operations per second; then the ratios with their targets: get at least 3 times moka's and 1.3
+/// times quick_cache's, set at least 3 times moka's (one thread), two threads at least 1.7 times
+/// one (larder).
 #[derive(Debug, clap::Args)]
 pub(crate) struct EngineArgs {
     /// Numbers of threads
@@ -170,7 +174,8 @@ impl<C: RivalCache> MeasuredCache for Filled<C> {
     }
 }
 
-/// Operations between two calls of the housekeeping, by the first thread only: some 20 ms, where the server lets 100 pass.
+/// Operations between two calls of the housekeeping, by the first thread only: some 20 ms, where
+/// the server lets 100 pass.
 const UPKEEP_EVERY: usize = 1 << 17;
 
 fn get_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
@@ -196,7 +201,8 @@ fn set_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
     cache.upkeep();
 }
 
-/// Runs `work` on a part of the walk in a thread on each core; the time from the first start to the last end.
+/// Runs `work` on a part of the walk in a thread on each core; the time from the first start to the
+/// last end.
 fn together(walk: &Walk, cores: &[usize], work: impl Fn(&Part<'_>, bool) + Sync) -> anyhow::Result<Duration> {
     let parts = walk.parts(cores.len());
     let barrier = Barrier::new(parts.len());
@@ -237,7 +243,8 @@ pub(crate) fn run(args: &EngineArgs, out: &mut dyn Write) -> anyhow::Result<()> 
         "--threads: {most} threads need a core each, and this process may use {}",
         cores.len()
     );
-    // The caches are filled in an order of its own: gets in the order of the fill would find each entry beside the one before.
+    // The caches are filled in an order of its own: gets in the order of the fill would find each entry
+    // beside the one before.
     let load = Walk::new(args.entries, 0);
     // Runs take turns between two walks: what a run sets lies in that run's order.
     let walks = [1, 2].map(|seed| Walk::new(args.entries, seed));

@@ -1,4 +1,5 @@
-//! `larder-bench hot-keys`: whether the lists of hot keys have the keys that were read most, and what a read costs.
+//! `larder-bench hot-keys`: whether the lists of hot keys have the keys that were read most, and
+//! what a read costs.
 use crate::lib::{
     figures,
     load::zipf::Zipf,
@@ -17,10 +18,11 @@ const VALUE: usize = 64;
 
 /// Share of the keys with the most reads that `/v1/hot-keys` lists, on Zipf traces or recorded ones
 ///
-/// Each read of the trace goes through what a server notes on a hit, at the same moment of time, so that nothing is halved. The list is
-/// compared with exact counts. One line per trace: trace, requests, distinct, top (length of the list), recall (share of the true top that
-/// the list has; keys with as many reads as the last of it count as true), noted (share of the reads that were noted), ns_per_read (one
-/// thread, counting and noting, without the read itself).
+/// Each read of the trace goes through what a server notes on a hit, at the same moment of time, so
+/// that nothing is halved. The list is compared with exact counts. One line per trace: trace,
+/// requests, distinct, top (length of the list), recall (share of the true top that the list has;
+/// keys with as many reads as the last of it count as true), noted (share of the reads that were
+/// noted), ns_per_read (one thread, counting and noting, without the read itself).
 #[derive(Debug, clap::Args)]
 pub(crate) struct HotKeysArgs {
     /// Trace files; may end in .zst or .xz

@@ -19,21 +19,26 @@ use std::{
 
 /// Resident memory per entry: larder's engine, other caches in process, and servers
 ///
-/// Loads UUID keys (36 bytes) with values of 20 to 50 bytes and compares the resident set (/proc/PID/statm) after with that before
-/// the cache was made (of a server: before the first key). Keys and values are computed, not stored, so nothing else grows.
-/// Each cache in process (larder, quick_cache, moka, lru) is measured in a child process of its own, with capacity for just these
-/// entries (larder: max_keys, memory in abundance) and the system's allocator, as larder has; the number of entries held at the end divides the growth.
+/// Loads UUID keys (36 bytes) with values of 20 to 50 bytes and compares the resident set
+/// (/proc/PID/statm) after with that before the cache was made (of a server: before the first key).
+/// Keys and values are computed, not stored, so nothing else grows. Each cache in process (larder,
+/// quick_cache, moka, lru) is measured in a child process of its own, with capacity for just these
+/// entries (larder: max_keys, memory in abundance) and the system's allocator, as larder has; the
+/// number of entries held at the end divides the growth.
 ///
-/// Servers are loaded over the wire: redis-server and memcached if they are installed, `larder serve` if --larder names its binary.
+/// Servers are loaded over the wire: redis-server and memcached if they are installed, `larder
+/// serve` if --larder names its binary.
 ///
-/// One line per cache: entries held, resident_growth, bytes_per_entry, raw_bytes_per_entry (mean bytes of key and value) and their
-/// ratio. The last line holds larder's bytes_per_entry against its target, 90, which is meant for the default key set.
+/// One line per cache: entries held, resident_growth, bytes_per_entry, raw_bytes_per_entry (mean
+/// bytes of key and value) and their ratio. The last line holds larder's bytes_per_entry against
+/// its target, 90, which is meant for the default key set.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MemoryArgs {
     /// Number of entries the caches have room for
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     entries: u64,
-    /// Number of distinct keys stored one after the other; more than the entries turns the caches over (default: the entries)
+    /// Number of distinct keys stored one after the other; more than the entries turns the caches
+    /// over (default: the entries)
     #[arg(long)]
     inserts: Option<u64>,
     /// Bytes of a key (36: UUIDs; at least 16)

@@ -1,4 +1,5 @@
-//! `larder-bench overload`: goodput while more is asked than a server can do, with `max-queue-delay` and without.
+//! `larder-bench overload`: goodput while more is asked than a server can do, with
+//! `max-queue-delay` and without.
 use crate::lib::{
     blocking_clients::{RedisReply, RespClient},
     figures::{self, Figure, FigureTarget, median, rounded},
@@ -17,14 +18,19 @@ use std::{
 
 /// Goodput while more is asked than a server can do, with `max-queue-delay` and without
 ///
-/// One server of each kind, on one core, the clients on another. First the capacity: the most commands per second while each connection waits for
-/// its replies. Then, for each multiple of it in --loads, clients send at that rate whatever the server does (an open loop), over --connections
-/// connections. A reply counts as good if it is no error and comes within --deadline of the time at which its command was due. The command is
-/// JSON.ARRLEN of a document of --document-size bytes: small requests and replies, and work that costs the server more than a refusal does.
+/// One server of each kind, on one core, the clients on another. First the capacity: the most
+/// commands per second while each connection waits for its replies. Then, for each multiple of it
+/// in --loads, clients send at that rate whatever the server does (an open loop), over
+/// --connections connections. A reply counts as good if it is no error and comes within --deadline
+/// of the time at which its command was due. The command is JSON.ARRLEN of a document of
+/// --document-size bytes: small requests and replies, and work that costs the server more than a
+/// refusal does.
 ///
-/// Commands that the program itself sent over 5 ms after they were due, because it was not given its core, count nowhere.
+/// Commands that the program itself sent over 5 ms after they were due, because it was not given
+/// its core, count nowhere.
 ///
-/// Prints a line for each load and server, the median of --runs, and the ratios of the goodput at three times the capacity to the best.
+/// Prints a line for each load and server, the median of --runs, and the ratios of the goodput at
+/// three times the capacity to the best.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OverloadArgs {
     /// The larder to measure

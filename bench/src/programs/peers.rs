@@ -1,4 +1,5 @@
-//! `larder-bench peers`: three nodes as one cache, over HTTP and over gRPC, beside three of groupcache-go.
+//! `larder-bench peers`: three nodes as one cache, over HTTP and over gRPC, beside three of
+//! groupcache-go.
 use crate::lib::{
     figures::{self, median, rounded},
     load::{self, GeneratorOptions, Interrupt, LoadPlan, PlanOptions, duration},
@@ -12,9 +13,11 @@ use std::{collections::BTreeMap, fs, io::Write, path::PathBuf, time::Duration};
 
 /// Three nodes as one cache, over HTTP and over gRPC, beside three of groupcache-go
 ///
-/// All nodes run on one core, the client on another. It asks the node that owns fewest of the ids 1 to 100 for those ids, in turn, over 10 connections:
-/// on a fixed schedule (250 and 500 a second, from the start of new nodes and when all is cached), and as fast as it goes, with copies of other nodes' keys and
-/// without. All kinds of nodes take turns --runs times; the medians count. CPU time is that of the three nodes together, for each request (schedstat).
+/// All nodes run on one core, the client on another. It asks the node that owns fewest of the ids 1
+/// to 100 for those ids, in turn, over 10 connections: on a fixed schedule (250 and 500 a second,
+/// from the start of new nodes and when all is cached), and as fast as it goes, with copies of
+/// other nodes' keys and without. All kinds of nodes take turns --runs times; the medians count.
+/// CPU time is that of the three nodes together, for each request (schedstat).
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeersArgs {
     /// The larder binary

@@ -19,9 +19,11 @@ use std::{
 
 /// Records the operations of a running Larder: what was asked of which key, and when
 ///
-/// Asks the admin listener (`POST /v1/record`) ten times a second. Of a sample of the keys every operation is recorded, so that their reuse, and
-/// with it the hit ratio of a cache scaled down alike, is what it is in the whole (`larder-bench hit-ratio --trace FILE.ops`). Keys leave Larder as
-/// hashes and are numbered in the trace. `larder-bench replay` plays it. Prints one line: operations, keys, operations that were lost.
+/// Asks the admin listener (`POST /v1/record`) ten times a second. Of a sample of the keys every
+/// operation is recorded, so that their reuse, and with it the hit ratio of a cache scaled down
+/// alike, is what it is in the whole (`larder-bench hit-ratio --trace FILE.ops`). Keys leave Larder
+/// as hashes and are numbered in the trace. `larder-bench replay` plays it. Prints one line:
+/// operations, keys, operations that were lost.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
     /// Larder's admin listener
@@ -40,7 +42,8 @@ pub(crate) struct RecordArgs {
 
 /// How often the recording is fetched.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Bytes of an operation, and of the number before them, as Larder's `server/src/telemetry/operation_recorder.rs` writes them.
+/// Bytes of an operation, and of the number before them, as Larder's
+/// `server/src/telemetry/operation_recorder.rs` writes them.
 const RECORD: usize = 24;
 const HEAD: usize = 8;
 
@@ -89,7 +92,8 @@ impl<W: Write> Recording<W> {
         Ok(Recording { writer: TraceWriter::new(out)?, keys: HashMap::default(), begin: None, operations: 0, lost: 0 })
     }
 
-    /// Adds what one request fetched. Workers come one after the other, so it is put in order of time first.
+    /// Adds what one request fetched. Workers come one after the other, so it is put in order of
+    /// time first.
     fn add(&mut self, fetched: &[u8]) -> anyhow::Result<()> {
         let (head, records) = fetched.split_at_checked(HEAD).context("a recording without its head")?;
         ensure!(records.len() % RECORD == 0, "a recording that ends within an operation");

@@ -20,8 +20,9 @@ use std::{io::Write, path::PathBuf, time::Duration};
 
 /// Plays recorded operations on schedule against a server, or against two, one after the other
 ///
-/// Reads a trace that `larder-bench record` wrote. Each operation has its time in the trace (divided by --speed) as its intended start; what is
-/// measured, and how, is as with `run`. Keys are made of their numbers by --key, values are as long as they were recorded.
+/// Reads a trace that `larder-bench record` wrote. Each operation has its time in the trace
+/// (divided by --speed) as its intended start; what is measured, and how, is as with `run`. Keys
+/// are made of their numbers by --key, values are as long as they were recorded.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
     /// The trace (.ops; may end in .zst or .xz)

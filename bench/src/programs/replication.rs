@@ -1,4 +1,5 @@
-//! `larder-bench replication`: what a replica costs its primary, how far it is behind, and how long a full copy takes.
+//! `larder-bench replication`: what a replica costs its primary, how far it is behind, and how long
+//! a full copy takes.
 use crate::lib::{
     blocking_clients::{RedisReply, RespClient},
     figures::{self, Figure, FigureTarget, median},
@@ -15,10 +16,12 @@ use std::{
 
 /// What a replica costs its primary, how far it is behind, and how long a full copy takes
 ///
-/// The primary runs on one core, the client and the replica on the other. SETs of --entries keys with values of 64 bytes, one at a time and 16
-/// in a pipeline, on one connection, are sent to a primary without a replica and to one with, in turns; the CPU time per SET of the primary
-/// (proc_pid_stat(5)) is compared, medians of --runs turns. Then the lag: while the pipelines go on, one key is set to the present time and read from the
-/// replica; the age of what is read, p50 and p99. Last, the time from REPLICAOF until a replica has a copy of --copied entries.
+/// The primary runs on one core, the client and the replica on the other. SETs of --entries keys
+/// with values of 64 bytes, one at a time and 16 in a pipeline, on one connection, are sent to a
+/// primary without a replica and to one with, in turns; the CPU time per SET of the primary
+/// (proc_pid_stat(5)) is compared, medians of --runs turns. Then the lag: while the pipelines go
+/// on, one key is set to the present time and read from the replica; the age of what is read, p50
+/// and p99. Last, the time from REPLICAOF until a replica has a copy of --copied entries.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplicationArgs {
     /// The program under test

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 /// Makes a page that compares saved results
 ///
-/// Reads what `run --save FILE` wrote (or the output of `run --json`: the last line counts) and writes a self-contained page: latency and service time by
-/// percentile, throughput over time, a heat map of the latency over time for each run, and the figures side by side.
+/// Reads what `run --save FILE` wrote (or the output of `run --json`: the last line counts) and
+/// writes a self-contained page: latency and service time by percentile, throughput over time, a
+/// heat map of the latency over time for each run, and the figures side by side.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
     /// Saved results

@@ -1,4 +1,5 @@
-//! `larder-bench snapshot`: what snapshots cost those who are served meanwhile, and what they bring after a restart.
+//! `larder-bench snapshot`: what snapshots cost those who are served meanwhile, and what they bring
+//! after a restart.
 use crate::lib::{
     blocking_clients::RespClient,
     dataset::Dataset,
@@ -30,13 +31,17 @@ use std::{
 
 /// What snapshots cost and what they bring
 ///
-/// Starts the larder binary on one core, with one thread and --entries entries (UUIDs, values of 64 bytes), and sends --rate GETs per second from another core, on
-/// a fixed schedule (latency from the intended start), in turns: without snapshots, and while one follows the other without a pause. The first figure is the
-/// quotient of the medians of both p99 over --runs turns. The server's memory is looked at 100 times a second; what the snapshots add to it is divided by the bound.
+/// Starts the larder binary on one core, with one thread and --entries entries (UUIDs, values of 64
+/// bytes), and sends --rate GETs per second from another core, on a fixed schedule (latency from
+/// the intended start), in turns: without snapshots, and while one follows the other without a
+/// pause. The first figure is the quotient of the medians of both p99 over --runs turns. The
+/// server's memory is looked at 100 times a second; what the snapshots add to it is divided by the
+/// bound.
 ///
-/// Then in process, on one core: the CPU time of a load of that file, for each compression its bytes per entry, and hit ratios: a cache that holds a tenth of the
-/// keys of a Zipf distribution (exponent 0.9) is filled by misses; then the same reads go to it and to one that was restored from a snapshot of it, as many as
-/// a minute has at --rate.
+/// Then in process, on one core: the CPU time of a load of that file, for each compression its
+/// bytes per entry, and hit ratios: a cache that holds a tenth of the keys of a Zipf distribution
+/// (exponent 0.9) is filled by misses; then the same reads go to it and to one that was restored
+/// from a snapshot of it, as many as a minute has at --rate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SnapshotArgs {
     /// The larder binary

@@ -21,11 +21,14 @@ use std::{
 
 /// Larder's disk store against fjall in process
 ///
-/// Loads --keys keys `1..N` with values of --value bytes into fjall, then writes and reads random ones for --duration each, with one thread and
-/// with two. Then the same through larder: loads the keys over the Redis protocol, sends --rate PUT/s and GET/s of random keys
-/// over one connection on a fixed schedule (latency from the intended start) for --duration each, and then as many writes and reads as --connections connections get answered
-/// in a closed loop, over HTTP (`/v0/entity`) and over the Redis protocol, with one request in flight on each and with 16. The memory tier is small (64 MiB), so that most
-/// reads go to the store. Everything is written under --dir, and removed.
+/// Loads --keys keys `1..N` with values of --value bytes into fjall, then writes and reads random
+/// ones for --duration each, with one thread and with two. Then the same through larder: loads the
+/// keys over the Redis protocol, sends --rate PUT/s and GET/s of random keys over one connection on
+/// a fixed schedule (latency from the intended start) for --duration each, and then as many writes
+/// and reads as --connections connections get answered in a closed loop, over HTTP (`/v0/entity`)
+/// and over the Redis protocol, with one request in flight on each and with 16. The memory tier is
+/// small (64 MiB), so that most reads go to the store. Everything is written under --dir, and
+/// removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     /// The larder binary

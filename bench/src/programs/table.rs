@@ -17,14 +17,18 @@ use std::{
     time::Instant,
 };
 
-/// Tables: build, open, size, resident memory and lookups, beside a hash map and a radix trie of the same data
+/// Tables: build, open, size, resident memory and lookups, beside a hash map and a radix trie of
+/// the same data
 ///
-/// Writes a data file of UUID keys (36 bytes) with values of 20 to 50 letters, and measures each of these in a process of its own: `build` (a table from
-/// the data), `table` (that table, opened; the library that the server uses), `hash_map` (hashbrown with foldhash, boxed keys and values) and `radix_trie` (the crate of that name),
-/// both loaded from the data.
+/// Writes a data file of UUID keys (36 bytes) with values of 20 to 50 letters, and measures each of
+/// these in a process of its own: `build` (a table from the data), `table` (that table, opened; the
+/// library that the server uses), `hash_map` (hashbrown with foldhash, boxed keys and values) and
+/// `radix_trie` (the crate of that name), both loaded from the data.
 ///
-/// Lookups: all keys once, in a random order, laid out in memory in that order; one thread, pinned. Resident memory is the growth since the process's start once all
-/// keys have been looked up, mapped pages included, without the keys that are laid out. The last lines hold the figures against their targets.
+/// Lookups: all keys once, in a random order, laid out in memory in that order; one thread, pinned.
+/// Resident memory is the growth since the process's start once all keys have been looked up,
+/// mapped pages included, without the keys that are laid out. The last lines hold the figures
+/// against their targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TableArgs {
     /// Number of entries
@@ -235,7 +239,8 @@ fn load(dir: &Path, mut insert: impl FnMut(&[u8], &[u8])) -> anyhow::Result<()> 
     }
 }
 
-/// Looks all keys up, to see that they are there and what is resident then; then for the time that it takes.
+/// Looks all keys up, to see that they are there and what is resident then; then for the time that
+/// it takes.
 fn looked_up(
     name: &str,
     args: &TableArgs,

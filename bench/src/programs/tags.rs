@@ -16,15 +16,18 @@ use std::{
 
 /// Time and memory that tags take in the memory tier, in process
 ///
-/// First hits: two caches with the same keys (UUIDs, values of 20 to 50 bytes), one whose entries have no tags and one whose entries have
-/// four of --tags; both are read in the same random order, in turns, and the medians of the times per hit are compared: as they are, and while
-/// the tags of other entries have just been cleared, so that reads have to compare versions.
+/// First hits: two caches with the same keys (UUIDs, values of 20 to 50 bytes), one whose entries
+/// have no tags and one whose entries have four of --tags; both are read in the same random order,
+/// in turns, and the medians of the times per hit are compared: as they are, and while the tags of
+/// other entries have just been cleared, so that reads have to compare versions.
 ///
-/// Then clears: --entries entries with two tags each, and --clears clears of random names, of which one in ten is a tag that entries carry; each of
-/// those is followed by as many writes as it cleared entries. The housekeeping runs meanwhile as in the server. Before the first clear, each entry is
-/// written twice more, in random order, as in a cache that has run for a while. One line for each tenth: bytes of the tier, of the tags in it, and of
-/// the process, and the time of the slowest clear. What clears leave behind would show in the bytes of the tags. All bytes also have the log's dead
-/// records in them, up to a quarter of all records, which come and go with writes.
+/// Then clears: --entries entries with two tags each, and --clears clears of random names, of which
+/// one in ten is a tag that entries carry; each of those is followed by as many writes as it
+/// cleared entries. The housekeeping runs meanwhile as in the server. Before the first clear, each
+/// entry is written twice more, in random order, as in a cache that has run for a while. One line
+/// for each tenth: bytes of the tier, of the tags in it, and of the process, and the time of the
+/// slowest clear. What clears leave behind would show in the bytes of the tags. All bytes also have
+/// the log's dead records in them, up to a quarter of all records, which come and go with writes.
 ///
 /// All times are CPU time of the thread: what else runs on the machine does not count.
 #[derive(Debug, clap::Args)]

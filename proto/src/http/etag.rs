@@ -30,7 +30,8 @@ pub struct Tag {
 }
 
 impl Tags {
-    /// Parses the values of all the header lines of one name; `None` if they are not a list of tags.
+    /// Parses the values of all the header lines of one name; `None` if they are not a list of
+    /// tags.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Tags> {
         let mut list = Vec::new();
         let mut any = false;
@@ -83,7 +84,8 @@ impl Tags {
     }
 }
 
-/// Whether a list that [`Tags::parse`] takes has this tag, which is not one of ours: as it was sent, with its quotes and perhaps `W/`.
+/// Whether a list that [`Tags::parse`] takes has this tag, which is not one of ours: as it was
+/// sent, with its quotes and perhaps `W/`.
 pub fn is_listed<'a>(mut lines: impl Iterator<Item = &'a [u8]>, tag: &[u8], weakly: bool) -> bool {
     let (is_weak, wanted) = match tag.strip_prefix(b"W/") {
         Some(opaque) => (true, opaque),

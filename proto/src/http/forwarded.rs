@@ -1,7 +1,9 @@
-//! The client of a request that came over trusted proxies, by `X-Forwarded-For` or `Forwarded` (RFC 7239).
+//! The client of a request that came over trusted proxies, by `X-Forwarded-For` or `Forwarded` (RFC
+//! 7239).
 //!
-//! Each proxy adds the address from which it got the request, at the end. A client can write what it likes before that. So the client is the
-//! rightmost address that is no trusted proxy's: the last one that a trusted proxy vouches for.
+//! Each proxy adds the address from which it got the request, at the end. A client can write what
+//! it likes before that. So the client is the rightmost address that is no trusted proxy's: the
+//! last one that a trusted proxy vouches for.
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -40,10 +42,11 @@ pub enum ForwardedSyntax {
     Forwarded,
 }
 
-/// The client of a request that a trusted proxy has sent; `None`: that proxy. `fields` are the values of the header in their order,
-/// `is_trusted` knows the addresses of trusted proxies.
+/// The client of a request that a trusted proxy has sent; `None`: that proxy. `fields` are the
+/// values of the header in their order, `is_trusted` knows the addresses of trusted proxies.
 ///
-/// An entry that is no address (`unknown`, a pseudonym, nonsense) ends the way: the client is then the proxy that wrote it.
+/// An entry that is no address (`unknown`, a pseudonym, nonsense) ends the way: the client is then
+/// the proxy that wrote it.
 pub fn client_of<'h>(
     syntax: ForwardedSyntax,
     fields: impl Iterator<Item = &'h [u8]>,

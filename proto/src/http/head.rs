@@ -12,7 +12,8 @@ pub enum Front<'b> {
         /// Bytes of the request, up to the next one.
         len: usize,
     },
-    /// The same with a body of known length, which may not be there yet: any `PUT`, `POST` and `DELETE`, and a `GET` with a `Content-Length`.
+    /// The same with a body of known length, which may not be there yet: any `PUT`, `POST` and
+    /// `DELETE`, and a `GET` with a `Content-Length`.
     WithBody {
         /// The method.
         method: BodyMethod,
@@ -51,8 +52,9 @@ impl BodyMethod {
 
 /// Recognises plain requests on one connection.
 ///
-/// Clients repeat their headers word for word, so the last header block that was found harmless is kept and compared before
-/// anything is parsed: whether a block is harmless, and which length it gives the body, depends on its bytes alone.
+/// Clients repeat their headers word for word, so the last header block that was found harmless is
+/// kept and compared before anything is parsed: whether a block is harmless, and which length it
+/// gives the body, depends on its bytes alone.
 #[derive(Debug, Default)]
 pub struct Heads {
     /// One `Authorization` is harmless; its value is kept.
@@ -70,7 +72,8 @@ const MOST_HEADERS: usize = 32;
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
-    /// Whether requests with an `Authorization` are plain. The caller then checks [`Self::authorization`].
+    /// Whether requests with an `Authorization` are plain. The caller then checks
+    /// [`Self::authorization`].
     pub fn take_authorization(&mut self, yes: bool) {
         if yes != self.takes_authorization {
             (self.takes_authorization, self.authorization) = (yes, None);
@@ -135,8 +138,9 @@ fn recognised(method: BodyMethod, target: &[u8], head: usize, body: Option<usize
     }
 }
 
-/// Characters of a target that the general server takes as they are: `unreserved`, `sub-delims`, `:@/?` and the `%` of an
-/// escape (RFC 3986). A space ends the target; everything else is left to the general server's judgement.
+/// Characters of a target that the general server takes as they are: `unreserved`, `sub-delims`,
+/// `:@/?` and the `%` of an escape (RFC 3986). A space ends the target; everything else is left to
+/// the general server's judgement.
 const PLAIN_TARGET: [bool; 256] = {
     let mut plain = [false; 256];
     let allowed = b"-._~!$&'()*+,;=:@/?%0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -151,7 +155,8 @@ const PLAIN_TARGET: [bool; 256] = {
 /// A header changes the answer, or the length of the body cannot be told.
 struct NotHarmless;
 
-/// The length that the headers give the body (`None`: there is no `Content-Length`), and the `Authorization`, if it is taken.
+/// The length that the headers give the body (`None`: there is no `Content-Length`), and the
+/// `Authorization`, if it is taken.
 fn body<'h>(
     headers: &[httparse::Header<'h>],
     takes_authorization: bool,

@@ -1,7 +1,7 @@
 //! JSON strings (RFC 8259 section 7) of bytes that need not be UTF-8.
 //!
-//! Each maximal invalid sequence becomes one U+FFFD, as `String::from_utf8_lossy` and web browsers do. `"`, `\` and the
-//! control characters are escaped; all other characters stand as UTF-8.
+//! Each maximal invalid sequence becomes one U+FFFD, as `String::from_utf8_lossy` and web browsers
+//! do. `"`, `\` and the control characters are escaped; all other characters stand as UTF-8.
 use super::text::Sink;
 
 const REPLACEMENT: &str = "\u{fffd}";
@@ -46,8 +46,8 @@ pub fn write_escaped(out: &mut impl Sink, bytes: &[u8]) {
     }
 }
 
-/// How many of the first bytes of `bytes` can be written apart from the rest without changing the result: all of them,
-/// unless they end within a character.
+/// How many of the first bytes of `bytes` can be written apart from the rest without changing the
+/// result: all of them, unless they end within a character.
 pub fn splittable(bytes: &[u8]) -> usize {
     // A character is cut if a lead byte among the last three announces more than follows it.
     for back in 1..=bytes.len().min(3) {

@@ -1,4 +1,5 @@
-//! Request targets: percent escapes and query parameters (RFC 3986; `+` in a query is a space, as HTML forms write it).
+//! Request targets: percent escapes and query parameters (RFC 3986; `+` in a query is a space, as
+//! HTML forms write it).
 use crate::percent;
 
 /// A `%` that two hexadecimal digits do not follow.
@@ -48,7 +49,8 @@ pub fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The raw value of the first parameter called `name`. Names are compared as written: ours need no escapes.
+/// The raw value of the first parameter called `name`. Names are compared as written: ours need no
+/// escapes.
 pub fn parameter<'q>(query: &'q [u8], name: &str) -> Option<&'q [u8]> {
     pairs(query).find(|(n, _)| *n == name.as_bytes()).map(|(_, value)| value)
 }

@@ -1,4 +1,5 @@
-//! Small pieces of text that heads are made of: decimal numbers, the date, the head of an HTTP/1.1 response.
+//! Small pieces of text that heads are made of: decimal numbers, the date, the head of an HTTP/1.1
+//! response.
 use larder_engine::Millis;
 use std::{
     io::Write,

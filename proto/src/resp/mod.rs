@@ -1,4 +1,5 @@
-//! RESP2 and RESP3, both sides: borrowed commands in, replies out; and replies of an upstream server.
+//! RESP2 and RESP3, both sides: borrowed commands in, replies out; and replies of an upstream
+//! server.
 //!
 //! Written after the protocol description (<https://redis.io/docs/latest/develop/reference/protocol-spec/>) and, where that is
 //! silent, after what redis-server 7 answers: its error texts are parsed by clients.

@@ -1,16 +1,19 @@
-//! Commands of a client: RESP arrays of bulk strings, and inline commands (a line of words, for people and `nc`).
+//! Commands of a client: RESP arrays of bulk strings, and inline commands (a line of words, for
+//! people and `nc`).
 use super::number::parse_i64;
 use crate::output::Output;
 use std::ops::Range;
 
-/// Longest line: an inline command, or the header of an array or bulk string (`PROTO_INLINE_MAX_SIZE` in Redis).
+/// Longest line: an inline command, or the header of an array or bulk string
+/// (`PROTO_INLINE_MAX_SIZE` in Redis).
 const MAX_LINE: usize = 64 * 1024;
 /// Most arguments of one command.
 const MAX_ARGS: usize = 1024 * 1024;
-/// How much longer than `max-value` a bulk string may be before the connection is closed for it: whatever is within this
-/// gets a polite error from its command.
+/// How much longer than `max-value` a bulk string may be before the connection is closed for it:
+/// whatever is within this gets a polite error from its command.
 const BULK_SLACK: usize = 64 * 1024;
-/// What a client that has not authenticated may send (Redis: `unauthenticated multibulk length`, `… bulk length`).
+/// What a client that has not authenticated may send (Redis: `unauthenticated multibulk length`, `…
+/// bulk length`).
 const UNAUTHENTICATED_ARGS: usize = 10;
 const UNAUTHENTICATED_BULK: usize = 16 * 1024;
 /// Argument slots that are kept from one command to the next.
@@ -29,8 +32,8 @@ pub struct Limits {
     pub authenticated: bool,
 }
 impl Limits {
-    /// For values of at most `max_value` bytes (setting `max-value`). A whole command (MSET …) may be twice as long, or
-    /// 256 MiB if that is more.
+    /// For values of at most `max_value` bytes (setting `max-value`). A whole command (MSET …) may
+    /// be twice as long, or 256 MiB if that is more.
     pub fn new(max_value: usize) -> Limits {
         let max_bulk = max_value.saturating_add(BULK_SLACK);
         Limits {
@@ -54,13 +57,14 @@ impl Limits {
 /// What [`Parser::parse`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// A whole command, the first `consumed` bytes of the input; [`Parser::args`] has it. It has no arguments for an empty
-    /// line or array, which ask for no reply.
+    /// A whole command, the first `consumed` bytes of the input; [`Parser::args`] has it. It has no
+    /// arguments for an empty line or array, which ask for no reply.
     Command {
         /// Its length.
         consumed: usize,
     },
-    /// At least `more` bytes are missing. Call again with the same bytes (wherever they are now) and more.
+    /// At least `more` bytes are missing. Call again with the same bytes (wherever they are now)
+    /// and more.
     Incomplete {
         /// At least 1.
         more: usize,
@@ -178,8 +182,8 @@ impl std::ops::Index<usize> for Args<'_> {
     }
 }
 
-/// The plain `GET key` commands that `input` begins with, each as its key and its length: a glance ahead that checks no limits. What it
-/// does not recognise ends it. The parser would see the same.
+/// The plain `GET key` commands that `input` begins with, each as its key and its length: a glance
+/// ahead that checks no limits. What it does not recognise ends it. The parser would see the same.
 #[inline]
 pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     std::iter::from_fn(move || {
@@ -202,11 +206,13 @@ pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     })
 }
 
-/// An incremental parser of one connection's commands. It holds no bytes: it remembers how far it came in the command that
-/// the input begins with, so that a large argument that arrives in pieces is not looked at again for each of them.
+/// An incremental parser of one connection's commands. It holds no bytes: it remembers how far it
+/// came in the command that the input begins with, so that a large argument that arrives in pieces
+/// is not looked at again for each of them.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// The arguments so far; relative to the command's first byte, or to `words` for an inline command.
+    /// The arguments so far; relative to the command's first byte, or to `words` for an inline
+    /// command.
     ranges: Vec<Range<u32>>,
     /// Where to go on, relative to the command's first byte.
     at: usize,
@@ -242,7 +248,8 @@ impl Parser {
         self.ranges.capacity() * size_of::<Range<u32>>() + self.words.capacity()
     }
 
-    /// Parses the command that `input` begins with. After `Incomplete`, `input` must begin with the same bytes again.
+    /// Parses the command that `input` begins with. After `Incomplete`, `input` must begin with the
+    /// same bytes again.
     ///
     /// # Errors
     /// The input is not a command and what follows cannot be understood: the connection must end.
@@ -410,8 +417,8 @@ impl Parser {
         Ok(Parsed::Command { consumed: end + 1 })
     }
 
-    /// Splits a line into words: separated by blanks, optionally within `"…"` (with the escapes of C and `\xHH`) or `'…'`
-    /// (with `\'`), as `sdssplitargs` in Redis does.
+    /// Splits a line into words: separated by blanks, optionally within `"…"` (with the escapes of
+    /// C and `\xHH`) or `'…'` (with `\'`), as `sdssplitargs` in Redis does.
     fn split_words(&mut self, line: &[u8]) -> Result<(), ProtocolError> {
         self.words.clear();
         let at = |index: usize| line.get(index).copied();

@@ -1,5 +1,5 @@
-//! Replies of an upstream server: where one ends, and what is in it. Streamed types (`$?`, `*?`) are not spoken by any
-//! server in use and are refused.
+//! Replies of an upstream server: where one ends, and what is in it. Streamed types (`$?`, `*?`)
+//! are not spoken by any server in use and are refused.
 use super::number::parse_i64;
 use std::fmt;
 
@@ -16,8 +16,8 @@ impl fmt::Display for Malformed {
 }
 impl std::error::Error for Malformed {}
 
-/// Finds the end of the reply that the input begins with, across reads and without looking at any byte twice. Nesting is
-/// counted, not recursed into, so its depth needs no limit.
+/// Finds the end of the reply that the input begins with, across reads and without looking at any
+/// byte twice. Nesting is counted, not recursed into, so its depth needs no limit.
 #[derive(Debug)]
 pub struct Scanner {
     /// Where to go on; beyond the input while a string is not all there.
@@ -35,8 +35,9 @@ impl Scanner {
         Scanner { at: 0, scanned: 0, left: 1, max_len }
     }
 
-    /// The length of the reply that `input` begins with (attributes that precede it included), or `None` if it is not all
-    /// there; then call again with the same bytes and more. After `Some` the next call begins the next reply.
+    /// The length of the reply that `input` begins with (attributes that precede it included), or
+    /// `None` if it is not all there; then call again with the same bytes and more. After
+    /// `Some` the next call begins the next reply.
     ///
     /// # Errors
     /// It is not a reply, or longer than allowed.
@@ -50,13 +51,14 @@ impl Scanner {
         Ok(Some(len))
     }
 
-    /// Did [`scan`](Scanner::scan) fail because the reply is too long? Then [`skip`](Scanner::skip) finds its end.
+    /// Did [`scan`](Scanner::scan) fail because the reply is too long? Then [`skip`](Scanner::skip)
+    /// finds its end.
     pub fn is_too_long(&self) -> bool {
         self.at > self.max_len
     }
 
-    /// How many bytes of `input` belong to the reply that it begins with, however long that is, and whether it ends with them. The next call
-    /// is for what follows them.
+    /// How many bytes of `input` belong to the reply that it begins with, however long that is, and
+    /// whether it ends with them. The next call is for what follows them.
     ///
     /// # Errors
     /// It is not a reply.

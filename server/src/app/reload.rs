@@ -1,4 +1,5 @@
-//! The configuration is read again while the server runs: what can change changes, all of it or, where anything is wrong, nothing.
+//! The configuration is read again while the server runs: what can change changes, all of it or,
+//! where anything is wrong, nothing.
 use super::{App, freshness_table, millis};
 use crate::{
     config::{ConfigChange, ConfigChanges, ConfigError, ShownSetting, shown_settings},
@@ -15,7 +16,8 @@ impl App {
         self.running.lock().changes()
     }
 
-    /// The values of the process's settings and of group `default`, by name, as they are now. Secrets are left out.
+    /// The values of the process's settings and of group `default`, by name, as they are now.
+    /// Secrets are left out.
     pub fn shown_settings(&self) -> Vec<(&'static str, String)> {
         self.running.lock().settings.shown.clone()
     }
@@ -25,8 +27,9 @@ impl App {
         shown_settings(&self.running.lock())
     }
 
-    /// Reads the configuration and the files of TLS again, and applies what can change. Settings that the new configuration does not change keep what CONFIG SET or an
-    /// admin route gave them.
+    /// Reads the configuration and the files of TLS again, and applies what can change. Settings
+    /// that the new configuration does not change keep what CONFIG SET or an admin route gave
+    /// them.
     ///
     /// # Errors
     /// What is wrong with the file. Nothing has changed then.

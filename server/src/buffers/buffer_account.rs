@@ -150,7 +150,8 @@ impl BufferAccount {
         }
     }
 
-    /// May it take more input? One that holds little always may. If not, the task is woken when it should look again.
+    /// May it take more input? One that holds little always may. If not, the task is woken when it
+    /// should look again.
     #[inline]
     pub fn poll_room(&self, cx: &Context<'_>) -> bool {
         let holding = self.holding.get();

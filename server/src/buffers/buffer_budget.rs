@@ -96,7 +96,8 @@ pub(super) struct WorkerBuffers {
 }
 
 impl Buffers {
-    /// At most `limit` bytes (`max-buffers`), for `workers` threads; values that outlive these memory tiers count.
+    /// At most `limit` bytes (`max-buffers`), for `workers` threads; values that outlive these
+    /// memory tiers count.
     pub fn new(limit: usize, workers: usize, lent: Vec<Lent>) -> Arc<Buffers> {
         let buffers = Buffers {
             limit,
@@ -124,7 +125,8 @@ impl Buffers {
         self.limit
     }
 
-    /// Bytes held now. The counts are read one after the other, so what moves meanwhile may be missed or seen twice.
+    /// Bytes held now. The counts are read one after the other, so what moves meanwhile may be
+    /// missed or seen twice.
     pub fn used(&self) -> usize {
         let lent: usize = self.lent.iter().map(Lent::bytes).sum();
         (0..KINDS).fold(lent, |sum, kind| sum.saturating_add(self.of_kind(kind)))
@@ -146,8 +148,8 @@ impl Buffers {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Is there room for something of this size, which has only been announced? A small one passes without a look. What does not
-    /// fit counts as refused.
+    /// Is there room for something of this size, which has only been announced? A small one passes
+    /// without a look. What does not fit counts as refused.
     pub fn fits(&self, bytes: usize) -> bool {
         let fits = bytes < STEP || bytes <= self.room();
         if !fits {
@@ -177,7 +179,8 @@ impl Buffers {
         }
     }
 
-    /// Looks at the bound, which values that leave the tier may have passed, and wakes those who wait for room. Call it every 100 ms or so.
+    /// Looks at the bound, which values that leave the tier may have passed, and wakes those who
+    /// wait for room. Call it every 100 ms or so.
     pub fn tick(&self) {
         self.check();
         self.wake_waiting();

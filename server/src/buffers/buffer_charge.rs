@@ -3,7 +3,8 @@ use super::buffer_budget::{BufferKind, Buffers, STEP};
 use bytes::Bytes;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// Shorter byte strings are not counted by themselves: their connections count them, and what becomes of them after that is bounded.
+/// Shorter byte strings are not counted by themselves: their connections count them, and what
+/// becomes of them after that is bounded.
 const COUNTED_FROM: usize = 4096;
 
 /// Bytes on the account, until this is dropped, on whatever thread.

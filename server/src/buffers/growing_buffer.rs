@@ -1,5 +1,5 @@
-//! A buffer that grows with what arrives. Once it is large it lies in pages of its own: they go back to the system at once, where an
-//! allocator would keep what a large buffer has left behind.
+//! A buffer that grows with what arrives. Once it is large it lies in pages of its own: they go
+//! back to the system at once, where an allocator would keep what a large buffer has left behind.
 use bytes::Bytes;
 use memmap2::MmapMut;
 use std::{
@@ -13,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// From here on pages are asked for.
 const MAPPED: usize = 256 * 1024;
-/// Once so much has come, pages are asked for all that has been announced. Those that are never written to take no memory.
+/// Once so much has come, pages are asked for all that has been announced. Those that are never
+/// written to take no memory.
 const BELIEVED: usize = 1 << 20;
 
 /// Bytes, and room for more.
@@ -44,8 +45,8 @@ impl GrowingBuffer {
         }
     }
 
-    /// Makes room for at least `least` bytes, of `announced` that are to come: as much again as it has, or all of them once
-    /// many have come.
+    /// Makes room for at least `least` bytes, of `announced` that are to come: as much again as it
+    /// has, or all of them once many have come.
     pub fn grow(&mut self, least: usize, announced: usize) {
         let len = self.len();
         if len >= BELIEVED && self.map(len + least.max(announced)) {

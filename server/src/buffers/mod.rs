@@ -1,5 +1,5 @@
-//! The account of all buffers: bytes that the process holds for its clients besides the memory tiers, against one bound
-//! (`max-buffers`).
+//! The account of all buffers: bytes that the process holds for its clients besides the memory
+//! tiers, against one bound (`max-buffers`).
 //!
 //! ```text
 //!  worker 0: connections' own buffers ─┐ (one writer each, no shared line)
@@ -10,13 +10,15 @@
 //! ```
 //!
 //! Each byte is counted once, by the code that allocated it:
-//! - A connection's own buffers ([`BufferAccount`]): at the end of a turn it says what it holds. A connection that holds nothing between
-//!   turns, which is what a hit leaves, touches nothing here.
-//! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A value of the memory tier that is on
-//!   its way to a client is the tier's; once the tier has dropped it, it is [`Lent`](larder_engine::Lent).
+//! - A connection's own buffers ([`BufferAccount`]): at the end of a turn it says what it holds. A
+//!   connection that holds nothing between turns, which is what a hit leaves, touches nothing here.
+//! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A
+//!   value of the memory tier that is on its way to a client is the tier's; once the tier has
+//!   dropped it, it is [`Lent`](larder_engine::Lent).
 //!
-//! At the bound the connections that hold the most, references included, are told to end. Before that a connection may be due less
-//! the less is free, as in a switch with shared memory (Choudhury and Hahne, 1998): slow readers leave room for others.
+//! At the bound the connections that hold the most, references included, are told to end. Before
+//! that a connection may be due less the less is free, as in a switch with shared memory (Choudhury
+//! and Hahne, 1998): slow readers leave room for others.
 mod buffer_account;
 mod buffer_budget;
 mod buffer_charge;

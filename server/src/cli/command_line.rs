@@ -129,7 +129,8 @@ fn command() -> Command {
         ))
 }
 
-/// Names the flag that was meant where another program's name for it is too far from Larder's for the usual suggestion.
+/// Names the flag that was meant where another program's name for it is too far from Larder's for
+/// the usual suggestion.
 fn suggest(error: &mut clap::Error) {
     const OTHERS: [(&str, &str); 4] = [
         ("--port", "--redis"),

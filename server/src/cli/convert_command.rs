@@ -1,6 +1,7 @@
 //! `larder snapshot convert FROM TO`: a snapshot of a Redis RDB file, or an RDB file of a snapshot.
 //!
-//! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2 wrong usage.
+//! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2
+//! wrong usage.
 use super::output::print;
 use crate::source::is_document;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};

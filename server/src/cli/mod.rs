@@ -1,4 +1,5 @@
-//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder snapshot …`, `larder store …`, `larder table …`, and the client `larder get|set|del`.
+//! The command line: `larder` (which is `larder serve`), `larder config …`, `larder snapshot …`,
+//! `larder store …`, `larder table …`, and the client `larder get|set|del`.
 //!
 //! The exit codes of all of them are one table (`exit_codes`).
 mod client_commands;

@@ -1,6 +1,7 @@
 //! `larder store …`: looks after a disk store that no server has open.
 //!
-//! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong usage.
+//! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong
+//! usage.
 use super::output::print;
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use larder_store::disk::{Compression, LEVELS, Offline, StoreSettings, backup, damage};

@@ -1,6 +1,8 @@
-//! `larder table build|info|get|verify|dump`: tables without a server; and the table of `larder serve DATA`.
+//! `larder table build|info|get|verify|dump`: tables without a server; and the table of `larder
+//! serve DATA`.
 //!
-//! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a table could not be built.
+//! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a
+//! table could not be built.
 use crate::config::{ConfigError, SourceUrl};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use larder_store::table::{
@@ -185,7 +187,8 @@ pub(super) fn data() -> Arg {
         .help("A table, or a data file to build one from (text, CSV, TSV or JSON lines; see larder table build); like --source table:FILE")
 }
 
-/// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless it was built from the data as it is.
+/// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless
+/// it was built from the data as it is.
 pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigError> {
     let Some(data) = matches.get_one::<PathBuf>("data") else { return Ok(None) };
     let refused = |error: TableError| ConfigError(vec![error.to_string()]);
@@ -211,7 +214,8 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
         }
     };
     eprintln!("larder: building {}", output.display());
-    // In a process of its own: the allocator keeps what a build has freed (20 MB after a million entries), which serving has no use for.
+    // In a process of its own: the allocator keeps what a build has freed (20 MB after a million
+    // entries), which serving has no use for.
     let build = |larder: PathBuf| {
         let mut build = process::Command::new(larder);
         build.args(["table", "build", "-o"]).arg(&output).arg("--").arg(data).stdin(process::Stdio::null()).status()
@@ -239,8 +243,9 @@ fn can_be_written(output: &Path) -> bool {
     made && std::fs::remove_file(&probe).is_ok() && !output.is_dir()
 }
 
-/// A table for data whose folder cannot be written to, in the user's cache: `$XDG_CACHE_HOME/larder`, or `~/.cache/larder`. Not in
-/// `/tmp`, where another user could have put one.
+/// A table for data whose folder cannot be written to, in the user's cache:
+/// `$XDG_CACHE_HOME/larder`, or `~/.cache/larder`. Not in `/tmp`, where another user could have put
+/// one.
 fn in_cache(data: &Path) -> io::Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));

@@ -27,11 +27,13 @@ pub struct Client {
     pub worker: usize,
     /// When it was accepted.
     pub connected: Millis,
-    /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by the room `redis`.
+    /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by the
+    /// room `redis`.
     pub command: AtomicU16,
     /// Its name, if it is one that is forwarded.
     pub forwarded: Name,
-    /// Its command waits for something to happen at the source (BLPOP): when the client is gone or to go, so is the command.
+    /// Its command waits for something to happen at the source (BLPOP): when the client is gone or
+    /// to go, so is the command.
     pub blocked: AtomicBool,
     /// It has subscribed to something, or sees every command (MONITOR): its silence says nothing.
     pub subscribed: AtomicBool,
@@ -94,7 +96,8 @@ pub struct Waits {
     pub unblocked: bool,
 }
 
-/// Whether, and in which words, a client wants to be told that it has to move to another connection.
+/// Whether, and in which words, a client wants to be told that it has to move to another
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Moves {
     /// It has not asked.
@@ -107,8 +110,9 @@ pub enum Moves {
 }
 
 impl Client {
-    /// A connection that just came in, whose task `waker` wakes. Outside of [`Clients`](super::Clients)
-    /// only tests and commands of other nodes need one (`Waker::noop()`).
+    /// A connection that just came in, whose task `waker` wakes. Outside of
+    /// [`Clients`](super::Clients) only tests and commands of other nodes need one
+    /// (`Waker::noop()`).
     pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,
@@ -165,7 +169,8 @@ impl Client {
         self.active.store(now, Relaxed);
     }
 
-    /// Has its task deliver a message, from any thread; false if it is gone. A client that leaves more lying than `backlog` allows is cut off.
+    /// Has its task deliver a message, from any thread; false if it is gone. A client that leaves
+    /// more lying than `backlog` allows is cut off.
     pub fn post(&self, message: PushMessage, backlog: &Backlog) -> bool {
         match self.push_inbox.post(message, backlog) {
             Posted::Wake => self.waker.wake_by_ref(),
@@ -176,7 +181,8 @@ impl Client {
         true
     }
 
-    /// Ends the connection, from any thread: replies that are ready are still sent if the socket takes them (CLIENT KILL).
+    /// Ends the connection, from any thread: replies that are ready are still sent if the socket
+    /// takes them (CLIENT KILL).
     pub fn close(&self) {
         self.ask(Closing::Now);
     }

@@ -42,7 +42,8 @@ impl Clients {
         }
     }
 
-    /// The connection limit in force (`max-connections`, or less if the process may not open as many files).
+    /// The connection limit in force (`max-connections`, or less if the process may not open as
+    /// many files).
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -77,16 +78,18 @@ impl Clients {
         self.workers.iter().find_map(|w| w.redis.lock().get(&id).cloned())
     }
 
-    /// Visits the Redis connections of one worker under its lock; `visit` must not open or close any.
+    /// Visits the Redis connections of one worker under its lock; `visit` must not open or close
+    /// any.
     pub(crate) fn visit(&self, worker: usize, mut visit: impl FnMut(&Client)) {
         for client in self.workers[worker].redis.lock().values() {
             visit(client);
         }
     }
 
-    /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is dropped. `None` if all
-    /// are taken; a few more are kept for the `admin` listener, which is needed most when the process is full.
-    /// Called by one thread only, so the count cannot pass the limit.
+    /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is
+    /// dropped. `None` if all are taken; a few more are kept for the `admin` listener, which is
+    /// needed most when the process is full. Called by one thread only, so the count cannot
+    /// pass the limit.
     pub(crate) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
         let reserve = if admin { ADMIN_RESERVE } else { 0 };
         if self.open() >= self.limit + reserve {

@@ -6,8 +6,9 @@ const WORDS: usize = 4;
 /// Bytes that are kept. The longest names of Redis have 21 (`xgroup|createconsumer`).
 const ROOM: usize = WORD * WORDS;
 
-/// A command's first two arguments as they came, if they fit: name and perhaps subcommand, without allocation or lock. The client's own worker
-/// writes it. A reader on another worker may see parts of two names; it looks the text up in a table of commands anyway.
+/// A command's first two arguments as they came, if they fit: name and perhaps subcommand, without
+/// allocation or lock. The client's own worker writes it. A reader on another worker may see parts
+/// of two names; it looks the text up in a table of commands anyway.
 #[derive(Debug, Default)]
 pub struct Name([AtomicU64; WORDS]);
 

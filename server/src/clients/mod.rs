@@ -1,10 +1,12 @@
 //! Who is connected: what CLIENT LIST shows, CLIENT KILL ends, and the acceptor balances.
 //!
-//! A connection belongs to one worker, which alone writes to its [`Client`] (except for [`Client::close`]). Each worker has
-//! its own map of clients, locked only when a connection opens or closes or when a client lists them.
+//! A connection belongs to one worker, which alone writes to its [`Client`] (except for
+//! [`Client::close`]). Each worker has its own map of clients, locked only when a connection opens
+//! or closes or when a client lists them.
 //!
-//! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client are in [`push_inbox`], who has subscribed
-//! in [`PubSub`], who may hold copies of which keys in [`Tracking`], and open SCAN cursors in [`Cursors`].
+//! No sockets in here: `net` serves them, and `redis` has the commands. Push messages for a client
+//! are in [`push_inbox`], who has subscribed in [`PubSub`], who may hold copies of which keys in
+//! [`Tracking`], and open SCAN cursors in [`Cursors`].
 mod client;
 mod client_registry;
 mod forwarded_name;

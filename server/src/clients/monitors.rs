@@ -1,4 +1,5 @@
-//! Who sees every command (MONITOR), for those commands that a Redis source does not see because they are answered here.
+//! Who sees every command (MONITOR), for those commands that a Redis source does not see because
+//! they are answered here.
 use super::{
     client::Client,
     push_inbox::{Backlog, PushMessage},

@@ -1,7 +1,7 @@
 //! Who has subscribed to what: one registry for all cores.
 //!
-//! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so that all of them see
-//! messages in the same order. Lock order: this registry, an inbox.
+//! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so
+//! that all of them see messages in the same order. Lock order: this registry, an inbox.
 use super::{
     client::Client,
     push_inbox::{Backlog, PushMessage},

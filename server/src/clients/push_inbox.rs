@@ -1,10 +1,12 @@
-//! Push messages of a client: invalidations and published messages. Any core posts them; the connection's own task delivers them
-//! behind the replies that it has written (`redis::push_messages`).
+//! Push messages of a client: invalidations and published messages. Any core posts them; the
+//! connection's own task delivers them behind the replies that it has written
+//! (`redis::push_messages`).
 //!
 //! Invariants:
 //! - Messages are delivered in the order in which they were posted.
 //! - A client that leaves more than `max-backlog` bytes of them unread is cut off.
-//! - The queue is on the account of all buffers; the publisher counts a published message once for all its receivers.
+//! - The queue is on the account of all buffers; the publisher counts a published message once for
+//!   all its receivers.
 use crate::buffers::{BufferCharge, BufferKind, Buffers, SharedAccount};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,7 +21,8 @@ use std::{
     },
 };
 
-/// A message; how it is written depends on the protocol that its client speaks when it is delivered.
+/// A message; how it is written depends on the protocol that its client speaks when it is
+/// delivered.
 #[derive(Debug, Clone)]
 pub enum PushMessage {
     /// Keys that have changed, as a RESP array; `None`: all of them may have.

@@ -1,7 +1,9 @@
-//! Where walks through a store (SCAN) go on. A cursor is a number and a place is a key, so the places are kept here.
+//! Where walks through a store (SCAN) go on. A cursor is a number and a place is a key, so the
+//! places are kept here.
 //!
-//! A walk occupies two: the one that it was given last, and the one that it was given that for, so that a client may ask again for
-//! what it did not get. Unused cursors are forgotten when the room is needed, the oldest first.
+//! A walk occupies two: the one that it was given last, and the one that it was given that for, so
+//! that a client may ask again for what it did not get. Unused cursors are forgotten when the room
+//! is needed, the oldest first.
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

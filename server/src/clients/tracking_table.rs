@@ -1,4 +1,5 @@
-//! Which client may hold a copy of which key: one table for all cores, told of changes by the memory tier.
+//! Which client may hold a copy of which key: one table for all cores, told of changes by the
+//! memory tier.
 //!
 //! ```text
 //! client reads ─► remember (under the key's shard lock) ─► keys: key → clients
@@ -30,7 +31,8 @@ use std::{
 #[derive(Debug)]
 pub struct Tracking {
     table: Mutex<Table>,
-    /// There is something to send. Cleared only when it is sent, so that the command that caused it does not answer before.
+    /// There is something to send. Cleared only when it is sent, so that the command that caused it
+    /// does not answer before.
     unsent: AtomicBool,
     backlog: Arc<Backlog>,
 }
@@ -38,7 +40,8 @@ pub struct Tracking {
 #[derive(Debug, Default)]
 struct Table {
     trackers: HashMap<u64, Tracker>,
-    /// The clients that have read a key since it changed, by number. Those that track no more stay until the key changes.
+    /// The clients that have read a key since it changed, by number. Those that track no more stay
+    /// until the key changes.
     keys: IndexMap<Box<[u8]>, Vec<u64>>,
     /// Clients in all of `keys`.
     items: usize,
@@ -144,8 +147,8 @@ impl Tracking {
         }
     }
 
-    /// A client has read these keys. To be called under the locks that it read them under, or before it reads them if it is told what
-    /// comes of that only behind the reply.
+    /// A client has read these keys. To be called under the locks that it read them under, or
+    /// before it reads them if it is told what comes of that only behind the reply.
     pub(crate) fn remember<'a>(&self, id: u64, keys: impl Iterator<Item = &'a [u8]>) {
         let mut table = self.table.lock();
         for key in keys {

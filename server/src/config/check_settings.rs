@@ -1,4 +1,5 @@
-//! From text to [`Settings`]: reads every value by its kind, works out the defaults, then fills the checked settings.
+//! From text to [`Settings`]: reads every value by its kind, works out the defaults, then fills the
+//! checked settings.
 use super::{
     check_jwt::{check_jwt, jwt},
     command_lists::{AccessSettings, CommandList},

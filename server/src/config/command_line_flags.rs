@@ -25,7 +25,8 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         Fallback::Off => "none",
     };
     let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder());
-    // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding to them.
+    // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding
+    // to them.
     let arg = match setting.many {
         true => arg.action(ArgAction::Append),
         false => arg.action(ArgAction::Set).overrides_with(setting.name),

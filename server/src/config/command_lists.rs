@@ -1,4 +1,5 @@
-//! Lists of commands as settings name them: by name, by subcommand, and by Redis's categories (`@dangerous`).
+//! Lists of commands as settings name them: by name, by subcommand, and by Redis's categories
+//! (`@dangerous`).
 use super::nearest_name::nearest;
 
 /// Redis's ACL categories, those of its modules included, in the order of their bits.
@@ -122,7 +123,8 @@ impl CommandList {
         }
         list
     }
-    /// Whether it lists the command, by its name or by one of its categories. `name` is in lower case.
+    /// Whether it lists the command, by its name or by one of its categories. `name` is in lower
+    /// case.
     pub fn lists(&self, name: &str, categories: Categories) -> bool {
         self.names(name, |listed| categories.meets(listed)).is_some()
     }
@@ -130,7 +132,8 @@ impl CommandList {
     pub fn is_empty(&self) -> bool {
         *self == CommandList::default()
     }
-    /// How exactly it names the command, if it does. `name` is in lower case; `among`: is the command in one of these categories?
+    /// How exactly it names the command, if it does. `name` is in lower case; `among`: is the
+    /// command in one of these categories?
     fn names(&self, name: &str, among: impl FnOnce(Categories) -> bool) -> Option<Exactness> {
         let parent = name.split('|').next().unwrap_or(name);
         let has = |name: &str| self.names.iter().any(|listed| listed == name);
@@ -156,8 +159,9 @@ pub struct AccessSettings {
     pub allow_commands: CommandList,
 }
 impl AccessSettings {
-    /// The setting that refuses a command, if one does: of the entries that name it the most exact one counts, and of two that are as
-    /// exact that of `deny-commands`. `name` is in lower case, a subcommand behind its parent's name and `|`. Of a command whose categories
+    /// The setting that refuses a command, if one does: of the entries that name it the most exact
+    /// one counts, and of two that are as exact that of `deny-commands`. `name` is in lower
+    /// case, a subcommand behind its parent's name and `|`. Of a command whose categories
     /// are not known (`None`) the worst is believed.
     pub fn refuses(&self, name: &str, categories: Option<Categories>) -> Option<&'static str> {
         let denied = self.deny_commands.names(name, |listed| categories.is_none_or(|its| its.meets(listed)));

@@ -40,7 +40,8 @@ fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
     }
 }
 
-/// The item of `peers` that is this node; `None`: the nodes are not listed, or this one is not among them.
+/// The item of `peers` that is this node; `None`: the nodes are not listed, or this one is not
+/// among them.
 pub(super) fn own_entry(scope: &EffectiveSettings) -> Option<&ZonedPeerEntry> {
     let Some(SettingValue::Peer(this)) = scope.one("peer-self") else { return None };
     let mut entries = scope.effective("peers").values.iter().filter_map(SettingValue::as_peer_entry);

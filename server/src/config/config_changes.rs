@@ -31,10 +31,12 @@ pub struct ConfigChanges {
 }
 
 impl CheckedConfig {
-    /// Reads the file again and says what is different; the flags and the environment are those of the start.
+    /// Reads the file again and says what is different; the flags and the environment are those of
+    /// the start.
     ///
     /// # Errors
-    /// All problems of the new configuration, or of what would run: some of the old settings and some of the new may not fit together.
+    /// All problems of the new configuration, or of what would run: some of the old settings and
+    /// some of the new may not fit together.
     pub fn changes(&self) -> Result<ConfigChanges, ConfigError> {
         if self.scopes.is_empty() {
             return Ok(ConfigChanges { all: Vec::new(), outcome: self.clone() });
@@ -102,7 +104,8 @@ fn table_change(scope: &EffectiveSettings) -> ConfigChange {
     ConfigChange { setting: name, from: text(), to: text(), needs_restart }
 }
 
-/// The table as it runs once what can change has changed. Both have the values of the same settings.
+/// The table as it runs once what can change has changed. Both have the values of the same
+/// settings.
 fn merged(old: &EffectiveSettings, new: &EffectiveSettings, all: &mut Vec<ConfigChange>) -> EffectiveSettings {
     let text = |value: &EffectiveValue| value.shown().map(|(_, text)| text);
     let values = old.values.iter().zip(&new.values).map(|(old_value, new_value)| {

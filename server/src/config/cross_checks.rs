@@ -1,4 +1,5 @@
-//! Checks of settings against each other and against the machine: problems that stop the start, and warnings.
+//! Checks of settings against each other and against the machine: problems that stop the start, and
+//! warnings.
 use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
@@ -14,7 +15,8 @@ use super::{
 use larder_units::{parse_duration, show_duration, show_size};
 use std::{net::SocketAddr, time::Duration};
 
-/// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its rate.
+/// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its
+/// rate.
 pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut Vec<String>) {
     let scope = &scopes[0];
     let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
@@ -136,7 +138,8 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     }
 }
 
-/// `auth = "passthrough"` needs a source that checks users, and listeners whose clients it can check.
+/// `auth = "passthrough"` needs a source that checks users, and listeners whose clients it can
+/// check.
 pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<String>) {
     if top.text("auth") != Some("passthrough") {
         return;

@@ -19,7 +19,8 @@ pub struct DemoUrl {
 pub struct Share(u32);
 impl Share {
     const WHOLE: u32 = 1_000_000;
-    /// Whether this share of all numbers includes `number`: true for about so many of evenly distributed ones.
+    /// Whether this share of all numbers includes `number`: true for about so many of evenly
+    /// distributed ones.
     pub fn includes(self, number: u64) -> bool {
         // The high half of the product maps the number evenly onto 0 to a million.
         let millionth = (u128::from(number) * u128::from(Share::WHOLE)) >> 64;

@@ -1,4 +1,5 @@
-//! The effective values of settings: what holds after all layers and defaults, with where each value comes from.
+//! The effective values of settings: what holds after all layers and defaults, with where each
+//! value comes from.
 use super::{
     rate_limit::RateLimit,
     raw_settings::SettingOrigin,
@@ -22,7 +23,8 @@ pub struct EffectiveValue {
     pub origin: SettingOrigin,
 }
 impl EffectiveValue {
-    /// Its name, and its values as text: `none` if there are none. A secret is not shown; a password in a URL is left out by the URL.
+    /// Its name, and its values as text: `none` if there are none. A secret is not shown; a
+    /// password in a URL is left out by the URL.
     pub(super) fn shown(&self) -> Option<(&'static str, String)> {
         let is_secret = matches!(self.setting.kind, ValueKind::Secret);
         let values: Vec<String> = self.values.iter().map(SettingValue::to_string).collect();
@@ -50,7 +52,8 @@ impl NamedTable {
             NamedTable::Prefix(Some(group), prefix) => format!("groups.{group}.prefixes.{}", quote(prefix)),
         }
     }
-    /// Its heading in the file, without brackets. Only a name with a dot needs quotes; a prefix may be any text.
+    /// Its heading in the file, without brackets. Only a name with a dot needs quotes; a prefix may
+    /// be any text.
     pub(super) fn heading(&self) -> String {
         let key = |name: &str| if name.contains('.') { quote(name) } else { name.to_string() };
         match self {
@@ -69,7 +72,8 @@ impl NamedTable {
     }
 }
 
-/// The effective values of the process with group `default`, of a named group, or of a named listener.
+/// The effective values of the process with group `default`, of a named group, or of a named
+/// listener.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EffectiveSettings {
     /// `None`: the process and group `default`.
@@ -88,7 +92,8 @@ pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// Reading values out by name. The names and kinds are the table's, so a mismatch is a mistake in this room; tests read every setting.
+/// Reading values out by name. The names and kinds are the table's, so a mismatch is a mistake in
+/// this room; tests read every setting.
 impl EffectiveSettings {
     pub(super) fn effective(&self, name: &str) -> &EffectiveValue {
         let found = self.values.iter().find(|effective| effective.setting.name == name);

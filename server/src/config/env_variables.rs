@@ -1,4 +1,5 @@
-//! The environment: `LARDER_…` for every setting, and the variables of programs that people come from.
+//! The environment: `LARDER_…` for every setting, and the variables of programs that people come
+//! from.
 use super::{
     listen_address::join_host,
     nearest_name::nearest,
@@ -18,7 +19,8 @@ pub(super) const CONFIG: &str = "LARDER_CONFIG";
 /// For the client commands, which a shell may have set for all of `larder`.
 const URL: &str = "LARDER_URL";
 
-/// Our own variables. Those that match no setting are problems, except what Kubernetes sets for a service called `larder`.
+/// Our own variables. Those that match no setting are problems, except what Kubernetes sets for a
+/// service called `larder`.
 pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     let mut layer = Layer::new();
     let names: Vec<(String, &SettingSpec)> = TABLE.iter().map(|s| (s.env(), s)).collect();
@@ -37,7 +39,8 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     layer
 }
 
-/// The variables of other programs. They are read loosely: only what is set counts, nothing is unknown.
+/// The variables of other programs. They are read loosely: only what is set counts, nothing is
+/// unknown.
 pub(super) fn foreign(env: &Env) -> Layer {
     let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !kubernetes_service_link(name, text));
     let mut layer = Layer::new();
@@ -75,7 +78,8 @@ pub(super) fn foreign(env: &Env) -> Layer {
     layer
 }
 
-/// What Kubernetes tells a pod, for `peers` that are pods: where the API server is, and by the downward API where the pod is.
+/// What Kubernetes tells a pod, for `peers` that are pods: where the API server is, and by the
+/// downward API where the pod is.
 pub(super) fn of_pods(env: &Env, peers: &str) -> Layer {
     let mut layer = Layer::new();
     let Ok(PeerEntry::Pods(pods)) = peers.parse() else { return layer };
@@ -93,7 +97,8 @@ pub(super) fn of_pods(env: &Env, peers: &str) -> Layer {
     layer
 }
 
-/// `PEERS_TYPE`: how demos of groupcache are told to find their nodes. `peers`: the first item that some layer names.
+/// `PEERS_TYPE`: how demos of groupcache are told to find their nodes. `peers`: the first item that
+/// some layer names.
 pub(super) fn check_peers_type(env: &Env, peers: Option<&str>, problems: &mut Vec<String>) {
     let problem = match env.get("PEERS_TYPE").map(|text| text.trim()) {
         None | Some("") => return,
@@ -113,8 +118,9 @@ fn redis_url(host: &str, port: &str) -> String {
     format!("redis://{}", join_host(host, port))
 }
 
-/// Kubernetes gives every pod the addresses of the services of its namespace in variables such as `REDIS_PORT=tcp://10.0.0.7:6379`,
-/// `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. No user set them.
+/// Kubernetes gives every pod the addresses of the services of its namespace in variables such as
+/// `REDIS_PORT=tcp://10.0.0.7:6379`, `LARDER_SERVICE_HOST` and `LARDER_PORT_8080_TCP_ADDR`. No user
+/// set them.
 fn kubernetes_service_link(name: &str, text: &str) -> bool {
     const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
     let link = PROTOCOLS.iter().any(|p| text.starts_with(&format!("{}://", p.to_ascii_lowercase())));

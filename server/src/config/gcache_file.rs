@@ -1,4 +1,5 @@
-//! `larder config convert`: GCache's configuration file as one of Larder's, with comments for what has no counterpart.
+//! `larder config convert`: GCache's configuration file as one of Larder's, with comments for what
+//! has no counterpart.
 use super::{
     effective_values::quote,
     settings_table::{SettingSpec, ValueKind, find},

@@ -1,8 +1,9 @@
 //! Listening addresses: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (all interfaces).
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// Reads a listening address. No host means all interfaces: `[::]`, which takes IPv4 as well, where the machine has IPv6, else `0.0.0.0`.
-/// A name stands for its first IPv4 address, or its first address if it has none.
+/// Reads a listening address. No host means all interfaces: `[::]`, which takes IPv4 as well, where
+/// the machine has IPv6, else `0.0.0.0`. A name stands for its first IPv4 address, or its first
+/// address if it has none.
 pub(super) fn parse_address(text: &str, ipv6: bool) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -40,7 +41,8 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| format!("the name {host} has no address"))
 }
 
-/// Joins a host as people write it (no brackets needed) and a port, for `PROXY_HOST` and `REDIS_HOST`.
+/// Joins a host as people write it (no brackets needed) and a port, for `PROXY_HOST` and
+/// `REDIS_HOST`.
 pub(super) fn join_host(host: &str, port: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

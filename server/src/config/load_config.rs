@@ -60,7 +60,8 @@ pub fn load_config(input: ConfigInput) -> Result<CheckedConfig, ConfigError> {
 }
 
 impl Settings {
-    /// The settings as if these arguments of `larder serve` alone had been given: for embedding and tests.
+    /// The settings as if these arguments of `larder serve` alone had been given: for embedding and
+    /// tests.
     pub fn from_args(args: &[&str]) -> Result<Settings, ConfigError> {
         let command = clap::Command::new("larder").no_binary_name(true).args(flag_args());
         let matches = command.try_get_matches_from(args).map_err(|error| ConfigError(vec![error.to_string()]))?;

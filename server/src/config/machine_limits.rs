@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 /// Facts that defaults depend on; made up in tests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Bytes that the process may use: the machine's memory or the smallest limit of its control groups.
+    /// Bytes that the process may use: the machine's memory or the smallest limit of its control
+    /// groups.
     pub memory: u64,
     /// Cores that the process may use (affinity and cgroup quota respected).
     pub cores: usize,
@@ -26,11 +27,13 @@ impl Machine {
     }
 }
 
-/// The least of the physical memory and of every limit on the way from the process's control group up to the root, under
-/// cgroup version 2 (`memory.max`, `memory.high`) and version 1 (`memory.limit_in_bytes`).
+/// The least of the physical memory and of every limit on the way from the process's control group
+/// up to the root, under cgroup version 2 (`memory.max`, `memory.high`) and version 1
+/// (`memory.limit_in_bytes`).
 ///
-/// In a container the path in `/proc/self/cgroup` may be the host's while the files are mounted at the root: groups that
-/// are missing are ignored and the root is read last, which finds the container's own limit in both cases.
+/// In a container the path in `/proc/self/cgroup` may be the host's while the files are mounted at
+/// the root: groups that are missing are ignored and the root is read last, which finds the
+/// container's own limit in both cases.
 fn memory(root: &Path) -> Option<u64> {
     let physical = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| mem_total(&text));
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

@@ -7,9 +7,10 @@
 //!  file  ──┘   text + origin                            value + origin  cross_checks └───> config print
 //! ```
 //!
-//! One table ([`TABLE`]) names every setting and feeds parser, help, documentation and `config print`. Each value remembers where it
-//! comes from; all problems are reported at once, each with its place. Nothing here reads the process's environment or arguments:
-//! they are arguments ([`ConfigInput`]), and so is the machine.
+//! One table ([`TABLE`]) names every setting and feeds parser, help, documentation and `config
+//! print`. Each value remembers where it comes from; all problems are reported at once, each with
+//! its place. Nothing here reads the process's environment or arguments: they are arguments
+//! ([`ConfigInput`]), and so is the machine.
 mod check_jwt;
 mod check_settings;
 mod command_line_flags;

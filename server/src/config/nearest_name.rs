@@ -1,6 +1,7 @@
 //! "Did you mean …?"
 
-/// The candidate nearest to `name` by edit distance, if near enough to be what was meant (about a third of its length).
+/// The candidate nearest to `name` by edit distance, if near enough to be what was meant (about a
+/// third of its length).
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let distance =

@@ -5,13 +5,16 @@ use std::time::Duration;
 /// How an HTTP API is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginOptions {
-    /// Deadline of one attempt to connect (`source-connect-timeout`); `None`: that of the whole fetch.
+    /// Deadline of one attempt to connect (`source-connect-timeout`); `None`: that of the whole
+    /// fetch.
     pub connect_timeout: Option<Duration>,
-    /// Deadline of the head of a response, from the request on (`source-first-byte-timeout`); `None`: that of the whole fetch.
+    /// Deadline of the head of a response, from the request on (`source-first-byte-timeout`);
+    /// `None`: that of the whole fetch.
     pub first_byte_timeout: Option<Duration>,
     /// Further header fields of each request (`source-headers`).
     pub headers: Vec<SentHeader>,
-    /// Fields of which an answer may depend (`Vary`) and be kept: Larder always sends the same (`source-vary`). In lower case.
+    /// Fields of which an answer may depend (`Vary`) and be kept: Larder always sends the same
+    /// (`source-vary`). In lower case.
     pub vary: Vec<String>,
     /// Writes go through as `PUT` and `DELETE` (`source-writes`).
     pub takes_writes: bool,

@@ -1,4 +1,5 @@
-//! One item of `peers`: the address of a node, as an address or as a URL; or a way to find nodes. And the zone of those nodes.
+//! One item of `peers`: the address of a node, as an address or as a URL; or a way to find nodes.
+//! And the zone of those nodes.
 use super::url_parts::host_port;
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -86,7 +87,8 @@ impl FromStr for PeerEntry {
 /// Which pods are nodes, and where they are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSelector {
-    /// A label selector as `kubectl --selector` takes it: `app=larder,tier in (a, b)`. The API server checks it.
+    /// A label selector as `kubectl --selector` takes it: `app=larder,tier in (a, b)`. The API
+    /// server checks it.
     pub labels: String,
     /// The HTTP port of all of them. Not 0.
     pub port: u16,

@@ -20,7 +20,8 @@ pub struct PeerSettings {
     pub dns_server: Option<SocketAddr>,
     /// The API server of Kubernetes, `host:port`; `None`: none is known.
     pub api_server: Option<String>,
-    /// The folder with the token of this pod's service account, the API server's authority and the namespace.
+    /// The folder with the token of this pod's service account, the API server's authority and the
+    /// namespace.
     pub service_account: PathBuf,
     /// Where this node listens for gossip.
     pub gossip: Option<SocketAddr>,
@@ -99,7 +100,8 @@ pub enum PeerDiscovery {
     Pods(PodSelector),
 }
 
-/// How many times the mean a node may have of what another has under way at all nodes; in hundredths.
+/// How many times the mean a node may have of what another has under way at all nodes; in
+/// hundredths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadFactor(u32);
 

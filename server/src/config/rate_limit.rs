@@ -1,4 +1,5 @@
-//! Rates for some of the requests: `user:=1000/s` for keys with a prefix, `@write=100/s` for commands.
+//! Rates for some of the requests: `user:=1000/s` for keys with a prefix, `@write=100/s` for
+//! commands.
 use super::{command_lists::CommandList, key_length::MAX_KEY};
 use std::fmt;
 

@@ -78,7 +78,8 @@ impl RawSettings {
     }
 }
 
-/// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at all is no value.
+/// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at
+/// all is no value.
 pub(super) fn split(setting: &SettingSpec, text: &str) -> Vec<String> {
     if matches!(setting.kind, ValueKind::PeerEntry) && text.trim_start().starts_with(PODS) {
         // A label selector has commas of its own.

@@ -11,7 +11,8 @@ const FILES: [(&str, &str); 3] = [
     ("replication-secret", "replication-secret-file"),
 ];
 
-/// Gives the secrets of files to the settings whose values they are, so that nothing else has to know of files.
+/// Gives the secrets of files to the settings whose values they are, so that nothing else has to
+/// know of files.
 pub(super) fn read_secret_files(top: &mut EffectiveSettings, problems: &mut Vec<String>) {
     for (name, file) in FILES {
         let Some(path) = top.text(file).map(str::to_owned) else { continue };

@@ -1,4 +1,5 @@
-//! A header field that is sent with each request to an HTTP API: `Name: value`, or `Name: @FILE` for what must not be in a command line.
+//! A header field that is sent with each request to an HTTP API: `Name: value`, or `Name: @FILE`
+//! for what must not be in a command line.
 use super::secret::Secret;
 use http::{HeaderName, HeaderValue};
 use std::{fmt, path::PathBuf};

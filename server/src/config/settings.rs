@@ -15,7 +15,8 @@ use super::{
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-/// The checked configuration. Every field is described in the table ([`super::settings_table::TABLE`]) under its name with hyphens.
+/// The checked configuration. Every field is described in the table
+/// ([`super::settings_table::TABLE`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs)]
 pub struct Settings {
@@ -44,7 +45,8 @@ pub struct Settings {
     pub users_file: Option<PathBuf>,
     /// `None`: tokens are no logins.
     pub jwt: Option<JwtSettings>,
-    /// The source checks clients' credentials; how long its answers count. `None`: this process checks them.
+    /// The source checks clients' credentials; how long its answers count. `None`: this process
+    /// checks them.
     pub passthrough: Option<Duration>,
     pub max_key: usize,
     pub max_value: usize,
@@ -101,7 +103,8 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Share of requests that are logged, in millionths.
     pub access_log: Option<u32>,
-    /// The settings of the process and of group `default` by name, as text, for people and tools. Secrets are not among them.
+    /// The settings of the process and of group `default` by name, as text, for people and tools.
+    /// Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,
 }
 
@@ -138,7 +141,8 @@ pub struct GroupSettings {
     /// In the order of the file; the longest prefix of a key counts.
     pub prefixes: Vec<PrefixSettings>,
     pub coherence: Coherence,
-    /// None: the source remembers what was read; else it announces every change under these, and only such keys are kept.
+    /// None: the source remembers what was read; else it announces every change under these, and
+    /// only such keys are kept.
     pub tracking_prefixes: Vec<String>,
     /// Bytes of the largest reply; `None`: no replies.
     pub cache_replies: Option<usize>,
@@ -158,8 +162,8 @@ impl GroupSettings {
         }
     }
 
-    /// Whether what a snapshot has of the group is read from its source again before it is served: a Redis that announces changes does not say what changed
-    /// while Larder was away.
+    /// Whether what a snapshot has of the group is read from its source again before it is served:
+    /// a Redis that announces changes does not say what changed while Larder was away.
     pub fn is_verified(&self) -> bool {
         matches!(self.source, SourceUrl::Redis(_))
             && self.coherence == Coherence::Coherent
@@ -183,7 +187,8 @@ pub struct FreshnessSettings {
     pub retry_throttle: Duration,
 }
 
-/// The settings of the keys that begin with a prefix. What the prefix's table does not set has the group's value.
+/// The settings of the keys that begin with a prefix. What the prefix's table does not set has the
+/// group's value.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs)]
 pub struct PrefixSettings {
@@ -197,7 +202,8 @@ pub struct PrefixSettings {
 pub enum RefreshAhead {
     /// When it is read in the last share of its lifetime; per cent, 1 to 99.
     Share(u8),
-    /// At a random time near the end, earlier the longer its fetch took (XFetch: Vattani, Chierichetti, Lowenstein, VLDB 2015).
+    /// At a random time near the end, earlier the longer its fetch took (XFetch: Vattani,
+    /// Chierichetti, Lowenstein, VLDB 2015).
     XFetch,
 }
 impl RefreshAhead {

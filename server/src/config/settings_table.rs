@@ -1,6 +1,8 @@
-//! The table of settings: what feeds flags, environment, file, help, documentation and `config print`.
+//! The table of settings: what feeds flags, environment, file, help, documentation and `config
+//! print`.
 //!
-//! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests fail until all three agree.
+//! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in
+//! `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
     key_length::MAX_KEY,
     peer_settings::{PeerHash, PeerName, PeerTransport},
@@ -30,9 +32,11 @@ pub struct SettingSpec {
     pub many: bool,
     /// May also stand under `[groups.NAME]`; the flag and the variable set group `default`.
     pub per_group: bool,
-    /// May also stand under `[listeners.NAME]`, for which else the top level's value holds; the flag and the variable set the top level.
+    /// May also stand under `[listeners.NAME]`, for which else the top level's value holds; the
+    /// flag and the variable set the top level.
     pub per_listener: bool,
-    /// May also stand under `[prefixes."PREFIX"]` of a group, for which else the group's value holds.
+    /// May also stand under `[prefixes."PREFIX"]` of a group, for which else the group's value
+    /// holds.
     pub per_prefix: bool,
     /// A reload of the configuration changes it; what is not needs a restart.
     pub live: bool,

@@ -5,7 +5,8 @@ use std::{
     path::Path,
 };
 
-/// The bytes of a file; `None` if there are more than `longest`. A file of the kernel, or a pipe, has no length before it is read.
+/// The bytes of a file; `None` if there are more than `longest`. A file of the kernel, or a pipe,
+/// has no length before it is read.
 ///
 /// # Errors
 /// The file cannot be read.

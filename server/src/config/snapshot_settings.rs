@@ -13,7 +13,8 @@ pub struct SnapshotSettings {
     pub restore: bool,
     /// Load what is before a damage, instead of not starting.
     pub salvage: bool,
-    /// Keys per second that are read from a source that announces changes, to verify what was restored.
+    /// Keys per second that are read from a source that announces changes, to verify what was
+    /// restored.
     pub verify_rate: u32,
 }
 
@@ -35,7 +36,8 @@ impl fmt::Display for SnapshotPlace {
     }
 }
 
-/// An object in S3-like storage. What is `None` comes from the environment, by the names that Amazon's tools have.
+/// An object in S3-like storage. What is `None` comes from the environment, by the names that
+/// Amazon's tools have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[expect(missing_docs)]
 pub struct BucketSettings {

@@ -18,7 +18,8 @@ pub enum SourceUrl {
     Table(PathBuf),
     /// `disk:DIR`: the durable store in that directory.
     Disk(PathBuf),
-    /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or behind Sentinels (`redis+sentinel://`).
+    /// `redis://`, `rediss://`, `unix://`, and the same for a cluster (`redis+cluster://`) or
+    /// behind Sentinels (`redis+sentinel://`).
     Redis(RedisUrl),
     /// `http://host[:port]/path/{key}`, `https://…`: an HTTP API.
     Http(OriginUrl),
@@ -33,8 +34,8 @@ impl SourceUrl {
     }
 }
 
-/// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or `unix://[user[:password]@]/path[?db=N]`; for several servers see
-/// [`Deployment`].
+/// A Redis source: `redis://[user[:password]@]host[:port][/database]`, or
+/// `unix://[user[:password]@]/path[?db=N]`; for several servers see [`Deployment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     /// Where it listens.
@@ -59,14 +60,16 @@ pub enum Deployment {
     /// The server itself.
     #[default]
     Single,
-    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]…][?read-from=replica]`: a Redis Cluster, which any of these knows.
+    /// `redis+cluster://[user[:password]@]host[:port][,host[:port]…][?read-from=replica]`: a Redis
+    /// Cluster, which any of these knows.
     Cluster {
         /// The nodes to ask besides `address`.
         seeds: Vec<RedisAddress>,
         /// Misses are read from replicas where there are any, else from masters.
         from_replicas: bool,
     },
-    /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/database]`: the master that Sentinels name.
+    /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/service[/database]`: the
+    /// master that Sentinels name.
     Sentinel(Box<SentinelUrl>),
 }
 

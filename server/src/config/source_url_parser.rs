@@ -1,4 +1,5 @@
-//! Reads the URL of a source. An error says what is wrong and what would be right, and never shows a password.
+//! Reads the URL of a source. An error says what is wrong and what would be right, and never shows
+//! a password.
 use super::{
     demo_url::DemoUrl,
     nearest_name::nearest,

@@ -10,7 +10,8 @@ fn env(vars: &[(&str, &str)]) -> Env {
     vars.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
 }
 
-/// Loads with these flags, variables and text of a file `larder.toml`. The addresses of tests may be open to others.
+/// Loads with these flags, variables and text of a file `larder.toml`. The addresses of tests may
+/// be open to others.
 fn try_load(args: &[&str], vars: &[(&str, &str)], toml: &str) -> Result<CheckedConfig, Vec<String>> {
     let is_open = |problems: &Vec<String>| problems.iter().all(|problem| problem.contains("is open to other machines"));
     match try_load_guarded(args, vars, toml) {

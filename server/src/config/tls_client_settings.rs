@@ -1,10 +1,11 @@
-//! What a client of TLS trusts and shows. In the URL of a source: `ca=FILE&cert=FILE&key=FILE&insecure=true`.
+//! What a client of TLS trusts and shows. In the URL of a source:
+//! `ca=FILE&cert=FILE&key=FILE&insecure=true`.
 use super::url_parts::RESERVED_IN_PATH;
 use percent_encoding::utf8_percent_encode;
 use std::path::PathBuf;
 
-/// What a client of TLS trusts and shows: `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`, or
-/// `https://host/{key}#ca=FILE&…`.
+/// What a client of TLS trusts and shows:
+/// `rediss://host:port/db?ca=FILE&cert=FILE&key=FILE&insecure=true`, or `https://host/{key}#ca=FILE&…`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsClientSettings {
     /// Certificates of the authorities to trust, PEM; without it those that Mozilla trusts.

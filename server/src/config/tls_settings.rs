@@ -7,7 +7,8 @@ use std::{path::PathBuf, time::Duration};
 pub struct TlsSettings {
     /// The first is for clients that name no host, or one that no certificate has.
     pub certificates: Vec<CertificateFiles>,
-    /// Certificates of the authorities of clients, PEM. `None`: clients are not asked for a certificate.
+    /// Certificates of the authorities of clients, PEM. `None`: clients are not asked for a
+    /// certificate.
     pub client_ca: Option<PathBuf>,
     pub client_auth: TlsClientAuth,
     pub client_user: TlsClientUser,

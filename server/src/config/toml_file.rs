@@ -1,4 +1,5 @@
-//! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`, key prefixes under `[prefixes."PREFIX"]`; every value keeps its line.
+//! The TOML file: names as in the table at the top level, groups under `[groups.NAME]`, key
+//! prefixes under `[prefixes."PREFIX"]`; every value keeps its line.
 use super::{
     effective_values::{NamedTable, prefix},
     key_length::MAX_KEY,

@@ -42,7 +42,8 @@ impl ProxyProtocol {
     }
 }
 
-/// The header in which trusted proxies name the client of an HTTP request. Only one counts: a client can send the other itself.
+/// The header in which trusted proxies name the client of an HTTP request. Only one counts: a
+/// client can send the other itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardedHeader {
     /// None.

@@ -18,7 +18,8 @@ pub(super) const RESERVED: &AsciiSet = &CONTROLS
 /// The same for a path.
 pub(super) const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/').remove(b':').remove(b'@');
 
-/// Reads `HOST[:PORT]`; the host comes without the brackets of an IPv6 address. `scheme` is for the error text.
+/// Reads `HOST[:PORT]`; the host comes without the brackets of an IPv6 address. `scheme` is for the
+/// error text.
 pub(super) fn host_port(authority: &str, default_port: u16, scheme: &str) -> Result<(String, u16), String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {

@@ -3,10 +3,11 @@
 /// Columns of a line of prose in `docs`.
 const WIDTH: usize = 100;
 
-/// Breaks the lines of prose that are longer than 100 columns. Every line of `text` is a paragraph or a list item of its own.
+/// Breaks the lines of prose that are longer than 100 columns. Every line of `text` is a paragraph
+/// or a list item of its own.
 ///
-/// Code blocks, tables, headings, images and HTML stay as they are. A line never breaks within a code span or a link, nor
-/// where the rest would begin another block.
+/// Code blocks, tables, headings, images and HTML stay as they are. A line never breaks within a
+/// code span or a link, nor where the rest would begin another block.
 pub fn wrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / WIDTH);
     let mut fenced = false;

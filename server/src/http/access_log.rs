@@ -1,4 +1,5 @@
-//! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who asked, who answered, and how long it took.
+//! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who
+//! asked, who answered, and how long it took.
 //!
 //! Off, it costs a request nothing but a read of two numbers that do not change.
 use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};

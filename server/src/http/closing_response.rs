@@ -1,4 +1,5 @@
-//! The last response on a connection that Larder ends: a slow head, or more in its buffers than there is room for.
+//! The last response on a connection that Larder ends: a slow head, or more in its buffers than
+//! there is room for.
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
@@ -30,7 +31,8 @@ pub(super) async fn end_with(stream: &mut impl ClientStream, drain: &Drain, resp
     }
 }
 
-/// The connection is closed because it held the most when all buffers together reached `max-buffers`.
+/// The connection is closed because it held the most when all buffers together reached
+/// `max-buffers`.
 pub(super) fn buffers_exceeded(limit: usize) -> Response<ResponseBody> {
     closing(Problem::buffers_full("the connection held the most", limit))
 }
@@ -42,7 +44,8 @@ pub(super) fn head_timeout(limit: Duration) -> Response<ResponseBody> {
     closing(Problem::of(ProblemKind::HeadTimeout, detail))
 }
 
-/// The connection begins with a header of the PROXY protocol, from an address that is not to send one.
+/// The connection begins with a header of the PROXY protocol, from an address that is not to send
+/// one.
 pub(super) fn proxy_header(is_trusted: bool, peer: IpAddr) -> Response<ResponseBody> {
     let detail = match is_trusted {
         true => "`proxy-protocol` is `off` for this listener".to_owned(),

@@ -1,4 +1,5 @@
-//! `/v1/config`: the settings and where each comes from. `/v1/config/reload`: reads the configuration again, or says what that would change.
+//! `/v1/config`: the settings and where each comes from. `/v1/config/reload`: reads the
+//! configuration again, or says what that would change.
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
@@ -13,7 +14,8 @@ use http::Response;
 use serde_json::json;
 use std::sync::Arc;
 
-/// `GET /v1/config`: `{"settings":[{"name","table","section","value","origin","is_set","live","help"}]}`
+/// `GET /v1/config`:
+/// `{"settings":[{"name","table","section","value","origin","is_set","live","help"}]}`
 pub(super) fn settings(context: &ConnectionContext) -> Response<ResponseBody> {
     let settings = context.worker.app.settings_with_origins();
     response_writer::json(ResponseBody::full(json!({ "settings": settings }).to_string()))
@@ -24,7 +26,8 @@ pub(super) async fn differences(context: &ConnectionContext) -> Result<Response<
     answer(context, |app| app.config_changes()).await
 }
 
-/// `POST`: the same, and the changes are made. 422 names what is wrong with the file; nothing has changed then.
+/// `POST`: the same, and the changes are made. 422 names what is wrong with the file; nothing has
+/// changed then.
 pub(super) async fn reload(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {
     answer(context, |app| app.reload()).await
 }

@@ -1,4 +1,5 @@
-//! What a connection of the general path is doing, seen from outside of hyper: how long it may wait and how much it holds.
+//! What a connection of the general path is doing, seen from outside of hyper: how long it may wait
+//! and how much it holds.
 use super::{
     connection_context::ConnectionContext,
     connection_deadlines::ConnectionDeadline,
@@ -21,16 +22,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a connection is doing, and how long it may.
 ///
-/// While a handler runs there is no deadline: bodies (`request_body`) and sources have their own. A head has `header-timeout`
-/// altogether. Otherwise, answers being sent or not, something must move within `idle-timeout`.
+/// While a handler runs there is no deadline: bodies (`request_body`) and sources have their own. A
+/// head has `header-timeout` altogether. Otherwise, answers being sent or not, something must move
+/// within `idle-timeout`.
 pub(super) struct ConnectionActivity {
     pub(super) context: Rc<ConnectionContext>,
     pub(super) counters: Arc<Counters>,
     pub(super) deadline: Rc<ConnectionDeadline>,
     pub(super) idle_timeout: Option<Duration>,
     pub(super) header_timeout: Duration,
-    /// Frames come on an idle HTTP/2 connection that are no part of a request, and a client that takes no answer may
-    /// still have its pings answered: there, only requests and pieces of answers count.
+    /// Frames come on an idle HTTP/2 connection that are no part of a request, and a client that
+    /// takes no answer may still have its pings answered: there, only requests and pieces of
+    /// answers count.
     pub(super) is_http2: bool,
     pub(super) handlers: Cell<u32>,
     pub(super) answers: Cell<u32>,
@@ -80,8 +83,9 @@ impl ConnectionActivity {
         self.head_begins();
     }
 
-    /// Says what the connection holds, as far as that can be seen from outside of hyper: a head, or what of a body was not
-    /// taken from it; and pieces of answers that were handed to it and not written.
+    /// Says what the connection holds, as far as that can be seen from outside of hyper: a head, or
+    /// what of a body was not taken from it; and pieces of answers that were handed to it and
+    /// not written.
     pub(super) fn hold(&self, change: impl FnOnce(&mut HeldBytes)) {
         let mut held = self.held.get();
         change(&mut held);
@@ -125,7 +129,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// A request's head has come in; its handler runs until the return value is answered or dropped.
+    /// A request's head has come in; its handler runs until the return value is answered or
+    /// dropped.
     pub(super) fn begin(self: &Rc<Self>) -> RequestInWork {
         self.handlers.set(self.handlers.get() + 1);
         self.in_head.set(false);

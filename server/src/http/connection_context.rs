@@ -1,4 +1,5 @@
-//! What the code of one connection works with: its worker, its buffer account, its client and its listener.
+//! What the code of one connection works with: its worker, its buffer account, its client and its
+//! listener.
 use super::{http_worker_state::HttpWorkerState, request_user::KnownUsers};
 use crate::{
     app::Worker,

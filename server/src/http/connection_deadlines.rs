@@ -1,7 +1,8 @@
 //! Deadlines and drain for the connections of a worker, without a timer for each.
 //!
-//! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there are connections
-//! counts the ticks and wakes those whose time is over; they then look at [`ConnectionDeadline::verdict`].
+//! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there
+//! are connections counts the ticks and wakes those whose time is over; they then look at
+//! [`ConnectionDeadline::verdict`].
 use crate::{app::App, lifecycle::drain_phase::Phase};
 use slab::Slab;
 use std::{
@@ -99,7 +100,8 @@ impl Drop for ConnectionDeadline {
     }
 }
 
-/// Counts ticks and wakes the connections that are late, until no connection is left; the next connection starts it again.
+/// Counts ticks and wakes the connections that are late, until no connection is left; the next
+/// connection starts it again.
 async fn tick(app: Arc<App>, deadlines: Rc<ConnectionDeadlines>) {
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut interval = interval(TICK);
@@ -116,7 +118,8 @@ async fn tick(app: Arc<App>, deadlines: Rc<ConnectionDeadlines>) {
             return;
         }
         for (_, connection) in connections.iter() {
-            // Draining connections are woken at every tick: one that was answering when the drain began looks again.
+            // Draining connections are woken at every tick: one that was answering when the drain began looks
+            // again.
             if deadlines.draining.get() || connection.tick.get() <= deadlines.ticks.get() {
                 connection.waker.wake_by_ref();
             }

@@ -1,4 +1,5 @@
-//! `/v1/connections`: the clients of the Redis protocol, and the end of one of them (CLIENT LIST, CLIENT KILL).
+//! `/v1/connections`: the clients of the Redis protocol, and the end of one of them (CLIENT LIST,
+//! CLIENT KILL).
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
@@ -15,7 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const USUAL_COUNT: u64 = 1000;
 const MOST_COUNT: u64 = 10_000;
 
-/// `GET /v1/connections?count=`: `{"open":{"all":N,"redis":N},"connections":[…]}`, those that were opened first come first.
+/// `GET /v1/connections?count=`: `{"open":{"all":N,"redis":N},"connections":[…]}`, those that were
+/// opened first come first.
 pub(super) fn connections(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let count = request.number("count")?.unwrap_or(USUAL_COUNT);
     if count > MOST_COUNT {

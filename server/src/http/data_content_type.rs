@@ -4,7 +4,8 @@ use crate::source::CopyMetadataView;
 const JSON: &[u8] = b"application/json";
 const TEXT: &[u8] = b"text/plain; charset=utf-8";
 
-/// What the source said the value is (`said`), else JSON if it begins and ends like an object or an array, else text.
+/// What the source said the value is (`said`), else JSON if it begins and ends like an object or an
+/// array, else text.
 #[inline]
 pub(super) fn of<'e>(said: &'e [u8], value: &[u8]) -> &'e [u8] {
     let said = if said.is_empty() { None } else { CopyMetadataView::read(said).shown_type() };

@@ -1,4 +1,5 @@
-//! `GET /docs`: the description of the routes as a page for people. It has no script and loads nothing.
+//! `GET /docs`: the description of the routes as a page for people. It has no script and loads
+//! nothing.
 use super::{openapi, response_body::ResponseBody};
 use http::{HeaderValue, Response, header};
 use serde_json::Value;

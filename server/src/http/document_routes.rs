@@ -1,4 +1,5 @@
-//! Documents over HTTP: a part of one is read (`?pointer=`), one is stored (`PUT … ?type=json`) or patched (`PATCH`).
+//! Documents over HTTP: a part of one is read (`?pointer=`), one is stored (`PUT … ?type=json`) or
+//! patched (`PATCH`).
 use super::{
     preconditions::Preconditions,
     problem_json::{Problem, ProblemKind},
@@ -43,7 +44,8 @@ pub(super) fn pointer(query: &[u8]) -> Option<Result<Pointer, Problem>> {
     Some(parsed.map_err(|error| Problem::of(ProblemKind::BadParameter, format!("`pointer`: {error}"))))
 }
 
-/// The part of a value that a pointer names: of a document without a look at what lies behind it, of other JSON texts after a check of the whole.
+/// The part of a value that a pointer names: of a document without a look at what lies behind it,
+/// of other JSON texts after a check of the whole.
 pub(super) fn part(value: &Bytes, said: &[u8], pointer: &Pointer) -> Result<Bytes, Problem> {
     let lacking = || Problem::new(ProblemKind::NoSuchElement);
     if is_document(said) {

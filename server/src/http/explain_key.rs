@@ -4,7 +4,8 @@ use crate::read::{Fact, explain_key as explain};
 use http::Response;
 use serde_json::{Map, Value};
 
-/// The facts of LARDER.EXPLAIN as a JSON object, with `_` for `-` in their names. A tag that is not UTF-8 is shown with U+FFFD.
+/// The facts of LARDER.EXPLAIN as a JSON object, with `_` for `-` in their names. A tag that is not
+/// UTF-8 is shown with U+FFFD.
 pub(super) fn explain_key(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let key = request.key()?;
     let (group, app) = (request.group, &request.worker.app);

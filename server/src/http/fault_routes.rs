@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// `{"at": "source", "kind": "delay", "delay": "200ms", "share": 0.5, "duration": "30s", "group": "default"}`
+/// `{"at": "source", "kind": "delay", "delay": "200ms", "share": 0.5, "duration": "30s", "group":
+/// "default"}`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ordered {

@@ -23,7 +23,8 @@ const CONNECTING: Duration = Duration::from_secs(2);
 const ANSWERING: Duration = Duration::from_secs(5);
 /// What an answer holds at most besides a value.
 const REST: usize = 1 << 20;
-/// Fields that are about one connection (RFC 9110 section 7.6.1), or are written again for the next.
+/// Fields that are about one connection (RFC 9110 section 7.6.1), or are written again for the
+/// next.
 const OF_ONE_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,

@@ -29,7 +29,8 @@ use std::{
 
 /// Streams that an HTTP/2 client may have open at once.
 const STREAMS: u32 = 128;
-/// Streams that it may reset before they are looked at; more end the connection (rapid reset, CVE-2023-44487).
+/// Streams that it may reset before they are looked at; more end the connection (rapid reset,
+/// CVE-2023-44487).
 const RESETS: usize = 20;
 /// Streams that are reset because of its mistakes; more end the connection.
 const ERRORS: usize = 256;
@@ -123,7 +124,8 @@ enum End {
     Dropped,
 }
 
-/// Polls a connection until it is done or out of time; `poll` is called with `true` once, when it should come to an end.
+/// Polls a connection until it is done or out of time; `poll` is called with `true` once, when it
+/// should come to an end.
 async fn drive(
     activity: &ConnectionActivity,
     mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>,

@@ -8,8 +8,8 @@ use super::{
 use crate::{read::Group, source::Reloaded};
 use http::Response;
 
-/// `POST /v1/groups/{group}/reload`: the group's table is read again. `{"entries":N,"changed":N}`, when all that changed has been announced; `changed` is null if
-/// no client can have copies.
+/// `POST /v1/groups/{group}/reload`: the group's table is read again. `{"entries":N,"changed":N}`,
+/// when all that changed has been announced; `changed` is null if no client can have copies.
 pub(super) async fn reload(context: &ConnectionContext, group: &Group) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
     let source = app.settings.groups.iter().zip(&app.sources).find(|(settings, _)| *settings.name == *group.name);

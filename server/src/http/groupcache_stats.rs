@@ -1,5 +1,6 @@
-//! `/stats`, `/stats/main` and `/stats/hot`: the numbers of group `default` under the names that groupcache gives them (its `Stats` and
-//! `CacheStats`, as `encoding/json` writes them). docs/reference/http.md says what each number counts here.
+//! `/stats`, `/stats/main` and `/stats/hot`: the numbers of group `default` under the names that
+//! groupcache gives them (its `Stats` and `CacheStats`, as `encoding/json` writes them).
+//! docs/reference/http.md says what each number counts here.
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use http::Response;
 use larder_store::clock;

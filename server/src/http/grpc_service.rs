@@ -1,4 +1,5 @@
-//! What Larders ask each other over gRPC (`larder_peers.proto`), on the HTTP listener: the same requests as those of `peer_routes`.
+//! What Larders ask each other over gRPC (`larder_peers.proto`), on the HTTP listener: the same
+//! requests as those of `peer_routes`.
 use super::{peer_routes, response_body::ResponseBody, route_request::RouteRequest};
 use crate::{
     peer::{

@@ -14,8 +14,9 @@ pub(super) fn healthy() -> Response<ResponseBody> {
     response_writer::text(StatusCode::OK, "ok\n")
 }
 
-/// `GET /readyz`: 200 once every source has been reached and the snapshot is loaded, until the drain begins, and while any group can be read. A source that is
-/// lost does not make the server unready where copies outlive it: hits are still answered, which no other server could do better.
+/// `GET /readyz`: 200 once every source has been reached and the snapshot is loaded, until the
+/// drain begins, and while any group can be read. A source that is lost does not make the server
+/// unready where copies outlive it: hits are still answered, which no other server could do better.
 pub(super) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
     if app.drain.begun() {

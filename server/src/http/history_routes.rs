@@ -15,7 +15,8 @@ use larder_proto::http::target;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// `GET /v1/history?resolution=1s|10s|1m&since=UNIX_SECONDS`: rows of numbers, with a description of their columns.
+/// `GET /v1/history?resolution=1s|10s|1m&since=UNIX_SECONDS`: rows of numbers, with a description
+/// of their columns.
 pub(super) async fn history(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let resolution = match target::parameter(request.query, "resolution") {
         None | Some(b"") => Resolution::Second,

@@ -14,8 +14,9 @@ use serde_json::{Map, Value, json};
 const USUAL_ROWS: u64 = 50;
 const MOST_ROWS: u64 = 500;
 
-/// `GET /v1/hot-keys?count=`: `{"seconds", "reads", "bytes", "misses", "source_seconds", "by_reads": [{"group", "key", "reads", "share"}],
-/// "by_bytes", "by_misses", "by_source_time", "prefixes": {"by_reads": [{"group", "prefix", "reads", "share"}], …}}`.
+/// `GET /v1/hot-keys?count=`: `{"seconds", "reads", "bytes", "misses", "source_seconds",
+/// "by_reads": [{"group", "key", "reads", "share"}], "by_bytes", "by_misses", "by_source_time",
+/// "prefixes": {"by_reads": [{"group", "prefix", "reads", "share"}], …}}`.
 pub(super) fn hot_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let rows = request.number("count")?.unwrap_or(USUAL_ROWS);
     if !(1..=MOST_ROWS).contains(&rows) {

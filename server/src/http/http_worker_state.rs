@@ -1,4 +1,5 @@
-//! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast path.
+//! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast
+//! path.
 use super::{connection_deadlines::ConnectionDeadlines, primary_connections::PrimaryConnections};
 use larder_proto::{http::text::Date, output::Output};
 use std::{cell::RefCell, rc::Rc};
@@ -11,8 +12,8 @@ pub struct HttpWorkerState {
     pub(super) primary: PrimaryConnections,
 }
 
-/// Input and output of the connection whose turn it is. They hold nothing between turns, so they stay in the core's cache
-/// and an idle connection occupies no buffer.
+/// Input and output of the connection whose turn it is. They hold nothing between turns, so they
+/// stay in the core's cache and an idle connection occupies no buffer.
 #[derive(Debug)]
 pub(super) struct TurnBuffers {
     pub(super) input: Box<[u8]>,

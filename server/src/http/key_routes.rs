@@ -130,7 +130,8 @@ pub(super) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8
     }
 }
 
-/// How a read that had to fetch ended. A value that is too large to be kept is asked for once more, by each reader for itself.
+/// How a read that had to fetch ended. A value that is too large to be kept is asked for once more,
+/// by each reader for itself.
 pub(super) async fn finish_read(
     group: &Group,
     route: ReadRoute,

@@ -22,8 +22,9 @@ const STEP: usize = 256 * 1024;
 /// Each key looked at costs time under a shard's lock and room in the answer.
 const MOST_COUNT: usize = 10_000;
 
-/// `GET /v1/keys?match=GLOB&cursor=&count=`: `{"keys":[…],"cursor":"…"}`. EntryMetadata `count` keys are looked at, those that match
-/// are listed; cursor `"0"` begins and ends. The keys of a store on this machine if that is the source, else the memory tier's.
+/// `GET /v1/keys?match=GLOB&cursor=&count=`: `{"keys":[…],"cursor":"…"}`. EntryMetadata `count`
+/// keys are looked at, those that match are listed; cursor `"0"` begins and ends. The keys of a
+/// store on this machine if that is the source, else the memory tier's.
 pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let mut scratch = Vec::new();
     let pattern = match target::parameter(request.query, "match") {

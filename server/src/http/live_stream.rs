@@ -1,7 +1,8 @@
-//! `GET /v1/live`: samples, metrics and events as they come, as `text/event-stream` (WHATWG HTML section 9.2).
+//! `GET /v1/live`: samples, metrics and events as they come, as `text/event-stream` (WHATWG HTML
+//! section 9.2).
 //!
-//! The stream ends when the drain begins, when users change, and after [`LONGEST`]: browsers ask again by themselves, and their
-//! credentials are looked at again.
+//! The stream ends when the drain begins, when users change, and after [`LONGEST`]: browsers ask
+//! again by themselves, and their credentials are looked at again.
 use super::{
     response_body::{Pages, ResponseBody},
     route_request::RouteRequest,

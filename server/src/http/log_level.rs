@@ -14,7 +14,8 @@ pub(super) fn log_level(context: &ConnectionContext) -> Response<ResponseBody> {
     response_writer::json(ResponseBody::full(format!("{{\"level\":\"{}\"}}", level.name())))
 }
 
-/// `PUT /v1/log-level` with the level's name as the body, bare or as `{"level":"debug"}`. Holds until the next start.
+/// `PUT /v1/log-level` with the level's name as the body, bare or as `{"level":"debug"}`. Holds
+/// until the next start.
 pub(super) fn set_log_level(context: &ConnectionContext, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -49,8 +49,9 @@ enum Slot {
     Wait(Wait),
 }
 
-/// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string where the value is UTF-8,
-/// otherwise `{"base64":"…"}`. If the source fails for one key, the request fails.
+/// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string
+/// where the value is UTF-8, otherwise `{"base64":"…"}`. If the source fails for one key, the
+/// request fails.
 pub(super) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let keys = parse(&body, request.worker.app.settings.max_pipeline)?;
     let group = request.group;

@@ -8,10 +8,13 @@
 //! ```
 //!
 //! Invariants:
-//! - The fast path answers only what the general path would answer with the same bytes. `read_responses` words both, and a test compares them.
-//! - A hit on the fast path allocates nothing: input and output buffers belong to the worker, not to the connection.
-//! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for room in the client's
-//!   window after `idle-timeout`, for a request's body by its size (`request_body`).
+//! - The fast path answers only what the general path would answer with the same bytes.
+//!   `read_responses` words both, and a test compares them.
+//! - A hit on the fast path allocates nothing: input and output buffers belong to the worker, not
+//!   to the connection.
+//! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for
+//!   room in the client's window after `idle-timeout`, for a request's body by its size
+//!   (`request_body`).
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod access_log;
 mod closing_response;

@@ -1,4 +1,5 @@
-//! `/v1/groups/{group}/mode-rules`: which keys of a group the memory tier keeps and serves. Changes hold until the next start.
+//! `/v1/groups/{group}/mode-rules`: which keys of a group the memory tier keeps and serves. Changes
+//! hold until the next start.
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
@@ -25,8 +26,8 @@ pub(super) fn mode_rules(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     response_writer::json(ResponseBody::full(answer.to_string()))
 }
 
-/// `PUT`: replaces all rules at once. The body is `{"rules":[{"prefix":"user:","mode":"deny"}]}` (the empty prefix is that of every key), or the text
-/// `user:=deny`.
+/// `PUT`: replaces all rules at once. The body is `{"rules":[{"prefix":"user:","mode":"deny"}]}`
+/// (the empty prefix is that of every key), or the text `user:=deny`.
 pub(super) fn set_mode_rules(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,4 +1,5 @@
-//! Writes of keys that another node owns, where the nodes' memory tiers are one store: sent to the owner, and run as such. Decision 0051.
+//! Writes of keys that another node owns, where the nodes' memory tiers are one store: sent to the
+//! owner, and run as such. Decision 0051.
 use super::{
     document_routes,
     key_routes::{self, PutRequest},
@@ -25,7 +26,8 @@ const FIELDS: [HeaderName; 5] = [
     HeaderName::from_static("surrogate-key"),
 ];
 
-/// The response of the key's owner. `None`: that is this node, or one that knows no such requests, or the group has a source.
+/// The response of the key's owner. `None`: that is this node, or one that knows no such requests,
+/// or the group has a source.
 pub(super) async fn at_owner(
     request: &RouteRequest<'_>,
     method: &Method,

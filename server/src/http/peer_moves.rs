@@ -1,4 +1,5 @@
-//! What nodes that come and go ask and say: the routes of a handover between Larders (`peer::join`, `peer::leave`).
+//! What nodes that come and go ask and say: the routes of a handover between Larders (`peer::join`,
+//! `peer::leave`).
 use super::{
     peer_routes::done,
     problem_json::{Problem, ProblemKind},
@@ -24,7 +25,8 @@ pub(super) async fn hottest(request: &RouteRequest<'_>) -> Result<Response<Respo
     Ok(response)
 }
 
-/// `POST _member/?of=NAME&is=serving|leaving|left`: what a node says about itself. The answer to `leaving` comes once its keys of this group are here.
+/// `POST _member/?of=NAME&is=serving|leaving|left`: what a node says about itself. The answer to
+/// `leaving` comes once its keys of this group are here.
 pub(super) async fn announced(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let group = shared(request)?;
     let name = request.key_parameter("of").transpose()?.unwrap_or_default();

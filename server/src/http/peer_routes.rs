@@ -1,4 +1,5 @@
-//! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes here changes this node alone.
+//! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes
+//! here changes this node alone.
 use super::{
     connection_context::ConnectionContext,
     owner_requests, peer_moves,
@@ -23,7 +24,8 @@ use larder_proto::http::target;
 use prost::Message;
 use subtle::ConstantTimeEq as _;
 
-/// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users like others.
+/// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users
+/// like others.
 pub(super) fn nodes_show_themselves(context: &ConnectionContext) -> bool {
     let peers = &context.worker.app.settings.peers;
     peers.secret.is_some() || peers.tls.is_some()
@@ -130,7 +132,9 @@ pub(super) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody
     Ok(done())
 }
 
-/// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant time.
+/// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to
+/// `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant
+/// time.
 pub(super) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
     let route = String::from_utf8_lossy(request.key);
     if route.starts_with(REMOVE_KEYS) {

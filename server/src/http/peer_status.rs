@@ -11,7 +11,8 @@ use http::Response;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// `{"self":NAME,"epoch":HEX,"peers":[…]}`; with `?key=` also `"owner":NAME`. 404 on a node that shares nothing.
+/// `{"self":NAME,"epoch":HEX,"peers":[…]}`; with `?key=` also `"owner":NAME`. 404 on a node that
+/// shares nothing.
 pub(super) fn peers(
     context: &ConnectionContext,
     request: &RouteRequest<'_>,

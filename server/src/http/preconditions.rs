@@ -46,8 +46,8 @@ impl Preconditions {
         self.if_match.is_none() && self.if_none_match.is_none()
     }
 
-    /// For an entry that exists: is its value to be sent (or does the client have it)? Its tag is the source's, if that `said` one, else
-    /// `tag`.
+    /// For an entry that exists: is its value to be sent (or does the client have it)? Its tag is
+    /// the source's, if that `said` one, else `tag`.
     pub(super) fn of_read(&self, tag: u64, said: &CopyMetadataView<'_>) -> Result<bool, Problem> {
         let listed = |name: HeaderName, tags: &Tags, weakly: bool| match said.etag {
             Some(text) => etag::is_listed(self.sent.get_all(name).iter().map(HeaderValue::as_bytes), text, weakly),

@@ -1,4 +1,5 @@
-//! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described in docs/reference/http.md.
+//! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described
+//! in docs/reference/http.md.
 use super::{rate_limit_headers, response_body::ResponseBody};
 use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -135,7 +136,8 @@ pub(super) struct Problem {
     detail: Option<String>,
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
-    /// The limit that the client has reached. It is told so with 429, except on routes whose clients know 503.
+    /// The limit that the client has reached. It is told so with 429, except on routes whose
+    /// clients know 503.
     limit: Option<Box<Throttled>>,
 }
 
@@ -284,7 +286,8 @@ const OVERLOAD_RETRY: Duration = Duration::from_secs(1);
 /// When there may be room again.
 const BUFFERS_RETRY: Duration = Duration::from_secs(1);
 
-/// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom helps.
+/// When to try a source again that did not answer; sources reconnect with backoff, so sooner seldom
+/// helps.
 pub(super) const SOURCE_RETRY: Duration = Duration::from_secs(1);
 
 /// `Retry-After` in whole seconds, at least one.

@@ -1,5 +1,6 @@
-//! Ranges of a store's keys, sent page by page: `/v0/entities` and `/v1/range`. A page is read when the client has taken the one before. So a
-//! range occupies one page however long it takes, keeps nothing open at the store between two pages, and ends with its client.
+//! Ranges of a store's keys, sent page by page: `/v0/entities` and `/v1/range`. A page is read when
+//! the client has taken the one before. So a range occupies one page however long it takes, keeps
+//! nothing open at the store between two pages, and ends with its client.
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::{BodyWriter, Pages, ResponseBody},
@@ -44,7 +45,8 @@ struct RangeWalk {
     page: Option<LocalFuture<'static, Result<Page, SourceError>>>,
 }
 
-/// `GET /v0/entities?start=A[&end=B]` and `GET /v1/range?start=&end=&limit=&reverse=`: the entries from `start` up to, and without, `end`.
+/// `GET /v0/entities?start=A[&end=B]` and `GET /v1/range?start=&end=&limit=&reverse=`: the entries
+/// from `start` up to, and without, `end`.
 pub(super) async fn range(request: &RouteRequest<'_>, format: RangeFormat) -> Result<Response<ResponseBody>, Problem> {
     if !request.group.source.as_local().is_some_and(LocalStore::is_ordered) {
         let name = &request.group.name;

@@ -1,4 +1,5 @@
-//! `RateLimit-Policy` and `RateLimit`: what a client may ask, and what is left of it (draft-ietf-httpapi-ratelimit-headers-10).
+//! `RateLimit-Policy` and `RateLimit`: what a client may ask, and what is left of it
+//! (draft-ietf-httpapi-ratelimit-headers-10).
 use crate::lifecycle::throttle::Allowance;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
@@ -8,7 +9,8 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Describes the budget that is closest to being used up. The setting is the policy's name.
 ///
-/// `q` is the burst, `w` the seconds in which a used-up budget is whole again, `r` what is left of it and `t` the seconds until it is whole.
+/// `q` is the burst, `w` the seconds in which a used-up budget is whole again, `r` what is left of
+/// it and `t` the seconds until it is whole.
 pub(super) fn insert(headers: &mut HeaderMap, allowance: &Allowance) {
     let Allowance { setting, burst, window, remaining } = allowance;
     let policy = format!("\"{setting}\";q={burst};w={}", whole_seconds(*window));

@@ -1,9 +1,10 @@
-//! Responses to a read of one key, for the routes that do: `/v1/kv/{key}`, `/lookup?key=`, `/?key=`, `/v0/entity?id=`, `/data/{id}` and the
-//! one between nodes.
+//! Responses to a read of one key, for the routes that do: `/v1/kv/{key}`, `/lookup?key=`,
+//! `/?key=`, `/v0/entity?id=`, `/data/{id}` and the one between nodes.
 //!
-//! An entry of the tier is written in two ways: as bytes straight into the output ([`ReadRoute::write_entry`], the fast path), and as a
-//! response for hyper ([`ReadRoute::found`]). The names, order and values of the headers are the same; hyper adds
-//! `content-length` and `date` at the end as [`end_head`] does. Every other answer is a response on both paths.
+//! An entry of the tier is written in two ways: as bytes straight into the output
+//! ([`ReadRoute::write_entry`], the fast path), and as a response for hyper ([`ReadRoute::found`]).
+//! The names, order and values of the headers are the same; hyper adds `content-length` and `date`
+//! at the end as [`end_head`] does. Every other answer is a response on both paths.
 use super::{
     data_content_type,
     problem_json::{self, Problem, ProblemKind},
@@ -79,7 +80,8 @@ impl EntryMetadata {
         EntryMetadata { fetched: true, ..EntryMetadata::hit(entry, now) }
     }
 
-    /// `Cache-Status` up to the lifetime that is left, which is negative for what is out of date (RFC 9211, 2.4).
+    /// `Cache-Status` up to the lifetime that is left, which is negative for what is out of date
+    /// (RFC 9211, 2.4).
     #[inline]
     fn status(self) -> &'static [u8] {
         match (self.stale, self.fetched) {
@@ -102,7 +104,8 @@ impl EntryMetadata {
         self.stale.or(self.left)
     }
 
-    /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the copy.
+    /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the
+    /// copy.
     pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &[u8]) {
         let said = CopyMetadataView::read(said);
         headers.insert(header::ETAG, tag(self.version, instance));
@@ -138,8 +141,8 @@ pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) 
     }
 }
 
-/// The entity tag of a version. Versions start again with each process, so the instance number is mixed in: a tag from another
-/// run of this server, or from another server, does not match.
+/// The entity tag of a version. Versions start again with each process, so the instance number is
+/// mixed in: a tag from another run of this server, or from another server, does not match.
 pub(super) fn tag(version: u64, instance: u64) -> HeaderValue {
     let mut text = Vec::with_capacity(18);
     etag::write(&mut text, version ^ instance);
@@ -172,8 +175,9 @@ impl ReadRoute {
         }
     }
 
-    /// Writes a whole response for an entry, from inside the engine's lookup. Returns the value instead, and writes nothing, if the
-    /// value is too large to be encoded under the shard's lock.
+    /// Writes a whole response for an entry, from inside the engine's lookup. Returns the value
+    /// instead, and writes nothing, if the value is too large to be encoded under the shard's
+    /// lock.
     #[inline]
     pub(super) fn write_entry(
         self,
@@ -259,7 +263,8 @@ impl ReadRoute {
         None
     }
 
-    /// The value was found. `about` is `None` if the tier does not hold the fetched value; `said` is what the source said about it.
+    /// The value was found. `about` is `None` if the tier does not hold the fetched value; `said`
+    /// is what the source said about it.
     pub(super) fn found(
         self,
         key: &[u8],
@@ -315,7 +320,8 @@ impl ReadRoute {
         matches!(self, ReadRoute::Kv | ReadRoute::Data | ReadRoute::Text | ReadRoute::Entity)
     }
 
-    /// The value is too large to be kept, and passes through to a route that [`gives_bytes`](ReadRoute::gives_bytes).
+    /// The value is too large to be kept, and passes through to a route that
+    /// [`gives_bytes`](ReadRoute::gives_bytes).
     pub(super) fn passed_through(self, value: ValueStream, now: Millis) -> Response<ResponseBody> {
         let mut response = Response::default();
         let headers = response.headers_mut();
@@ -367,7 +373,8 @@ impl ReadRoute {
         if matches!(self, ReadRoute::Kv | ReadRoute::Entity) {
             return problem.into_response();
         }
-        // Clients of these routes know 400 for a request that cannot be served. 502 says that the source has refused it.
+        // Clients of these routes know 400 for a request that cannot be served. 502 says that the source
+        // has refused it.
         let status = match problem.status() {
             status if status.is_client_error() => StatusCode::BAD_REQUEST,
             // Another node would load it itself after any other status.
@@ -403,7 +410,8 @@ const BEFORE_KEY: &[u8] = b"{\"key\": ";
 const BEFORE_VALUE: &[u8] = b", \"value\": ";
 const AFTER_FOUND: &[u8] = b", \"status\": 200}";
 
-/// Content type and validators of an entry whose source said something about it, up to the end of the line.
+/// Content type and validators of an entry whose source said something about it, up to the end of
+/// the line.
 #[cold]
 fn put_said(out: &mut Output, said: &[u8], version: u64) {
     let said = CopyMetadataView::read(said);

@@ -7,7 +7,8 @@ use super::{
 use http::{HeaderValue, Response, header};
 use larder_proto::http::target;
 
-/// `POST /v1/record?sample=0.1`: the operations of this share of the keys since the last such request, as [`Recorder`](crate::telemetry::Recorder) writes them.
+/// `POST /v1/record?sample=0.1`: the operations of this share of the keys since the last such
+/// request, as [`Recorder`](crate::telemetry::Recorder) writes them.
 pub(super) fn record(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     let text = target::parameter(query, "sample").map_or("1".into(), String::from_utf8_lossy);
     let sample = text.parse().ok().filter(|sample| *sample > 0.0 && *sample <= 1.0);

@@ -20,8 +20,9 @@ pub(super) struct BodyLimit<'c> {
     pub(super) setting: &'static str,
     /// The problem that a larger body is.
     pub(super) kind: ProblemKind,
-    /// Time for the first bytes; the rest must keep up [`SLOWEST`] on average. A client that sends a byte now and then
-    /// would otherwise hold what it has sent so far for as long as it likes.
+    /// Time for the first bytes; the rest must keep up [`SLOWEST`] on average. A client that sends
+    /// a byte now and then would otherwise hold what it has sent so far for as long as it
+    /// likes.
     pub(super) patience: Duration,
 }
 
@@ -33,8 +34,8 @@ const BELIEVED: usize = 1 << 20;
 /// Reads a body to its end.
 ///
 /// # Errors
-/// `limit.kind` if it is too large (told before anything is read if the client announced it), `BodyTimeout`, `BadBody` if
-/// the client broke off, `BuffersFull` if there is no room for it.
+/// `limit.kind` if it is too large (told before anything is read if the client announced it),
+/// `BodyTimeout`, `BadBody` if the client broke off, `BuffersFull` if there is no room for it.
 pub(super) async fn read<B>(body: B, limit: BodyLimit<'_>) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,

@@ -1,6 +1,8 @@
-//! Who is calling: the user of a request, from its `Authorization`, and what the user's rules say of the request's keys.
+//! Who is calling: the user of a request, from its `Authorization`, and what the user's rules say
+//! of the request's keys.
 //!
-//! A header is verified once for a connection, then compared. Where `default` may do everything without a password, no client is asked.
+//! A header is verified once for a connection, then compared. Where `default` may do everything
+//! without a password, no client is asked.
 use super::{
     problem_json::{Problem, ProblemKind},
     upstream_user::KnownUpstreamUser,
@@ -35,7 +37,8 @@ impl RequestUser {
     pub(super) fn of(user: Arc<User>) -> RequestUser {
         RequestUser { is_restricted: !user.permissions().is_unrestricted(), user: Some(user) }
     }
-    /// The name, if the client has logged in by name. All others are `default`, which has no budget of its own.
+    /// The name, if the client has logged in by name. All others are `default`, which has no budget
+    /// of its own.
     pub(super) fn name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| &*user.name).filter(|name| *name != DEFAULT_USER)
     }
@@ -108,7 +111,8 @@ type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>, Millis);
 /// The users that a connection has had.
 #[derive(Debug, Default)]
 pub(super) struct KnownUsers {
-    /// The name in the client's certificate (`tls-client-user`): who it is without `Authorization`, if there is such a user.
+    /// The name in the client's certificate (`tls-client-user`): who it is without `Authorization`,
+    /// if there is such a user.
     certificate_user: Option<Box<str>>,
     /// The generation of users of which the rest is.
     users_seen: Cell<u64>,

@@ -1,4 +1,5 @@
-//! Response bodies: counted bytes, and values that are written as JSON or base64 while they are sent.
+//! Response bodies: counted bytes, and values that are written as JSON or base64 while they are
+//! sent.
 use crate::{
     buffers::BufferCharge,
     source::{SourceError, ValueChunks, ValueStream},
@@ -19,7 +20,8 @@ pub(super) trait Pages {
     fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ResponseBody>, SourceError>>;
 }
 
-/// A body in pieces, sent in order. A large value is encoded a window at a time, when there is room to send it.
+/// A body in pieces, sent in order. A large value is encoded a window at a time, when there is room
+/// to send it.
 #[derive(Default)]
 pub(super) struct ResponseBody {
     /// The first piece, so that a body of one piece needs no queue.
@@ -49,11 +51,13 @@ enum Piece {
 
 /// Bytes encoded at a time; a multiple of 3, so that base64 windows need no padding.
 const WINDOW: usize = 48 * 1024;
-/// Bytes handed out at a time, though they need no encoding: the server sees that a client stopped taking them when hyper asks for no more.
+/// Bytes handed out at a time, though they need no encoding: the server sees that a client stopped
+/// taking them when hyper asks for no more.
 const PART: usize = 256 * 1024;
 /// Pieces of at least this length are parts of values; no text that is made here is as long.
 pub(super) const REFERENCE: usize = 2 * WINDOW;
-/// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1 sends such a body in chunks.
+/// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1
+/// sends such a body in chunks.
 const COUNTED: usize = 1 << 20;
 
 impl ResponseBody {
@@ -115,7 +119,8 @@ impl ResponseBody {
         self.left
     }
 
-    /// The next bytes that are here to be sent; never empty. More may follow: see [`poll_more`](ResponseBody::poll_more).
+    /// The next bytes that are here to be sent; never empty. More may follow: see
+    /// [`poll_more`](ResponseBody::poll_more).
     pub(super) fn next(&mut self) -> Option<Bytes> {
         loop {
             let piece = match self.first.take() {
@@ -186,7 +191,8 @@ impl Pages for PassingValue {
     }
 }
 
-/// Composes a body of text with values in it: small values are encoded at once, large ones when they are sent.
+/// Composes a body of text with values in it: small values are encoded at once, large ones when
+/// they are sent.
 pub(super) struct BodyWriter {
     text: Vec<u8>,
     /// Bytes of text before that.
@@ -222,7 +228,8 @@ impl BodyWriter {
         self.link(Piece::Base64(value), Some(len));
     }
 
-    /// Appends bytes as JSON without losing any: a string if they are UTF-8, otherwise `{"base64":"…"}`.
+    /// Appends bytes as JSON without losing any: a string if they are UTF-8, otherwise
+    /// `{"base64":"…"}`.
     pub(super) fn put_json_or_base64(&mut self, bytes: Bytes) {
         if std::str::from_utf8(&bytes).is_ok() {
             self.put_json(bytes);

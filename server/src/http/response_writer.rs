@@ -1,4 +1,5 @@
-//! Responses written as HTTP/1.1 bytes, as hyper would write them; and the responses that are one text or one JSON document.
+//! Responses written as HTTP/1.1 bytes, as hyper would write them; and the responses that are one
+//! text or one JSON document.
 use super::response_body::ResponseBody;
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::{
@@ -26,8 +27,8 @@ pub(super) fn json(document: ResponseBody) -> Response<ResponseBody> {
     response
 }
 
-/// Writes the head of a response to an HTTP/1.1 `GET` as hyper would. True if the body has to follow in chunks (RFC 9112
-/// section 7.1) because its length is not known.
+/// Writes the head of a response to an HTTP/1.1 `GET` as hyper would. True if the body has to
+/// follow in chunks (RFC 9112 section 7.1) because its length is not known.
 pub(super) fn write_head(out: &mut Output, response: &Response<ResponseBody>, date: &[u8; Date::LEN]) -> bool {
     let status = response.status();
     out.reserve(ROOM);

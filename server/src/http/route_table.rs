@@ -25,7 +25,8 @@ enum RouteListeners {
     Native,
     Admin,
     Both,
-    /// Both, for the console's sake; requests count as those of clients, whichever listener they come to.
+    /// Both, for the console's sake; requests count as those of clients, whichever listener they
+    /// come to.
     NativeAndConsole,
 }
 
@@ -243,8 +244,9 @@ impl Route {
         }
     }
 
-    /// The parameters that the query may have: a misspelt one must not change or list something else than meant. `None`: any, for
-    /// plain reads, and for clients of other servers, which ignore what they do not know.
+    /// The parameters that the query may have: a misspelt one must not change or list something
+    /// else than meant. `None`: any, for plain reads, and for clients of other servers, which
+    /// ignore what they do not know.
     pub(super) fn parameters(&self) -> Option<&'static [&'static str]> {
         use RouteHandler as H;
         match self.handler {
@@ -288,7 +290,8 @@ impl Route {
         self.method == Method::GET
     }
 
-    /// The budget that a request draws on. Health checks draw on none: a busy server must not be taken for a dead one.
+    /// The budget that a request draws on. Health checks draw on none: a busy server must not be
+    /// taken for a dead one.
     pub(super) fn scope(&self) -> Option<Scope> {
         match (self.handler, self.on) {
             (RouteHandler::Healthy | RouteHandler::Ready, _) => None,

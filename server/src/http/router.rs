@@ -1,4 +1,5 @@
-//! What every request goes through before and after its route: limits, throttle, group, handler, HEAD.
+//! What every request goes through before and after its route: limits, throttle, group, handler,
+//! HEAD.
 use super::{
     access_log::{self, LoggedRequest},
     config_routes,
@@ -38,7 +39,8 @@ use larder_proto::http::{forwarded::ClientAddress, target};
 use larder_store::clock;
 use std::rc::Rc;
 
-/// Commands that another node sends together have twice `max-value`, or this if that is more (as from a client of the Redis protocol).
+/// Commands that another node sends together have twice `max-value`, or this if that is more (as
+/// from a client of the Redis protocol).
 const LONGEST_COMMANDS: usize = 256 * 1024 * 1024;
 
 /// Answers a request.
@@ -331,7 +333,8 @@ where
     }
 }
 
-/// Checks a request against the rules of its user. A key that cannot be read is the handler's to refuse.
+/// Checks a request against the rules of its user. A key that cannot be read is the handler's to
+/// refuse.
 fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), Problem> {
     let everything = Beyond::Keys(KeyAccess::BOTH);
     match rights {
@@ -351,8 +354,8 @@ fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), P
     }
 }
 
-/// A browser that knows the console's password sends it with whatever a page from elsewhere makes it ask for, and says where that page is
-/// from (W3C Fetch Metadata).
+/// A browser that knows the console's password sends it with whatever a page from elsewhere makes
+/// it ask for, and says where that page is from (W3C Fetch Metadata).
 fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
         None | Some(b"same-origin" | b"none") => Ok(()),

@@ -1,4 +1,5 @@
-//! `POST /v1/snapshot` begins a snapshot of the memory tiers, `GET /v1/snapshot` says how far it is.
+//! `POST /v1/snapshot` begins a snapshot of the memory tiers, `GET /v1/snapshot` says how far it
+//! is.
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
@@ -11,7 +12,8 @@ use larder_proto::http::target;
 use larder_store::snapshot::{Loaded, SaveProgress};
 use serde_json::{Value, json};
 
-/// 202 with the progress at once; with `wait=true` 200 with the outcome when the file is whole and synced.
+/// 202 with the progress at once; with `wait=true` 200 with the outcome when the file is whole and
+/// synced.
 pub(super) async fn begin(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     let snapshots = &context.worker.app.snapshots;
     let wait = target::parameter(query, "wait");

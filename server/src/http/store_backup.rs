@@ -1,4 +1,5 @@
-//! `POST /v1/store/backup?name=NAME[&group=GROUP]`: the entries of a disk store as they are now, in a file of the data directory.
+//! `POST /v1/store/backup?name=NAME[&group=GROUP]`: the entries of a disk store as they are now, in
+//! a file of the data directory.
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
@@ -9,7 +10,8 @@ use http::Response;
 use larder_proto::http::target;
 use std::io;
 
-/// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the client does not wait.
+/// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the
+/// client does not wait.
 pub(super) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
     let app = &context.worker.app;
     let group = target::parameter(query, "group").map_or("default".into(), String::from_utf8_lossy);
@@ -19,7 +21,8 @@ pub(super) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<
     let store = app.sources[index].store();
     let store = store.ok_or_else(|| bad(format!("the source of group `{group}` is not a disk store")))?;
     let name = target::parameter(query, "name").map_or("".into(), String::from_utf8_lossy);
-    // A plain name: no request reaches out of the directory, and no backup is in the way of another program's hidden file.
+    // A plain name: no request reaches out of the directory, and no backup is in the way of another
+    // program's hidden file.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if !name.bytes().all(is_plain) || name.is_empty() || name.starts_with('.') {
         return Err(bad(format!("`name`: {name:?} is not a name of letters, digits, `.`, `_` and `-`")));

@@ -10,11 +10,13 @@ use http::{HeaderMap, Response, StatusCode};
 use larder_proto::http::target;
 use larder_store::clock;
 
-/// Headers that name tags: with commas between them (Cloudflare and others), with spaces (Fastly and Varnish).
+/// Headers that name tags: with commas between them (Cloudflare and others), with spaces (Fastly
+/// and Varnish).
 const CACHE_TAG: (&str, u8) = ("cache-tag", b',');
 const SURROGATE_KEY: (&str, u8) = ("surrogate-key", b' ');
 
-/// The tags of a `PUT`: each `?tag=`, and those in the headers. An entry that already has a tag is not given it twice.
+/// The tags of a `PUT`: each `?tag=`, and those in the headers. An entry that already has a tag is
+/// not given it twice.
 pub(super) fn tags_of(request: &RouteRequest<'_>) -> Result<Vec<Box<[u8]>>, Problem> {
     let mut tags = in_query(request.query)?;
     in_headers(request.headers, &mut tags);
@@ -85,7 +87,8 @@ async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: b
     }
 }
 
-/// `?soft`: what is cleared counts as out of date, and is served as the group's stale windows allow.
+/// `?soft`: what is cleared counts as out of date, and is served as the group's stale windows
+/// allow.
 pub(super) fn is_soft(request: &RouteRequest<'_>) -> Result<bool, Problem> {
     match target::parameter(request.query, "soft") {
         None | Some(b"0" | b"false") => Ok(false),

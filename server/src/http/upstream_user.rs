@@ -1,6 +1,8 @@
-//! The user of a request where the Redis behind checks users (`auth = "passthrough"`): `Authorization: Basic` with that Redis's users.
+//! The user of a request where the Redis behind checks users (`auth = "passthrough"`):
+//! `Authorization: Basic` with that Redis's users.
 //!
-//! The request runs as Larder's own user once the rules of the client's user, which are younger than `auth-cache`, allow it.
+//! The request runs as Larder's own user once the rules of the client's user, which are younger
+//! than `auth-cache`, allow it.
 use super::{
     problem_json::{Problem, ProblemKind},
     request_user::{RequestUser, basic_credentials},

@@ -21,7 +21,8 @@ pub struct CommandCatalog {
     places: HashMap<&'static str, usize>,
 }
 
-/// Redis's commands (8.0, without modules), so that a misspelt name is noticed. Rules may name commands that this server only forwards.
+/// Redis's commands (8.0, without modules), so that a misspelt name is noticed. Rules may name
+/// commands that this server only forwards.
 const OF_REDIS: &str = "acl append asking auth bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop \
 brpoplpush bzmpop bzpopmax bzpopmin client cluster command config copy dbsize debug decr decrby del discard dump echo eval eval_ro \
 evalsha evalsha_ro exec exists expire expireat expiretime failover fcall fcall_ro flushall flushdb function geoadd geodist geohash \
@@ -74,7 +75,8 @@ impl CommandCatalog {
     pub(super) fn is_container_of_redis(name: &str) -> bool {
         CONTAINERS_OF_REDIS.contains(&name)
     }
-    /// Whether a rule may name it: a row of the table, or a command that a Redis may have. A name with a dot is a module's.
+    /// Whether a rule may name it: a row of the table, or a command that a Redis may have. A name
+    /// with a dot is a module's.
     pub(super) fn is_command(&self, name: &str) -> bool {
         let of_redis = || OF_REDIS.split_ascii_whitespace().any(|known| known == name);
         self.places.contains_key(name) || name.contains('.') && name.len() > 1 || of_redis()

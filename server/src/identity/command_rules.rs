@@ -1,4 +1,5 @@
-//! The rules `+get`, `-config|set`, `+@read`, `-@all` of one selector, in order. Of the rules that name a command the last one counts.
+//! The rules `+get`, `-config|set`, `+@read`, `-@all` of one selector, in order. Of the rules that
+//! name a command the last one counts.
 use super::{
     command_catalog::{CommandCatalog, parent},
     command_request::CommandRequest,
@@ -43,8 +44,9 @@ impl CommandRules {
         self.push(Rule { allows, commands });
         Ok(())
     }
-    /// Adds a rule of another server, which may have commands and categories that the catalog does not know. A category that Larder does not
-    /// knows: to allow it allows nothing, to forbid it forbids everything.
+    /// Adds a rule of another server, which may have commands and categories that the catalog does
+    /// not know. A category that Larder does not knows: to allow it allows nothing, to forbid
+    /// it forbids everything.
     pub(super) fn add_foreign(&mut self, text: &[u8]) -> Result<(), RuleError> {
         let lower = String::from_utf8_lossy(text).to_ascii_lowercase();
         let allows = lower.starts_with('+');
@@ -127,7 +129,8 @@ fn named(name: &str, allows: bool, catalog: &CommandCatalog) -> Result<Commands,
         return Err(RuleError::Syntax);
     }
     let is_container = CommandCatalog::is_container_of_redis(first);
-    // The table has the subcommands of its containers. A command without subcommands takes a first argument, which can only be allowed.
+    // The table has the subcommands of its containers. A command without subcommands takes a first
+    // argument, which can only be allowed.
     let may_be = match catalog.is_container(first) {
         true => catalog.place(name).is_some(),
         false => allows || is_container || catalog.place(first).is_none(),

@@ -9,7 +9,8 @@ use std::{
 /// Failed logins that an address may have in a [`WINDOW`].
 const FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are remembered. When there are more, those whose window is over are forgotten, and then all.
+/// Addresses that are remembered. When there are more, those whose window is over are forgotten,
+/// and then all.
 const ADDRESSES: usize = 10_000;
 
 /// The failed logins of each address.

@@ -1,7 +1,8 @@
 //! Patterns of keys and channels, with what a user may do with the keys.
 use larder_proto::glob;
 
-/// What a command does with a key, or a rule allows: read it, change it, both. Commands that only look whether a key exists do neither.
+/// What a command does with a key, or a rule allows: read it, change it, both. Commands that only
+/// look whether a key exists do neither.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyAccess(u8);
 impl KeyAccess {

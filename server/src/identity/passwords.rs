@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use subtle::ConstantTimeEq as _;
 use tokio_rustls::rustls::crypto::{GetRandomFailed, ring};
 
-/// Most memory that the verification of one password may take, in KiB, and most passes: a file could ask for more than the machine has.
+/// Most memory that the verification of one password may take, in KiB, and most passes: a file
+/// could ask for more than the machine has.
 const MAX_ARGON2_KIB: u32 = 256 * 1024;
 const MAX_ARGON2_PASSES: u32 = 10;
 

@@ -106,8 +106,9 @@ impl Permissions {
         Permissions::compile([&all], catalog)
     }
 
-    /// Of the fields `commands`, `keys` and `channels` in a Redis's reply to `ACL GETUSER`: those of the user, then those of each
-    /// selector. Fields that Redis 6 sends as lists are joined by spaces, `*` included; its channels are `*` where they are all.
+    /// Of the fields `commands`, `keys` and `channels` in a Redis's reply to `ACL GETUSER`: those
+    /// of the user, then those of each selector. Fields that Redis 6 sends as lists are joined
+    /// by spaces, `*` included; its channels are `*` where they are all.
     ///
     /// # Errors
     /// A field has something that is no rule.
@@ -129,7 +130,8 @@ impl Permissions {
         self.selectors.iter().any(|one| bit(&one.allowed, place) && one.keys.is_none() && one.channels.is_none())
     }
 
-    /// Checks a command. If no selector allows it, the refusal is that of the selector that came furthest, as in Redis.
+    /// Checks a command. If no selector allows it, the refusal is that of the selector that came
+    /// furthest, as in Redis.
     ///
     /// # Errors
     /// What is refused.
@@ -158,7 +160,8 @@ impl Permissions {
     pub fn hear_everything(&self) -> bool {
         self.is_unrestricted || self.selectors.iter().any(|one| one.channels.is_none())
     }
-    /// Whether the user may receive from this channel or pattern (open subscriptions of a user who was changed).
+    /// Whether the user may receive from this channel or pattern (open subscriptions of a user who
+    /// was changed).
     pub fn allow_channel(&self, channel: TouchedChannel<'_>) -> bool {
         self.is_unrestricted || self.selectors.iter().any(|one| one.allows_channel(channel))
     }

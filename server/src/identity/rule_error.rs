@@ -12,7 +12,8 @@ pub enum RuleError {
     ChannelsAreAll,
     NoSuchPassword,
     MalformedHash,
-    /// An argon2 hash that is not in the PHC string format, or that would take too much memory or time.
+    /// An argon2 hash that is not in the PHC string format, or that would take too much memory or
+    /// time.
     UnusableArgon2,
 }
 

@@ -27,7 +27,8 @@ impl Selector {
         let inner = text.strip_prefix(b"(").and_then(|text| text.strip_suffix(b")")).ok_or(RuleError::Syntax)?;
         let mut selector = Selector::new();
         for rule in inner.split(|byte| *byte == b' ').filter(|rule| !rule.is_empty()) {
-            // In a line of the users file it would end the selector, and what follows would be rules of the user itself.
+            // In a line of the users file it would end the selector, and what follows would be rules of the
+            // user itself.
             if rule.ends_with(b")") {
                 return Err(RuleError::Syntax);
             }

@@ -1,4 +1,5 @@
-//! Rules against a model that keeps a flag for each command, as Redis does, and texts that say the same again.
+//! Rules against a model that keeps a flag for each command, as Redis does, and texts that say the
+//! same again.
 use super::*;
 use crate::config::Categories;
 use larder_proto::glob;
@@ -25,7 +26,8 @@ fn catalog() -> CommandCatalog {
     }))
 }
 
-/// One selector as Redis keeps it: a flag for each command and its allowed first arguments, patterns as they were said.
+/// One selector as Redis keeps it: a flag for each command and its allowed first arguments,
+/// patterns as they were said.
 #[derive(Default)]
 struct Model {
     allowed: BTreeSet<&'static str>,
@@ -257,7 +259,8 @@ fn refused_rules_say_why_in_redis_words() {
         let last = rules.last().expect("a rule").as_bytes().to_vec();
         assert_eq!(changed.err(), Some(RejectedRule::Rule { rule: last, error }), "{rules:?}");
     }
-    // ACL SAVE would write `(~a) +get)`, of which the users file would read `+get)` as a rule of the user.
+    // ACL SAVE would write `(~a) +get)`, of which the users file would read `+get)` as a rule of the
+    // user.
     assert!(User::new("u", &catalog).changed(&["(+get ~a))"], &catalog).is_err());
     let open = User::new("u", &catalog).changed(&["(+get", "~x"], &catalog);
     assert_eq!(open.err(), Some(RejectedRule::Unmatched(b"(+get ~x".to_vec())));

@@ -1,4 +1,5 @@
-//! What users of a Redis source may do (`auth = "passthrough"`): that Redis's own answers, and how long they count.
+//! What users of a Redis source may do (`auth = "passthrough"`): that Redis's own answers, and how
+//! long they count.
 use super::user::{DEFAULT_USER, User};
 use crate::telemetry::LogLimiter;
 use arc_swap::ArcSwapOption;
@@ -117,8 +118,8 @@ impl UpstreamRights {
     pub fn question(&self, now: Millis) -> RightsQuestion {
         RightsQuestion { at: now, forgotten: self.forgotten.load(Acquire) }
     }
-    /// Takes over what the Redis answered. False: answers were forgotten after it was asked, so this one may be too old, and nothing has
-    /// changed.
+    /// Takes over what the Redis answered. False: answers were forgotten after it was asked, so
+    /// this one may be too old, and nothing has changed.
     pub fn learn(&self, rights: &UserRights, asked: RightsQuestion, answer: RightsAnswer) -> bool {
         let until = asked.at.saturating_add(self.max_age);
         let (user, until) = match answer {

@@ -19,7 +19,8 @@ pub struct User {
     pub(super) born: u64,
     is_on: bool,
     has_no_password: bool,
-    /// What was said about RESTORE payloads, to be shown again. Larder never sanitizes: it has no payloads.
+    /// What was said about RESTORE payloads, to be shown again. Larder never sanitizes: it has no
+    /// payloads.
     sanitizes: Option<bool>,
     passwords: Passwords,
     root: Selector,
@@ -49,8 +50,8 @@ impl User {
         User::new(name, catalog).changed(&rules, catalog).unwrap_or_else(|_| User::new(name, catalog))
     }
 
-    /// The user that a Redis describes in its reply to `ACL GETUSER`: its flags, the SHA-256 of its passwords in hex, and the fields that
-    /// [`Permissions::of_getuser`] takes.
+    /// The user that a Redis describes in its reply to `ACL GETUSER`: its flags, the SHA-256 of its
+    /// passwords in hex, and the fields that [`Permissions::of_getuser`] takes.
     ///
     /// # Errors
     /// A field has something that is no rule.
@@ -162,7 +163,8 @@ impl User {
     pub fn hashes(&self) -> impl ExactSizeIterator<Item = String> {
         self.passwords.0.iter().map(StoredPassword::text)
     }
-    /// Commands, keys and channels of the user's own rules, then of each selector, as GETUSER shows them.
+    /// Commands, keys and channels of the user's own rules, then of each selector, as GETUSER shows
+    /// them.
     pub fn descriptions(&self) -> impl ExactSizeIterator<Item = [Vec<u8>; 3]> {
         let all: Vec<_> = [&self.root].into_iter().chain(&self.selectors).collect();
         all.into_iter().map(|one| [one.commands.text().into_bytes(), one.key_text(), one.channel_text()])

@@ -24,7 +24,8 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// All users. Changes hold at once: who keeps a [`User`] compares [`Users::generation`] before each use.
+/// All users. Changes hold at once: who keeps a [`User`] compares [`Users::generation`] before each
+/// use.
 #[derive(Debug)]
 pub struct Users {
     catalog: CommandCatalog,
@@ -69,7 +70,8 @@ pub enum LoginOutcome {
     Wrong,
     /// The address has failed too often: its logins are refused for this long.
     Wait(Duration),
-    /// The password must be compared apart from other work: [`LoginOutcome::Granted`] if [`User::passwords`] contain it.
+    /// The password must be compared apart from other work: [`LoginOutcome::Granted`] if
+    /// [`User::passwords`] contain it.
     Compare(Arc<User>),
 }
 
@@ -97,8 +99,9 @@ impl Users {
         Ok(users)
     }
 
-    /// Reads the file again, and the keys of tokens. Users whose lines have gone are gone; `default` is then as without a file. Without a file only what
-    /// [`Users::new`] made counts again.
+    /// Reads the file again, and the keys of tokens. Users whose lines have gone are gone;
+    /// `default` is then as without a file. Without a file only what [`Users::new`] made counts
+    /// again.
     ///
     /// # Errors
     /// What is wrong with a file. Nothing has changed then.
@@ -228,7 +231,8 @@ impl Users {
         if let Some(wait) = self.throttle.wait(address, Instant::now()) {
             return LoginOutcome::Wait(wait);
         }
-        // A token that its user sends as the password, or that anybody sends without a name, which is then the default one.
+        // A token that its user sends as the password, or that anybody sends without a name, which is then
+        // the default one.
         let token = self.verified_token(address, password);
         if let Some(token) = token.filter(|token| name == DEFAULT_USER.as_bytes() || name == token.user.as_bytes()) {
             return self.granted_by(&token);
@@ -246,8 +250,8 @@ impl Users {
             LoginOutcome::Wrong
         }
     }
-    /// The user whose password this is, if it is that of one user alone. Only SHA-256 passwords are tokens: each would have to be compared
-    /// with argon2.
+    /// The user whose password this is, if it is that of one user alone. Only SHA-256 passwords are
+    /// tokens: each would have to be compared with argon2.
     pub fn log_in_by_token(&self, address: IpAddr, token: &[u8]) -> LoginOutcome {
         if let Some(wait) = self.throttle.wait(address, Instant::now()) {
             return LoginOutcome::Wait(wait);
@@ -284,7 +288,8 @@ impl Users {
     pub fn login_wait(&self, address: IpAddr) -> Option<Duration> {
         self.throttle.wait(address, Instant::now())
     }
-    /// Compares a password with those of a user, on a thread of its own: one at a time, so that logins leave the cores to others.
+    /// Compares a password with those of a user, on a thread of its own: one at a time, so that
+    /// logins leave the cores to others.
     pub async fn compare(&self, user: &Arc<User>, password: &[u8]) -> bool {
         let Ok(_turn) = self.comparisons.acquire().await else { return false };
         let (user, password) = (user.clone(), password.to_vec());

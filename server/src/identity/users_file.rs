@@ -1,4 +1,5 @@
-//! The users file: one user a line, as in Redis's `aclfile`. Empty lines and lines that begin with `#` say nothing.
+//! The users file: one user a line, as in Redis's `aclfile`. Empty lines and lines that begin with
+//! `#` say nothing.
 use super::{
     command_catalog::CommandCatalog,
     user::{RejectedRule, User},

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 pub enum Phase {
     /// Normal operation.
     Serving,
-    /// No new connections; what was started is finished, idle connections close at once, but for those that are told to move.
+    /// No new connections; what was started is finished, idle connections close at once, but for
+    /// those that are told to move.
     Draining,
     /// These close, too.
     Closing,
@@ -27,7 +28,8 @@ pub struct Drain {
 /// What clients are told that have asked to be told of maintenance.
 #[derive(Debug, Clone, Copy)]
 pub struct Moving {
-    /// When the drain began: the same for all clients, and another one at the next Larder that they move to.
+    /// When the drain began: the same for all clients, and another one at the next Larder that they
+    /// move to.
     pub sequence: Millis,
     /// When they must be gone.
     pub until: Millis,

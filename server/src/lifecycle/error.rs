@@ -14,7 +14,8 @@ pub enum RunError {
         /// What the system said.
         error: io::Error,
     },
-    /// A source could not be set up (as opposed to: is not reachable at the moment, which is waited for).
+    /// A source could not be set up (as opposed to: is not reachable at the moment, which is waited
+    /// for).
     #[error("cannot use the source of group `{group}`: {reason}")]
     Source {
         /// The group.
@@ -67,7 +68,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The exit code of a process that ends so: 1, or 128 and the signal's number as shells have it.
+    /// The exit code of a process that ends so: 1, or 128 and the signal's number as shells have
+    /// it.
     pub fn exit_code(&self) -> u8 {
         match self {
             RunError::SecondSignal(number) => u8::try_from(*number).map_or(1, |number| number.saturating_add(128)),

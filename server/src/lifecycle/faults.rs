@@ -1,7 +1,9 @@
-//! Faults to order (`POST /v1/faults`, setting `allow-faults`): what a team rehearses an outage with.
+//! Faults to order (`POST /v1/faults`, setting `allow-faults`): what a team rehearses an outage
+//! with.
 //!
-//! A fault is at one place, of one kind, for a share of what comes by there, and ends by itself. With none ordered, a place reads one flag.
-//! Without `allow-faults` no source knows of faults at all.
+//! A fault is at one place, of one kind, for a share of what comes by there, and ends by itself.
+//! With none ordered, a place reads one flag. Without `allow-faults` no source knows of faults at
+//! all.
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -112,7 +114,8 @@ impl Faults {
         self.is_on.load(Relaxed)
     }
 
-    /// Orders a fault, whose number is chosen here; gives it back with its number. `None`: there are [`MOST_FAULTS`].
+    /// Orders a fault, whose number is chosen here; gives it back with its number. `None`: there
+    /// are [`MOST_FAULTS`].
     pub fn order(&self, fault: Fault) -> Option<Fault> {
         let mut list = self.list.lock();
         if list.len() == MOST_FAULTS {

@@ -1,7 +1,8 @@
 //! Closing a connection so that the last answer arrives.
 //!
-//! Closing a socket with unread input makes the kernel send RST, and a client that receives RST may throw away the error
-//! that we had just sent it. So: end our half, read what still comes for a short while, then close.
+//! Closing a socket with unread input makes the kernel send RST, and a client that receives RST may
+//! throw away the error that we had just sent it. So: end our half, read what still comes for a
+//! short while, then close.
 use super::drain_phase::{Drain, Phase};
 use std::time::Duration;
 use tokio::{
@@ -15,8 +16,8 @@ const DRAINING: Duration = Duration::from_millis(50);
 /// What a client may still send us; after that it is cut off.
 const MOST: usize = 1 << 20;
 
-/// Ends our half, then discards input until the client ends its half, has sent too much, or takes longer than `patience`.
-/// A drain that has begun, or begins meanwhile, cuts the patience short.
+/// Ends our half, then discards input until the client ends its half, has sent too much, or takes
+/// longer than `patience`. A drain that has begun, or begins meanwhile, cuts the patience short.
 pub(crate) async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), drain: &Drain, patience: Duration) {
     let end_and_discard = async {
         // Over TLS this sends, and a client that reads nothing could make it wait.
@@ -56,7 +57,8 @@ mod tests {
         time::Instant,
     };
 
-    /// How long Larder waits for a client that sends nothing and stays, on a clock that only moves while all tasks wait.
+    /// How long Larder waits for a client that sends nothing and stays, on a clock that only moves
+    /// while all tasks wait.
     async fn waited(drain: &Drain) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");

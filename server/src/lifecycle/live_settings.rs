@@ -1,4 +1,5 @@
-//! Settings of the process that change at run time, as requests read them. Each is one number, which no other thread writes meanwhile.
+//! Settings of the process that change at run time, as requests read them. Each is one number,
+//! which no other thread writes meanwhile.
 use crate::config::Settings;
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},

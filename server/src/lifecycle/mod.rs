@@ -1,5 +1,5 @@
-//! The life of the process, as every room sees it: how far it is on its way out, who has to wait, how much each client may ask, and how much
-//! a core takes on.
+//! The life of the process, as every room sees it: how far it is on its way out, who has to wait,
+//! how much each client may ask, and how much a core takes on.
 //!
 //! Invariants:
 //! - The drain's phase only moves forward.

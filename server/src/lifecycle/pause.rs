@@ -1,7 +1,8 @@
-//! CLIENT PAUSE: commands of all clients wait, or only those that write, until a moment or CLIENT UNPAUSE.
+//! CLIENT PAUSE: commands of all clients wait, or only those that write, until a moment or CLIENT
+//! UNPAUSE.
 //!
-//! A connection looks at it once for each batch of commands that it has read: what a core is working through when the pause is
-//! asked for is still carried out.
+//! A connection looks at it once for each batch of commands that it has read: what a core is
+//! working through when the pause is asked for is still carried out.
 use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;

@@ -1,13 +1,17 @@
-//! Overload by delay: how long work waits for a core, and what is refused so that the rest is still answered in time.
+//! Overload by delay: how long work waits for a core, and what is refused so that the rest is still
+//! answered in time.
 //!
-//! A core serves what is ready in rounds, first come, first served. A task of this file stands in that line like any connection, again and
-//! again, and takes the time: that is the delay of what is served now. No command is timed.
+//! A core serves what is ready in rounds, first come, first served. A task of this file stands in
+//! that line like any connection, again and again, and takes the time: that is the delay of what is
+//! served now. No command is timed.
 //!
-//! The rule is that of CoDel (Nichols and Jacobson 2012), in the form that suits requests (Maurer, "Fail at scale", 2015): a line that is
-//! short now and then is a burst, and may be long for [`INTERVAL`]. A line that was never short for an interval is standing: no rest is to be
-//! expected, so what has waited longer than the limit is refused. Refusing is cheap and shortens the line, so that what is served next is
-//! served in time. The core has to be free in [`CALM`] intervals in a row before a line counts as a burst again: a pause of the clients does
-//! not end an overload.
+//! The rule is that of CoDel (Nichols and Jacobson 2012), in the form that suits requests (Maurer,
+//! "Fail at scale", 2015): a line that is short now and then is a burst, and may be long for
+//! [`INTERVAL`]. A line that was never short for an interval is standing: no rest is to be
+//! expected, so what has waited longer than the limit is refused. Refusing is cheap and shortens
+//! the line, so that what is served next is served in time. The core has to be free in [`CALM`]
+//! intervals in a row before a line counts as a burst again: a pause of the clients does not end an
+//! overload.
 use std::{
     cell::Cell,
     time::{Duration, Instant},
@@ -95,7 +99,8 @@ impl QueueDelay {
         self.last.get()
     }
 
-    /// Stands in the line and takes the time, for ever. The task of the core that the line is in front of.
+    /// Stands in the line and takes the time, for ever. The task of the core that the line is in
+    /// front of.
     pub async fn watch(&self) {
         let Some(limit) = self.limit else { return };
         let mut interval = WatchInterval::new(Instant::now());
@@ -206,7 +211,8 @@ mod tests {
         assert_eq!(standing(vec![Duration::from_micros(4); 40_000], false), Some(false));
     }
 
-    /// Goes to the end of the line, as a connection whose socket is ready again. The runtime turns the order of tasks that yield around.
+    /// Goes to the end of the line, as a connection whose socket is ready again. The runtime turns
+    /// the order of tasks that yield around.
     async fn ready_again() {
         let mut was_polled = false;
         poll_fn(|cx| {

@@ -1,14 +1,17 @@
 //! Rate states of any number of clients in a table of fixed size.
 //!
-//! A map with an entry for each client grows with the clients, and who can choose addresses (an IPv6 network, a header of a proxy) chooses its
-//! size. Here a client has two cells of a table, by hash, and counts in both. It is refused only if both refuse: a busy client that
-//! shares one of them does it no harm. Who shares both shares the limit. The idea is that of a counting Bloom filter (Fan et al. 2000).
+//! A map with an entry for each client grows with the clients, and who can choose addresses (an
+//! IPv6 network, a header of a proxy) chooses its size. Here a client has two cells of a table, by
+//! hash, and counts in both. It is refused only if both refuse: a busy client that shares one of
+//! them does it no harm. Who shares both shares the limit. The idea is that of a counting Bloom
+//! filter (Fan et al. 2000).
 use governor::{
     nanos::Nanos,
     state::{InMemoryState, NotKeyed, StateStore},
 };
 
-/// The states of all clients of one limit. A key is a hash of the client, with good bits everywhere.
+/// The states of all clients of one limit. A key is a hash of the client, with good bits
+/// everywhere.
 #[derive(Debug)]
 pub(super) struct SharedCells(Box<[InMemoryState]>);
 

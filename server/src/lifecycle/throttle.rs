@@ -1,8 +1,10 @@
-//! Requests per second: per client address, per user, per command class and client address, per key prefix, in total; and per client address for
-//! the admin and stats routes. Token buckets by `governor` (GCRA).
+//! Requests per second: per client address, per user, per command class and client address, per key
+//! prefix, in total; and per client address for the admin and stats routes. Token buckets by
+//! `governor` (GCRA).
 //!
-//! Every request and every Redis command counts, whatever its outcome. The states of clients are in tables of fixed size
-//! ([`SharedCells`]). Limits are asked in the order above: a request that one refuses has drawn on those before it.
+//! Every request and every Redis command counts, whatever its outcome. The states of clients are in
+//! tables of fixed size ([`SharedCells`]). Limits are asked in the order above: a request that one
+//! refuses has drawn on those before it.
 use super::shared_cells::SharedCells;
 use crate::config::{Categories, CommandList, Rate, Settings};
 use arc_swap::ArcSwapOption;
@@ -188,8 +190,8 @@ impl Throttle {
         self.is_on() && self.limiters.load().as_ref().is_some_and(|limiters| limiters.is_shown)
     }
 
-    /// Counts one request; an error if it must be refused. A refused request does not draw on the budget that refused it. `None`: nothing
-    /// limits it.
+    /// Counts one request; an error if it must be refused. A refused request does not draw on the
+    /// budget that refused it. `None`: nothing limits it.
     ///
     /// # Errors
     /// A budget is used up.
@@ -337,7 +339,8 @@ fn quota(rate: Rate) -> Quota {
     Quota::per_second(at_least_one(rate.per_second)).allow_burst(at_least_one(rate.burst))
 }
 
-/// Whose bucket an address draws on: an IPv6 client owns a whole /64 and would otherwise own 2^64 buckets.
+/// Whose bucket an address draws on: an IPv6 client owns a whole /64 and would otherwise own 2^64
+/// buckets.
 fn bucket(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),

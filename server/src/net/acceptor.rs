@@ -1,6 +1,8 @@
-//! The acceptor: takes connections from every listener and hands each to the worker with the fewest open ones.
+//! The acceptor: takes connections from every listener and hands each to the worker with the fewest
+//! open ones.
 //!
-//! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they are usually few and long.
+//! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they
+//! are usually few and long.
 use super::listeners::{Door, Service};
 use crate::{
     app::App,
@@ -29,7 +31,8 @@ pub(super) struct Arrival {
     pub(super) seat: Seat,
 }
 
-/// How long the acceptor pauses when the process has run out of something (files, memory): there is no event to wait for.
+/// How long the acceptor pauses when the process has run out of something (files, memory): there is
+/// no event to wait for.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Refused connections whose client is still being waited for, at most; more are cut at once.
@@ -78,7 +81,8 @@ pub(super) async fn accept(
     }
 }
 
-/// Does a fault that was ordered close the connection at once? Never one to the admin listener, which ends faults.
+/// Does a fault that was ordered close the connection at once? Never one to the admin listener,
+/// which ends faults.
 fn is_cut(app: &App, service: Service) -> bool {
     let place = match service {
         Service::Redis(_) => FaultPlace::Redis,

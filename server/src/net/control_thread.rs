@@ -40,8 +40,9 @@ const FIRST_LOOKUP: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Serves until a signal ends it; returns `Ok` once drained (or once `grace` is over). The ready line goes to standard
-/// output when all addresses are bound and every core has begun to connect to its sources.
+/// Serves until a signal ends it; returns `Ok` once drained (or once `grace` is over). The ready
+/// line goes to standard output when all addresses are bound and every core has begun to connect to
+/// its sources.
 ///
 /// # Errors
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
@@ -113,7 +114,8 @@ async fn standing(app: &App, standing: Standing) {
     }
 }
 
-/// Looks up the nodes whose names are given, once before anybody is served and then again and again.
+/// Looks up the nodes whose names are given, once before anybody is served and then again and
+/// again.
 async fn discover(app: &App) -> Result<(), RunError> {
     let Some(peers) = &app.peers else { return Ok(()) };
     let Some(mut discovery) = Discovery::new(peers).await.map_err(RunError::Discovery)? else { return Ok(()) };
@@ -125,7 +127,8 @@ async fn discover(app: &App) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Gives every source the time to be reached or refused, so that the ready message can say which. Connections wait meanwhile.
+/// Gives every source the time to be reached or refused, so that the ready message can say which.
+/// Connections wait meanwhile.
 async fn first_attempts(app: &App) {
     let decided = || app.sources.iter().all(|source| source.health().was_up() || source.health().is_lost());
     let _ = timeout(FIRST_ATTEMPT, async {

@@ -18,10 +18,12 @@ use tokio::{
 
 /// Part of `grace` that is kept for dropping what is left, so that the process ends within it.
 const ABORT: Duration = Duration::from_millis(250);
-/// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process and to its group.
+/// One wish that the process end may arrive as two signals: timeout(1) sends its own to the process
+/// and to its group.
 pub(super) const ONE_WISH: Duration = Duration::from_millis(200);
 
-/// Stops accepting, lets every core finish, writes the last snapshot if one is configured, and gives up on what is left when `grace` is over, which began at `start`.
+/// Stops accepting, lets every core finish, writes the last snapshot if one is configured, and
+/// gives up on what is left when `grace` is over, which began at `start`.
 pub(super) async fn drain(
     app: &App,
     start: Instant,
@@ -95,7 +97,8 @@ impl Signals {
         })
     }
 
-    /// The number of the next signal that ends the process. Calls `reload` at each SIGHUP until then.
+    /// The number of the next signal that ends the process. Calls `reload` at each SIGHUP until
+    /// then.
     pub(super) async fn next(&mut self, reload: impl Fn()) -> i32 {
         loop {
             tokio::select! {

@@ -1,4 +1,5 @@
-//! Binding the listeners, before anything else is started: a taken port must stop the start, not a half-built process.
+//! Binding the listeners, before anything else is started: a taken port must stop the start, not a
+//! half-built process.
 use crate::{
     app::Bound,
     config::{ProxyProtocol, Settings},

@@ -12,9 +12,11 @@
 //! Invariants:
 //! - A connection lives and dies on one worker; only its socket crosses a thread, once.
 //! - Every buffer has a bound; a client that does not read its replies is not read from.
-//! - A handshake waits for its turn, so that a crowd of newcomers does not hold up those who are connected (`tls::HandshakeTurns`).
+//! - A handshake waits for its turn, so that a crowd of newcomers does not hold up those who are
+//!   connected (`tls::HandshakeTurns`).
 //! - A panic ends its connection's task and nothing else.
-//! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is dropped, and the exit code is 0 all the same.
+//! - `SIGTERM`: accept no more, answer what was read, close; what is left when `grace` is over is
+//!   dropped, and the exit code is 0 all the same.
 mod acceptor;
 mod control_thread;
 mod drain_on_signal;

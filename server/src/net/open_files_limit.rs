@@ -1,14 +1,17 @@
-//! Open files: each connection is one, and the usual soft limit of 1,024 would be reached long before `max-connections`.
+//! Open files: each connection is one, and the usual soft limit of 1,024 would be reached long
+//! before `max-connections`.
 use crate::lifecycle::RunError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that the process needs besides its clients' connections: listeners, pollers, upstream connections, logs, data.
+/// Files that the process needs besides its clients' connections: listeners, pollers, upstream
+/// connections, logs, data.
 const OTHERS: u64 = 128;
 
 /// Fewer connections than this are of no use.
 const LEAST: u64 = 16;
 
-/// Raises the soft limit on open files as far as it is needed and allowed, and returns how many connections fit.
+/// Raises the soft limit on open files as far as it is needed and allowed, and returns how many
+/// connections fit.
 ///
 /// # Errors
 /// [`RunError::OpenFiles`]: hardly any connection fits.

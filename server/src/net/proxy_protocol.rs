@@ -1,4 +1,5 @@
-//! The beginning of a connection from a trusted proxy: the header of the PROXY protocol, and what a connection without a right one is told.
+//! The beginning of a connection from a trusted proxy: the header of the PROXY protocol, and what a
+//! connection without a right one is told.
 use super::listeners::{Door, Service};
 use crate::{
     app::Worker,
@@ -37,8 +38,8 @@ pub(super) fn may_send_header(worker: &Worker, door: Door, peer: SocketAddr) -> 
     door.proxy_protocol != ProxyProtocol::Off && worker.app.settings.proxies.trusts(peer.ip())
 }
 
-/// Takes the header off the stream and returns the client that it names, or the proxy if it names none. `None`: the connection
-/// is refused, which is counted and logged.
+/// Takes the header off the stream and returns the client that it names, or the proxy if it names
+/// none. `None`: the connection is refused, which is counted and logged.
 pub(super) async fn take_header(
     worker: &Worker,
     door: Door,
@@ -96,13 +97,14 @@ fn refusal(door: Door, reason: &str) -> Vec<u8> {
     }
 }
 
-/// Waits for the whole header and takes it off the stream; `None`: the stream begins with something else, of which nothing is taken.
-/// In a header the inner `None` is the proxy itself.
+/// Waits for the whole header and takes it off the stream; `None`: the stream begins with something
+/// else, of which nothing is taken. In a header the inner `None` is the proxy itself.
 async fn header(stream: &mut TcpStream) -> Result<Option<Option<SocketAddr>>, NoClient> {
     let mut seen = vec![0; USUAL];
     loop {
         let ready = stream.ready(Interest::READABLE).await.map_err(|_| NoClient::Gone)?;
-        // Looked at only: what follows the header is the client's, and so is all of it if there is no header.
+        // Looked at only: what follows the header is the client's, and so is all of it if there is no
+        // header.
         let len = stream.peek(&mut seen).await.map_err(|_| NoClient::Gone)?;
         match parse(&seen[..len]) {
             Err(malformed) => return Err(NoClient::Malformed(malformed.0)),
@@ -114,7 +116,8 @@ async fn header(stream: &mut TcpStream) -> Result<Option<Option<SocketAddr>>, No
             Ok(ProxyHeader::Partial) if len == 0 || ready.is_read_closed() => return Err(NoClient::Gone),
             Ok(ProxyHeader::Partial) if len == seen.len() => seen.resize(LONGEST, 0),
             Ok(ProxyHeader::Partial) => {
-                // The bytes stay in the socket, which is readable all the time: the next event is that of more bytes.
+                // The bytes stay in the socket, which is readable all the time: the next event is that of more
+                // bytes.
                 let _: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
             }
         }

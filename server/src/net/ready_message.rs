@@ -8,12 +8,13 @@ use std::{
     net::SocketAddr,
 };
 
-/// By which profile of Cargo.toml this program is built (`build.rs`): a debug build is slow, and says so.
+/// By which profile of Cargo.toml this program is built (`build.rs`): a debug build is slow, and
+/// says so.
 const PROFILE: &str = env!("BUILD_PROFILE");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Says on standard output that the process listens: one JSON object, or lines for a person if that is a terminal.
-/// A closed standard output is no reason to stop.
+/// Says on standard output that the process listens: one JSON object, or lines for a person if that
+/// is a terminal. A closed standard output is no reason to stop.
 pub(super) fn announce(app: &App) {
     let message = Message::of(app);
     let mut out = io::stdout().lock();

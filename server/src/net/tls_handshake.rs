@@ -24,7 +24,8 @@ connection: close\r\n\
 \r\n\
 {\"type\":\"/problems/tls-required\",\"title\":\"This port speaks TLS\",\"status\":400,\"detail\":\"a plain HTTP request came: write https://\"}\r\n";
 
-/// The client's connection once the handshake is done. `None`: there is none, which is counted and logged.
+/// The client's connection once the handshake is done. `None`: there is none, which is counted and
+/// logged.
 pub(super) async fn begin_tls(
     worker: &Worker,
     service: Service,

@@ -1,4 +1,5 @@
-//! The worker threads: one core each, with its own runtime, its own connections to the sources and its own clients.
+//! The worker threads: one core each, with its own runtime, its own connections to the sources and
+//! its own clients.
 use super::{
     acceptor::Arrival,
     listeners::{Door, Service},
@@ -29,7 +30,8 @@ const LONGEST_LEAVE: Duration = Duration::from_secs(5);
 
 /// The running workers, seen from the control thread.
 pub(super) struct Workers {
-    /// Where to send each worker its connections. Dropping them tells the workers that no more will come.
+    /// Where to send each worker its connections. Dropping them tells the workers that no more will
+    /// come.
     pub(super) arrivals: Vec<mpsc::UnboundedSender<Arrival>>,
     /// Numbers of the workers that ended.
     pub(super) ended: mpsc::UnboundedReceiver<usize>,
@@ -109,7 +111,8 @@ async fn come_and_go(worker: Rc<Worker>) {
 /// Connections that a worker admits before others have their turn.
 const ARRIVALS: usize = 4;
 
-/// Serves connections until there are none left and no more will come, or until the grace time is over.
+/// Serves connections until there are none left and no more will come, or until the grace time is
+/// over.
 async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
     let app = worker.app.clone();
     // Every connection holds a sender: the receiver hears when the last is gone.
@@ -189,8 +192,9 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     }
     let place = Place { worker: worker.clone(), service: door.service, _seat: seat, _alive: alive };
     let shared = shared.clone();
-    // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other connections go on.
-    // Tasks of their own kinds: that of a plain connection is not to be as large as the others.
+    // A panic unwinds to the task's boundary: the runtime drops the task, `Place` counts it, the other
+    // connections go on. Tasks of their own kinds: that of a plain connection is not to be as large
+    // as the others.
     match worker.app.tls.clone().filter(|_| door.is_tls) {
         _ if may_send_header(worker, door, peer) => {
             tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
@@ -234,8 +238,8 @@ fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStrea
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     if peer.ip().is_loopback() {
-        // Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR) would set a timer for
-        // every reply. Where it is refused, the default serves.
+        // Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR) would
+        // set a timer for every reply. Where it is refused, the default serves.
         let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno");
     }
     TcpStream::from_std(stream)
@@ -264,8 +268,9 @@ impl Drop for Place {
 /// The longest time between two looks for connections whose time is over.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Ends Redis connections that have been silent for `idle-timeout`, and those whose login is over. One look at all of them now and then costs less than a
-/// timer each that every request would have to move.
+/// Ends Redis connections that have been silent for `idle-timeout`, and those whose login is over.
+/// One look at all of them now and then costs less than a timer each that every request would have
+/// to move.
 async fn close_idle(worker: Rc<Worker>) {
     loop {
         // It may change meanwhile.

@@ -1,5 +1,6 @@
-//! What a node has the owner of a key do, where the nodes' memory tiers are the store (`none:` with `peers`): the owner runs Redis commands, or a
-//! write that came over HTTP, and gives back the reply as it is. It never sends them on. Decision 0051.
+//! What a node has the owner of a key do, where the nodes' memory tiers are the store (`none:` with
+//! `peers`): the owner runs Redis commands, or a write that came over HTTP, and gives back the
+//! reply as it is. It never sends them on. Decision 0051.
 use super::{
     member::Member,
     messages::{OwnerAnswer, OwnerRequest},
@@ -20,7 +21,8 @@ impl PeerGroup {
     /// Has the owner do something. `None`: it is no Larder, or one that does not know how.
     ///
     /// # Errors
-    /// `Unavailable` if nothing was done: the owner cannot be reached, or does not take the key for its own. `Lost` if it does not answer.
+    /// `Unavailable` if nothing was done: the owner cannot be reached, or does not take the key for
+    /// its own. `Lost` if it does not answer.
     pub async fn at_owner(
         &self,
         owner: &Arc<Member>,
@@ -54,7 +56,8 @@ impl PeerGroup {
         }
     }
 
-    /// Keys have new values here, and this node owns them: the other nodes forget their copies. A node that cannot be reached is told later.
+    /// Keys have new values here, and this node owns them: the other nodes forget their copies. A
+    /// node that cannot be reached is told later.
     pub async fn changed_here(self: &Rc<Self>, keys: Vec<Bytes>) {
         let membership = self.membership();
         let tasks = membership.others().map(|member| {

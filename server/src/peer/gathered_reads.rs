@@ -1,5 +1,5 @@
-//! Reads of several clients that begin in the same turn of a core's loop, of keys that one node is asked for: they travel in one message. Most of what a
-//! read of another node costs is its message.
+//! Reads of several clients that begin in the same turn of a core's loop, of keys that one node is
+//! asked for: they travel in one message. Most of what a read of another node costs is its message.
 use super::{member::Member, membership::Membership, messages::MOST_KEYS, peer_group::PeerGroup};
 use crate::source::Fetch;
 use std::{cell::RefCell, mem, rc::Rc, sync::Arc};

@@ -1,4 +1,5 @@
-//! Larders' own service over gRPC (`larder_peers.proto`): many requests share a connection of HTTP/2. groupcache's nodes do not speak it.
+//! Larders' own service over gRPC (`larder_peers.proto`): many requests share a connection of
+//! HTTP/2. groupcache's nodes do not speak it.
 use super::{
     asked_for::AskedFor,
     grpc_messages::{Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest},
@@ -127,8 +128,8 @@ impl GrpcTransport {
         MetadataMap::from_headers(headers)
     }
 
-    /// Has a method called on a connection; on another one if it turns out that the node has closed that: it has then not seen the request, and all may
-    /// be sent twice anyhow.
+    /// Has a method called on a connection; on another one if it turns out that the node has closed
+    /// that: it has then not seen the request, and all may be sent twice anyhow.
     async fn call<Q: Message + Clone + 'static, R>(
         &self,
         member: &Member,

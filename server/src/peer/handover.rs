@@ -1,4 +1,5 @@
-//! What a node takes over when it comes, and hands over when it goes, so that its keys are not fetched again.
+//! What a node takes over when it comes, and hands over when it goes, so that its keys are not
+//! fetched again.
 //!
 //! ```text
 //! a node comes                                        a node goes
@@ -8,8 +9,9 @@
 //! ── _member is=serving to all                        ── _member is=left to all
 //! ```
 //!
-//! Who takes a key over reads it in a flight of its own. A removal that is heard meanwhile fences that flight like every other, so what was removed does
-//! not come back. Nothing is taken over in mode `coherent`: Redis announces changes to the node that has read the key.
+//! Who takes a key over reads it in a flight of its own. A removal that is heard meanwhile fences
+//! that flight like every other, so what was removed does not come back. Nothing is taken over in
+//! mode `coherent`: Redis announces changes to the node that has read the key.
 use super::{
     asked_for::AskedFor,
     hottest_keys::hottest_keys,
@@ -37,7 +39,8 @@ use tokio::time::Instant;
 const AT_A_TIME: usize = 32;
 /// How long a node may take until it answers for its keys.
 const LONGEST_JOIN: Duration = Duration::from_secs(5);
-/// How long a node copies the keys of one that leaves; that one has a shorter deadline if its `grace` is short.
+/// How long a node copies the keys of one that leaves; that one has a shorter deadline if its
+/// `grace` is short.
 const LONGEST_TAKE_OVER: Duration = Duration::from_secs(5);
 /// How long a node may look for what another is to have.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
@@ -51,7 +54,8 @@ impl PeerGroup {
         is_on && !self.is_store() && self.policy().coherence == Coherence::Ttl
     }
 
-    /// The hottest keys that another node is to have from this one, at most for so many bytes of entries.
+    /// The hottest keys that another node is to have from this one, at most for so many bytes of
+    /// entries.
     pub async fn hottest_for(&self, other: &str, max_bytes: usize) -> Vec<Bytes> {
         if !self.hands_over() {
             return Vec::new();
@@ -62,7 +66,8 @@ impl PeerGroup {
         hottest_keys(self.cache(), max_bytes, Instant::now() + LONGEST_LOOK, |key| moves.contains(key)).await
     }
 
-    /// Another node says that it comes or goes. When it leaves, this resolves once its keys of this group are here.
+    /// Another node says that it comes or goes. When it leaves, this resolves once its keys of this
+    /// group are here.
     pub async fn announced(self: &Rc<Self>, name: &[u8], what: MemberMove) {
         // One that this node does not know yet will be asked once it is found.
         let Some(member) = self.client().peers.member(name).filter(|member| !member.is_self) else { return };
@@ -110,7 +115,8 @@ impl PeerGroup {
     /// Copies one key. False if there is nothing to copy.
     async fn take_key(&self, member: &Member, key: &Bytes, deadline: Instant) -> Result<bool, PeerError> {
         let at = self.cache().key(key);
-        // What this node has fetched as the owner is newer. What it has of other nodes' keys may be a copy with a short life.
+        // What this node has fetched as the owner is newer. What it has of other nodes' keys may be a copy
+        // with a short life.
         if self.owns(key) && self.cache().tier().peek(at, clock::now(), |_| ()).is_some() {
             return Ok(false);
         }

@@ -1,4 +1,5 @@
-//! Which keys are worth a move to another node: those that are read most, as far as the memory tier knows.
+//! Which keys are worth a move to another node: those that are read most, as far as the memory tier
+//! knows.
 use bytes::Bytes;
 use larder_engine::Cache;
 use larder_store::clock;

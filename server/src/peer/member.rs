@@ -1,9 +1,11 @@
-//! A node of the ring, as all cores of this process see it: its address, whether it can be reached, and what was asked of it.
+//! A node of the ring, as all cores of this process see it: its address, whether it can be reached,
+//! and what was asked of it.
 use crate::config::{PeerAddress, PeerNode, Zone};
 use larder_engine::Millis;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How long a node is left alone after the first failure to reach it, ms; doubled by each further one.
+/// How long a node is left alone after the first failure to reach it, ms; doubled by each further
+/// one.
 const FIRST_REST: u64 = 250;
 /// The longest such time, ms.
 const LONGEST_REST: u64 = 8_000;
@@ -23,7 +25,8 @@ pub struct Member {
     pub(super) under_way: AtomicU64,
     /// It has answered as a Larder does.
     is_larder: AtomicBool,
-    /// It has answered as another program does, or as a Larder that cannot be asked to run commands.
+    /// It has answered as another program does, or as a Larder that cannot be asked to run
+    /// commands.
     is_other: AtomicBool,
     /// Failures to reach it in a row.
     failures: AtomicU32,
@@ -91,7 +94,8 @@ impl Member {
         self.failures.load(Relaxed) > 0
     }
 
-    /// Whether it may be asked now: it can be reached, or this is the one attempt to find out. Others are told no meanwhile.
+    /// Whether it may be asked now: it can be reached, or this is the one attempt to find out.
+    /// Others are told no meanwhile.
     pub fn may_ask(&self, now: Millis) -> bool {
         if !self.is_out() {
             return true;

@@ -36,8 +36,8 @@ impl Membership {
     pub fn owners(&self, key: &[u8]) -> impl Iterator<Item = &Arc<Member>> {
         self.ring.owners(key).map(|index| &self.members[index])
     }
-    /// The node that is read from for this node's zone, where the owner of the key is in another: the first of the zone on the ring.
-    /// `None`: the owner is.
+    /// The node that is read from for this node's zone, where the owner of the key is in another:
+    /// the first of the zone on the ring. `None`: the owner is.
     pub(super) fn reader(&self, key: &[u8]) -> Option<&Arc<Member>> {
         let zone = self.zone.as_ref()?;
         let is_here = |member: usize| self.members[member].zone.as_ref() == Some(zone);
@@ -65,7 +65,8 @@ impl Membership {
         }
         readers
     }
-    /// The first of the key's owners at which this process has room for one more read; see [`Ring::owner_within`].
+    /// The first of the key's owners at which this process has room for one more read; see
+    /// [`Ring::owner_within`].
     pub(super) fn owner_within(&self, key: &[u8], factor: LoadFactor) -> &Arc<Member> {
         let load = |member: usize| self.members[member].under_way.load(Relaxed);
         &self.members[self.ring.owner_within(key, load, factor.as_f64()).unwrap_or(0)]
@@ -78,11 +79,13 @@ impl Membership {
     pub fn others(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.members.iter().filter(|member| !member.is_self)
     }
-    /// What tells this ring from others: nodes with the same epoch agree on every owner, and on the zone of every node.
+    /// What tells this ring from others: nodes with the same epoch agree on every owner, and on the
+    /// zone of every node.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
-    /// What a request to a zone's reader says instead of the epoch, so that the reader knows what it is asked as.
+    /// What a request to a zone's reader says instead of the epoch, so that the reader knows what
+    /// it is asked as.
     pub(super) fn readers_epoch(&self) -> u64 {
         !self.epoch
     }
@@ -99,7 +102,8 @@ pub struct Peers {
     this: PeerAddress,
     this_name: Box<str>,
     now: ArcSwap<Membership>,
-    /// What cores may believe that belongs to this node: one membership later than `now`, so that no flight of the one before is joined.
+    /// What cores may believe that belongs to this node: one membership later than `now`, so that
+    /// no flight of the one before is joined.
     settled: ArcSwap<Membership>,
     standing: StandingWatch,
     /// Of the groups whose keys have owners.
@@ -112,7 +116,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The nodes of the settings; `this` is among them, or joins them. `copies`: the caches of groups that have a source.
+    /// The nodes of the settings; `this` is among them, or joins them. `copies`: the caches of
+    /// groups that have a source.
     pub fn new(settings: PeerSettings, this: PeerAddress, caches: Vec<Arc<Cache>>, copies: Vec<Arc<Cache>>) -> Peers {
         let first = Arc::new(membership(&settings, &this, settings.peers.clone(), &[]));
         Peers {
@@ -161,7 +166,8 @@ impl Peers {
         self.now().members().iter().find(|member| member.name.as_bytes() == name).cloned()
     }
 
-    /// The keys that another node is to have from this one: those that it inherits, if this one leaves; else those that this one has held for it.
+    /// The keys that another node is to have from this one: those that it inherits, if this one
+    /// leaves; else those that this one has held for it.
     pub(super) fn moves_to(&self, other: &str) -> KeyMove {
         let (this, hash) = (self.this_name(), ring_hash(&self.settings));
         let now = self.now();
@@ -236,7 +242,8 @@ impl Peers {
         }
         tracing::info!(nodes = new.members().len(), epoch = format_args!("{:016x}", new.epoch()), "the ring changed");
         self.now.store(new.clone());
-        // A flight that was sent to the former owner must not be joined by that owner, who may be asking us now.
+        // A flight that was sent to the former owner must not be joined by that owner, who may be asking us
+        // now.
         self.caches.iter().for_each(|cache| cache.fence_all());
         self.settled.store(new);
         true

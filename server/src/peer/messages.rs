@@ -1,6 +1,8 @@
-//! The messages of groupcache, as its nodes send them over HTTP, with the fields that Larders add. Others skip those.
+//! The messages of groupcache, as its nodes send them over HTTP, with the fields that Larders add.
+//! Others skip those.
 //!
-//! Source: `groupcache.proto` of groupcache-go v3 (proto2); `expire` is in nanoseconds since 1970, and 0 means none.
+//! Source: `groupcache.proto` of groupcache-go v3 (proto2); `expire` is in nanoseconds since 1970,
+//! and 0 means none.
 use crate::source::{CopyMetadata, CopyMetadataView};
 use bytes::Bytes;
 use larder_engine::{Entry, Millis};
@@ -20,7 +22,8 @@ pub struct GetResponse {
     /// When it stops being fresh, by the owner's clock, ns.
     #[prost(int64, optional, tag = "3")]
     pub expire: Option<i64>,
-    /// For how long it is fresh, ms; negative: since when it is not. A Larder's; it does not depend on clocks.
+    /// For how long it is fresh, ms; negative: since when it is not. A Larder's; it does not depend
+    /// on clocks.
     #[prost(sint64, optional, tag = "100")]
     pub fresh_for: Option<i64>,
     /// What its source said about it ([`CopyMetadata::encode`]). A Larder's.
@@ -54,7 +57,8 @@ pub struct SetRequest {
 /// The answer to a `POST` to `_hottest/`. A Larder's.
 #[derive(Clone, PartialEq, Message)]
 pub struct HottestKeys {
-    /// The hottest first. Its number is none of [`GetResponse`], in case that another program answers with one.
+    /// The hottest first. Its number is none of [`GetResponse`], in case that another program
+    /// answers with one.
     #[prost(bytes = "bytes", repeated, tag = "200")]
     pub keys: Vec<Bytes>,
 }
@@ -92,7 +96,8 @@ pub struct GetKeysResponse {
 /// The answer for one of several keys.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyAnswer {
-    /// As the status of a `GET` of the key: 200, 404, 503; 413, or 202 where it is not held: ask for it alone.
+    /// As the status of a `GET` of the key: 200, 404, 503; 413, or 202 where it is not held: ask
+    /// for it alone.
     #[prost(uint32, tag = "1")]
     pub status: u32,
     /// A [`GetResponse`], encoded; or why there is none, as text.
@@ -148,10 +153,12 @@ pub struct HeaderField {
     pub value: Bytes,
 }
 
-/// What came of an [`OwnerRequest`]. Its numbers are none of [`GetResponse`], in case that another program answers with one.
+/// What came of an [`OwnerRequest`]. Its numbers are none of [`GetResponse`], in case that another
+/// program answers with one.
 #[derive(Clone, PartialEq, Message)]
 pub struct OwnerAnswer {
-    /// Of the response over HTTP; 200 for commands. 421: that node does not own all the keys, and has changed nothing.
+    /// Of the response over HTTP; 200 for commands. 421: that node does not own all the keys, and
+    /// has changed nothing.
     #[prost(uint32, tag = "201")]
     pub status: u32,
     /// Of the response over HTTP.
@@ -207,7 +214,8 @@ impl GetResponse {
     }
 }
 
-/// The encoded answer for an entry, without a copy of its value: what stands before the value, and what follows it.
+/// The encoded answer for an entry, without a copy of its value: what stands before the value, and
+/// what follows it.
 pub struct EncodedEntry {
     before: Vec<u8>,
     after: Vec<u8>,
@@ -215,7 +223,8 @@ pub struct EncodedEntry {
 }
 
 impl EncodedEntry {
-    /// The answer for an entry. `etag` is what tells this version from others if its source gave it no tag.
+    /// The answer for an entry. `etag` is what tells this version from others if its source gave it
+    /// no tag.
     pub fn new(entry: &Entry<'_>, etag: impl FnOnce() -> Box<[u8]>, now: Millis) -> EncodedEntry {
         let signed = |at: Millis| i64::try_from(at).unwrap_or(i64::MAX);
         let end = entry.stale_since().or_else(|| entry.expiry());

@@ -1,4 +1,5 @@
-//! Several Larders as one cache: each key has one owner among the nodes, which fills it for all (groupcache's design).
+//! Several Larders as one cache: each key has one owner among the nodes, which fills it for all
+//! (groupcache's design).
 //!
 //! ```text
 //! read ── the tier has it (own key, or hot copy) ──────────────────────────────► answered
@@ -14,18 +15,22 @@
 //! ```
 //!
 //! Invariants:
-//! - What comes from another node is answered from this node's tier or source. It is never sent on to a third node, and it never waits for a
-//!   flight that asks another node (`Lead::is_direct`, [`Peers::settled`]): nodes that disagree about the ring make no circle. The one exception is a
+//! - What comes from another node is answered from this node's tier or source. It is never sent on
+//!   to a third node, and it never waits for a flight that asks another node (`Lead::is_direct`,
+//!   [`Peers::settled`]): nodes that disagree about the ring make no circle. The one exception is a
 //!   zone's reader, which asks the owner for nodes that agree with it (decision 0057).
-//! - Owners first: a removal is heard by the owner before any other node forgets its copy, and then by the readers of the zones, so no node can fill
-//!   itself from an older one.
-//! - A copy of another node's key lives no longer than the owner's, and no longer than `hot-copy-ttl`; but what a node has taken over from one that
-//!   leaves lives as long as it would have there.
-//! - A read never waits for the fetch of another key: reads of several clients that travel together are answered from the owner's tier, or asked again
-//!   alone.
-//! - Without a source the nodes' tiers are the store: a key's owner alone runs the commands that change it, and whatever sees more of an entry than its
-//!   value (`at_owner`). A node that does not own a key refuses.
-//! - A node that joins or has left answers nothing that its peers read (421): they ask the next node on the ring.
+//! - Owners first: a removal is heard by the owner before any other node forgets its copy, and then
+//!   by the readers of the zones, so no node can fill itself from an older one.
+//! - A copy of another node's key lives no longer than the owner's, and no longer than
+//!   `hot-copy-ttl`; but what a node has taken over from one that leaves lives as long as it would
+//!   have there.
+//! - A read never waits for the fetch of another key: reads of several clients that travel together
+//!   are answered from the owner's tier, or asked again alone.
+//! - Without a source the nodes' tiers are the store: a key's owner alone runs the commands that
+//!   change it, and whatever sees more of an entry than its value (`at_owner`). A node that does
+//!   not own a key refuses.
+//! - A node that joins or has left answers nothing that its peers read (421): they ask the next
+//!   node on the ring.
 mod asked_for;
 mod at_owner;
 mod discovery;

@@ -1,5 +1,5 @@
-//! The routes between nodes over HTTP/1.1: groupcache's own, `/_groupcache/{group}/{key}`, as groupcache-go v3 and mailgun's groupcache serve them, and
-//! a few that Larders alone have.
+//! The routes between nodes over HTTP/1.1: groupcache's own, `/_groupcache/{group}/{key}`, as
+//! groupcache-go v3 and mailgun's groupcache serve them, and a few that Larders alone have.
 use super::{
     messages::{RemoveKeysRequest, SetRequest, to_expire},
     transport::{ClearScope, PeerChange},

@@ -17,7 +17,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Nodes that are asked for a key one after the other: the owner, and the next on the ring, which fills it for all meanwhile.
+/// Nodes that are asked for a key one after the other: the owner, and the next on the ring, which
+/// fills it for all meanwhile.
 const ASKED: usize = 2;
 /// The life of what a substitute fetched, at least, ms: it answers for all nodes.
 const SHORTEST: u64 = 1_000;
@@ -33,7 +34,8 @@ enum Asked {
 }
 
 impl PeerGroup {
-    /// Ends a fetch with the answer of the node that is asked first, of the key's owner, or of who takes its place.
+    /// Ends a fetch with the answer of the node that is asked first, of the key's owner, or of who
+    /// takes its place.
     pub(super) async fn fetch(self: Rc<Self>, membership: Arc<Membership>, first: Arc<Member>, fetch: Fetch) {
         match self.ask(&membership, &first, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
             Asked::Answered(answer) => self.finish(fetch, answer),
@@ -43,8 +45,9 @@ impl PeerGroup {
         }
     }
 
-    /// Ends fetches of keys that one node is asked for first, a Larder; they travel together. `held_only`: a key that it would have to fetch is asked for
-    /// alone, so that the others do not wait for it.
+    /// Ends fetches of keys that one node is asked for first, a Larder; they travel together.
+    /// `held_only`: a key that it would have to fetch is asked for alone, so that the others do
+    /// not wait for it.
     pub(super) async fn fetch_many(
         self: Rc<Self>,
         membership: Arc<Membership>,
@@ -88,7 +91,8 @@ impl PeerGroup {
         }
     }
 
-    /// What a node is told of the ring, and how long it has time to answer: a zone's reader asks the owner meanwhile.
+    /// What a node is told of the ring, and how long it has time to answer: a zone's reader asks
+    /// the owner meanwhile.
     fn terms(&self, membership: &Membership, member: &Arc<Member>, key: &[u8]) -> (u64, Duration) {
         let once = self.client.patience(member);
         match self.reader(membership, key).is_some_and(|reader| Arc::ptr_eq(reader, member)) {
@@ -146,12 +150,14 @@ impl PeerGroup {
         Asked::Nobody
     }
 
-    /// A fetch from the source for a key of another node. The copy is for the time until the owner is back.
+    /// A fetch from the source for a key of another node. The copy is for the time until the owner
+    /// is back.
     pub(super) fn as_substitute(&self, mut fetch: Fetch) -> Fetch {
         fetch.live_at_most(self.hot_copy_ttl().max(SHORTEST));
         fetch
     }
-    /// The owner and its substitute are out: this node asks the source itself, a few keys at a time.
+    /// The owner and its substitute are out: this node asks the source itself, a few keys at a
+    /// time.
     fn fetch_here(&self, membership: &Membership, fetch: Fetch) {
         let limit = self.client.peers.settings.fallback_limit;
         let fallbacks = &self.client.fallbacks;

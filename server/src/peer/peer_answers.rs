@@ -1,4 +1,5 @@
-//! What an answer of another node says: a status as HTTP has it, and a body. The same whatever carries it.
+//! What an answer of another node says: a status as HTTP has it, and a body. The same whatever
+//! carries it.
 use super::{
     member::Member,
     messages::{GetResponse, KeyAnswer},

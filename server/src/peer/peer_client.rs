@@ -17,8 +17,8 @@ impl PeerClient {
         let untold = Untold::new(transport.clone(), timeout);
         PeerClient { peers, transport, untold, timeout, fallbacks: Rc::default() }
     }
-    /// How long a node has time to answer: a little longer than its source has, so that the owner itself says that its source is too slow. One that is
-    /// out is only tried.
+    /// How long a node has time to answer: a little longer than its source has, so that the owner
+    /// itself says that its source is too slow. One that is out is only tried.
     pub(super) fn patience(&self, member: &Member) -> Duration {
         let connect = self.peers.settings.connect_timeout;
         if member.is_out() { connect } else { self.timeout + connect }

@@ -12,8 +12,8 @@ use std::{
 /// Moments at which hot copies end are told apart as finely as this part of their longest life.
 const STEPS: u64 = 32;
 
-/// What one core counts of a group whose keys have owners. That core alone writes; any thread reads. The fields are those of
-/// [`SharedGroupSnapshot`].
+/// What one core counts of a group whose keys have owners. That core alone writes; any thread
+/// reads. The fields are those of [`SharedGroupSnapshot`].
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct PeerCounts {

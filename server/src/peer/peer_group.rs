@@ -1,4 +1,5 @@
-//! One core's view of a group whose keys have owners. What it reads is in `owner_reads` and `gathered_reads`, what it tells in `told_changes`.
+//! One core's view of a group whose keys have owners. What it reads is in `owner_reads` and
+//! `gathered_reads`, what it tells in `told_changes`.
 use super::{
     gathered_reads::GatheredReads, hot_keys::HotKeys, member::Member, membership::Membership, peer_client::PeerClient,
     peer_counts::PeerCounts, ring_disagreement::parse_epoch,
@@ -97,13 +98,16 @@ impl PeerGroup {
     pub fn owns_now(&self, key: &[u8]) -> bool {
         self.client.peers.now().owner(key).is_self
     }
-    /// Whether this node runs what another sends for the key: it owns it, and no flight is left from before.
+    /// Whether this node runs what another sends for the key: it owns it, and no flight is left
+    /// from before.
     pub fn serves(&self, key: &[u8]) -> bool {
         self.owns(key) && self.owns_now(key)
     }
-    /// The node that reads a key for this node's zone, where its owner is in another. `None`: the owner is asked.
+    /// The node that reads a key for this node's zone, where its owner is in another. `None`: the
+    /// owner is asked.
     pub(super) fn reader<'m>(&self, membership: &'m Membership, key: &[u8]) -> Option<&'m Arc<Member>> {
-        // The answer has to be one that the reader may keep, and the reader must not take what it lacks for absent.
+        // The answer has to be one that the reader may keep, and the reader must not take what it lacks for
+        // absent.
         let keeps_copies = !self.is_store() && self.policy.coherence == Coherence::Ttl;
         if keeps_copies { membership.reader(key) } else { None }
     }
@@ -111,8 +115,9 @@ impl PeerGroup {
     pub(super) fn readers<'m>(&self, membership: &'m Membership, key: &[u8]) -> Vec<&'m Arc<Member>> {
         if self.is_store() { Vec::new() } else { membership.readers(key) }
     }
-    /// Whether this node reads the key for its zone, for a node that says `ring` of its ring. Two nodes that differed about the ring could each take the
-    /// other for the reader, and wait for each other.
+    /// Whether this node reads the key for its zone, for a node that says `ring` of its ring. Two
+    /// nodes that differed about the ring could each take the other for the reader, and wait
+    /// for each other.
     pub fn reads_for_zone(&self, key: &[u8], ring: Option<&[u8]>) -> bool {
         let peers = &self.client.peers;
         let (now, settled) = (peers.now(), peers.settled());

@@ -1,14 +1,19 @@
-//! The ring of consistent hashing: each member has 50 points, and a key belongs to the member of the first point at or after its own.
+//! The ring of consistent hashing: each member has 50 points, and a key belongs to the member of
+//! the first point at or after its own.
 //!
-//! Points and keys are hashed like groupcache hashes them ([`RingHash`]), so that Larder and Go nodes agree on every owner.
+//! Points and keys are hashed like groupcache hashes them ([`RingHash`]), so that Larder and Go
+//! nodes agree on every owner.
 //!
-//! Two members may have a point in common (a tie). With 64-bit points that never happens in practice: the chance with 512 members is 1 in
-//! 5·10¹⁰. With the 32 bits of crc32 it is 1 in 13. The libraries differ:
-//! - The original and mailgun's keep a map from point to member: the member that was added last has the point. So does this ring.
-//! - groupcache-go v3 keeps a list that it sorts with an unstable sort, so that the winner depends on Go's sort. It hashes to 64 bits.
+//! Two members may have a point in common (a tie). With 64-bit points that never happens in
+//! practice: the chance with 512 members is 1 in 5·10¹⁰. With the 32 bits of crc32 it is 1 in 13.
+//! The libraries differ:
+//! - The original and mailgun's keep a map from point to member: the member that was added last has
+//!   the point. So does this ring.
+//! - groupcache-go v3 keeps a list that it sorts with an unstable sort, so that the winner depends
+//!   on Go's sort. It hashes to 64 bits.
 //!
-//! So the order of the names matters for ties alone, as it does there: give all nodes the same order. Rings that settle a tie differently
-//! differ in their epoch.
+//! So the order of the names matters for ties alone, as it does there: give all nodes the same
+//! order. Rings that settle a tie differently differ in their epoch.
 mod choice;
 mod hash;
 #[cfg(test)]
@@ -30,8 +35,9 @@ pub struct Ring {
     points: Box<[u64]>,
     /// The member of each point.
     members: Box<[u32]>,
-    /// For each value of a point's upper bits, the first point that has it or a greater one; then the number of points. Points are spread
-    /// evenly and there are as many buckets, so that a lookup compares about one point, whatever the size of the ring.
+    /// For each value of a point's upper bits, the first point that has it or a greater one; then
+    /// the number of points. Points are spread evenly and there are as many buckets, so that a
+    /// lookup compares about one point, whatever the size of the ring.
     buckets: Box<[u32]>,
     /// How far a point is shifted for its bucket.
     shift: u32,
@@ -43,8 +49,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// `names`: what each member is called on the ring (`host:port` for groupcache-go v3, the base URL for mailgun's and the original).
-    /// They should differ: all points of a name that is given twice belong to the later one.
+    /// `names`: what each member is called on the ring (`host:port` for groupcache-go v3, the base
+    /// URL for mailgun's and the original). They should differ: all points of a name that is
+    /// given twice belong to the later one.
     #[must_use]
     pub fn new(hash: RingHash, names: &[&str]) -> Ring {
         let number = |member: usize| u32::try_from(member).expect("a ring has fewer than 2³² members");
@@ -75,13 +82,15 @@ impl Ring {
         Ring { hash, points: points.into(), members: members.into(), buckets, shift, names: names.len(), owning, epoch }
     }
 
-    /// The owner of the key, as an index into the names. `None` if the ring has no members. Allocates nothing.
+    /// The owner of the key, as an index into the names. `None` if the ring has no members.
+    /// Allocates nothing.
     #[must_use]
     pub fn owner(&self, key: &[u8]) -> Option<usize> {
         self.members.get(self.position(key)).map(|member| *member as usize)
     }
 
-    /// The owner of the key, then the other members in the order in which they would inherit it. Allocates nothing up to 512 members.
+    /// The owner of the key, then the other members in the order in which they would inherit it.
+    /// Allocates nothing up to 512 members.
     pub fn owners(&self, key: &[u8]) -> impl Iterator<Item = usize> + use<'_> {
         let (before, after) = self.members.split_at(self.position(key));
         let clockwise = after.iter().chain(before);
@@ -90,8 +99,8 @@ impl Ring {
         clockwise.filter(move |member| seen.insert(**member)).map(|member| *member as usize).take(self.owning)
     }
 
-    /// A hash of the ring's hash and its names, the same on every node and platform and for every order of the names. Rings of the same
-    /// epoch agree on the owner of every key.
+    /// A hash of the ring's hash and its names, the same on every node and platform and for every
+    /// order of the names. Rings of the same epoch agree on the owner of every key.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -110,7 +119,8 @@ impl Ring {
         shares
     }
 
-    /// The position of the first point at or after the key's, which is the first one of all if there is none.
+    /// The position of the first point at or after the key's, which is the first one of all if
+    /// there is none.
     fn position(&self, key: &[u8]) -> usize {
         let point = self.hash.of_key(key);
         let bucket = (point >> self.shift) as usize;

@@ -1,4 +1,5 @@
-//! Whether nodes that ask this one have its ring: what is said about it in the log, once for each change.
+//! Whether nodes that ask this one have its ring: what is said about it in the log, once for each
+//! change.
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +19,8 @@ pub(super) struct RingDisagreement {
 }
 
 impl RingDisagreement {
-    /// A node with a ring of the epoch `theirs` has asked this node, whose ring has the epoch `ours`. Whether the rings differ.
+    /// A node with a ring of the epoch `theirs` has asked this node, whose ring has the epoch
+    /// `ours`. Whether the rings differ.
     pub(super) fn note(&self, theirs: u64, ours: u64, now: impl FnOnce() -> Millis) -> bool {
         if theirs == ours {
             if self.latest.load(Relaxed) != 0 {
@@ -50,7 +52,8 @@ impl RingDisagreement {
     }
 }
 
-/// What the head of a request of another node says of its ring. Larders write the name of the field in lower case.
+/// What the head of a request of another node says of its ring. Larders write the name of the field
+/// in lower case.
 pub fn ring_of(head: &[u8]) -> Option<&[u8]> {
     const FIELD: &[u8] = b"\r\nlarder-ring: ";
     let after = head.windows(FIELD.len()).position(|window| window == FIELD)? + FIELD.len();

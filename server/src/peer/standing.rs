@@ -1,4 +1,5 @@
-//! Whether this node answers for its keys: not before it has taken them over, and not once it has handed them over.
+//! Whether this node answers for its keys: not before it has taken them over, and not once it has
+//! handed them over.
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::watch;
 

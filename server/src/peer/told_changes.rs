@@ -105,9 +105,10 @@ impl PeerGroup {
         self.tell_others(&membership, &PeerChange::Remove(Bytes::copy_from_slice(key)), &[&owner]).await;
     }
 
-    /// Copies of a key are out of date: tells the owner, then those who read it for their zones, then the other nodes, so that no node fills itself from
-    /// an older copy. This node has to forget its own copy once those know whom it would ask, which is what `forget` is for. A node that cannot be
-    /// reached is told later.
+    /// Copies of a key are out of date: tells the owner, then those who read it for their zones,
+    /// then the other nodes, so that no node fills itself from an older copy. This node has to
+    /// forget its own copy once those know whom it would ask, which is what `forget` is for. A node
+    /// that cannot be reached is told later.
     pub async fn removed(self: &Rc<Self>, key: &[u8], forget: impl Fn()) {
         let membership = self.membership();
         let owner = membership.owner(key).clone();
@@ -132,8 +133,9 @@ impl PeerGroup {
         self.tell_others(&membership, &PeerChange::Clear { scope, soft }, &[]).await;
     }
 
-    /// Clears here (`clear`) and at all nodes. A node that is cleared early may fill itself from one that is cleared late, so each is cleared twice; three
-    /// times where a node may ask its zone's reader, and that the owner.
+    /// Clears here (`clear`) and at all nodes. A node that is cleared early may fill itself from
+    /// one that is cleared late, so each is cleared twice; three times where a node may ask its
+    /// zone's reader, and that the owner.
     pub async fn clear_everywhere(self: &Rc<Self>, scope: ClearScope, soft: bool, clear: impl Fn()) {
         let times = if self.membership().has_zones() { 3 } else { 2 };
         for _ in 0..times {

@@ -62,7 +62,8 @@ pub(crate) enum PeerChange {
     Set { key: Bytes, value: Bytes, expiry: Option<Millis> },
     /// Copies of this key are out of date.
     Remove(Bytes),
-    /// Copies under a prefix (empty: all), or with a tag, are; `soft`: they may still be served stale.
+    /// Copies under a prefix (empty: all), or with a tag, are; `soft`: they may still be served
+    /// stale.
     Clear { scope: ClearScope, soft: bool },
 }
 
@@ -113,8 +114,9 @@ pub(crate) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
 
-    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS); in their order. `None`: to be asked for alone, as is
-    /// what the node does not hold if `held_only`.
+    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS);
+    /// in their order. `None`: to be asked for alone, as is what the node does not hold if
+    /// `held_only`.
     fn get_many<'a>(
         &'a self,
         member: &'a Member,
@@ -134,7 +136,8 @@ pub(crate) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<(), PeerError>>;
 
-    /// Has the owner of keys run commands or a write. It is not sent a second time if the first may have arrived. `Refused`: the node does not know how.
+    /// Has the owner of keys run commands or a write. It is not sent a second time if the first may
+    /// have arrived. `Refused`: the node does not know how.
     fn at_owner<'a>(
         &'a self,
         member: &'a Member,
@@ -143,7 +146,8 @@ pub(crate) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>>;
 
-    /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of entries.
+    /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of
+    /// entries.
     fn hottest<'a>(
         &'a self,
         member: &'a Member,

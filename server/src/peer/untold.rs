@@ -1,4 +1,5 @@
-//! What nodes have not been told yet: told again until they have been, or until no copy is left that it is about.
+//! What nodes have not been told yet: told again until they have been, or until no copy is left
+//! that it is about.
 use super::{
     member::Member,
     transport::{ClearScope, PeerChange, PeerError, Transport},
@@ -17,7 +18,8 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Keys of one node and group; beyond, the node is told to forget the whole group, which takes constant room.
+/// Keys of one node and group; beyond, the node is told to forget the whole group, which takes
+/// constant room.
 const MOST: usize = 10_000;
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! Conditional writes: they apply only if the entry has an expected version (HTTP's `If-Match` and `If-None-Match`).
+//! Conditional writes: they apply only if the entry has an expected version (HTTP's `If-Match` and
+//! `If-None-Match`).
 use super::{group::Group, write_through::too_large};
 use crate::source::SourceError;
 use bytes::Bytes;
@@ -11,10 +12,12 @@ use std::rc::Rc;
 const UNKNOWN: u64 = 0;
 
 impl Group {
-    /// Like [`put_tagged`](Group::put_tagged), if `condition` holds for the version of the entry (`None`: there is no such key).
+    /// Like [`put_tagged`](Group::put_tagged), if `condition` holds for the version of the entry
+    /// (`None`: there is no such key).
     ///
-    /// This is atomic without a source, and with a source on this machine. With other sources the key is read through
-    /// first, and a write of another client between that read and this write goes unnoticed.
+    /// This is atomic without a source, and with a source on this machine. With other sources the
+    /// key is read through first, and a write of another client between that read and this
+    /// write goes unnoticed.
     ///
     /// # Errors
     /// As [`put`](Group::put).

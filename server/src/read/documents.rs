@@ -1,4 +1,5 @@
-//! Changes of documents: reading, computing and writing back as one step for all other writers, without a source and on a store of this machine.
+//! Changes of documents: reading, computing and writing back as one step for all other writers,
+//! without a source and on a store of this machine.
 use super::{group::Group, write_through::too_large};
 use crate::source::{DOCUMENT_ATTRIBUTES, FetchedValue, Reads, SourceError, is_document};
 use bytes::Bytes;
@@ -27,13 +28,14 @@ pub enum DocumentChange {
 }
 
 impl Group {
-    /// Whether documents can be stored under this key by this node: there is no source, and no other node owns the key; or the source is a
-    /// store of this machine that takes writes.
+    /// Whether documents can be stored under this key by this node: there is no source, and no
+    /// other node owns the key; or the source is a store of this machine that takes writes.
     pub fn keeps_documents(&self, key: &[u8]) -> bool {
         self.is_stored_here(key) || self.source.as_local().is_some() && !matches!(self.source.reads(), Reads::Table(_))
     }
 
-    /// Stores a document. `text` is compact ([`larder_document::compact`]). It expires at `expiry` (`None`: as the group has it).
+    /// Stores a document. `text` is compact ([`larder_document::compact`]). It expires at `expiry`
+    /// (`None`: as the group has it).
     ///
     /// # Errors
     /// As [`change_document`](Group::change_document).
@@ -47,12 +49,13 @@ impl Group {
         self.change_document(key, end, |_| (DocumentChange::Store(text), ())).await.map(|(stored, ())| stored)
     }
 
-    /// Changes the entry of a key as `change` says, which sees what is there (`None`: there is no such key). A document that is stored expires
-    /// as `expiry` says. The version in the answer is 0 where the tier has no copy; [`Stored::Unmet`]: the entry was kept.
+    /// Changes the entry of a key as `change` says, which sees what is there (`None`: there is no
+    /// such key). A document that is stored expires as `expiry` says. The version in the answer
+    /// is 0 where the tier has no copy; [`Stored::Unmet`]: the entry was kept.
     ///
     /// # Errors
-    /// The store's error; `Refused` where the text is too large for the memory tier, or where no documents are kept
-    /// ([`keeps_documents`](Group::keeps_documents)).
+    /// The store's error; `Refused` where the text is too large for the memory tier, or where no
+    /// documents are kept ([`keeps_documents`](Group::keeps_documents)).
     pub async fn change_document<R>(
         self: &Rc<Self>,
         key: &[u8],

@@ -15,7 +15,8 @@ pub enum Fact {
     Tags(Vec<Vec<u8>>),
 }
 
-/// The facts about a key, each with its name, in an order that stays. Times are in milliseconds. It counts as no read and changes nothing.
+/// The facts about a key, each with its name, in an order that stays. Times are in milliseconds. It
+/// counts as no read and changes nothing.
 pub fn explain_key(group: &Group, key: Key<'_>, is_source_up: bool, now: Millis) -> Vec<(&'static str, Fact)> {
     let known = group.cache.explain(key, now);
     let tags: Vec<Vec<u8>> =

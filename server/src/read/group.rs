@@ -31,14 +31,16 @@ pub struct Group {
 pub enum StartedRead<R> {
     /// Answered from the memory tier.
     Hit(R),
-    /// The key is absent (there is no source, or the absence is remembered). For a whole reply: not worth caching yet.
+    /// The key is absent (there is no source, or the absence is remembered). For a whole reply: not
+    /// worth caching yet.
     Absent,
     /// In flight: await it with [`Group::end`].
     Wait(Wait),
 }
 
 impl Group {
-    /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it has started all its reads.
+    /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it
+    /// has started all its reads.
     #[inline]
     pub fn begin<R>(
         &self,
@@ -99,8 +101,9 @@ impl Group {
         self.start_read(self.cache.lookup(key, now, read), batch)
     }
 
-    /// As [`begin`](Group::begin), for another node, which says that its ring has the epoch `ring`. It is not asked of a third one: a key that belongs
-    /// elsewhere is answered by the tier, or by the source. Only a node that reads a key for its zone asks the key's owner.
+    /// As [`begin`](Group::begin), for another node, which says that its ring has the epoch `ring`.
+    /// It is not asked of a third one: a key that belongs elsewhere is answered by the tier, or
+    /// by the source. Only a node that reads a key for its zone asks the key's owner.
     pub fn begin_for_peer<R>(
         &self,
         key: Key<'_>,
@@ -169,8 +172,9 @@ impl Group {
         }
     }
 
-    /// Starts a read that the source answers, whatever the tier has. `keeps`: its answer becomes the tier's copy. What the tier could have served is
-    /// not replaced, or its lifetime would begin again with each read.
+    /// Starts a read that the source answers, whatever the tier has. `keeps`: its answer becomes
+    /// the tier's copy. What the tier could have served is not replaced, or its lifetime would
+    /// begin again with each read.
     pub(super) fn ask_source<R>(
         &self,
         key: Key<'_>,
@@ -187,7 +191,8 @@ impl Group {
         StartedRead::Wait(wait)
     }
 
-    /// Turns a lookup in the memory tier into a read. The fetch of a new flight is pushed to `batch`.
+    /// Turns a lookup in the memory tier into a read. The fetch of a new flight is pushed to
+    /// `batch`.
     #[inline]
     pub(super) fn start_read<R>(&self, found: Lookup<R>, batch: &mut Vec<Fetch>) -> StartedRead<R> {
         match found {
@@ -209,7 +214,8 @@ impl Group {
         }
     }
 
-    /// There is a copy that may be served if the fetch takes longer than the soft timeout. The fetch goes on and fills.
+    /// There is a copy that may be served if the fetch takes longer than the soft timeout. The
+    /// fetch goes on and fills.
     #[cold]
     fn answer_in_time(&self, lead: &Lead) {
         let Some(soft_timeout) = self.policy.of(lead.key()).soft_timeout else { return };
@@ -220,8 +226,8 @@ impl Group {
         });
     }
 
-    /// Hold the result while related reads are started: they then use one table, even if a reload replaces it meanwhile. `None` for other
-    /// sources.
+    /// Hold the result while related reads are started: they then use one table, even if a reload
+    /// replaces it meanwhile. `None` for other sources.
     pub fn one_table(&self) -> Option<PinnedTable<'_>> {
         match self.source.reads() {
             Reads::Table(table) => Some(table.one_table()),
@@ -229,7 +235,8 @@ impl Group {
         }
     }
 
-    /// What the memory tier holds of a key, for the log: a copy of its own, or one of another node's key.
+    /// What the memory tier holds of a key, for the log: a copy of its own, or one of another
+    /// node's key.
     pub fn tier_name(&self, key: &[u8]) -> &'static str {
         let is_own = self.peers.as_ref().is_none_or(|peers| peers.owns_now(key));
         if is_own { "hit" } else { "hot copy" }
@@ -256,8 +263,9 @@ impl Group {
         }
     }
 
-    /// A client read the key at the source directly. A copy in the tier may be older, and the client must not read an older value now: the
-    /// copy is dropped, and fetches in flight are fenced. In mode `ttl` only lifetimes bound the age of copies.
+    /// A client read the key at the source directly. A copy in the tier may be older, and the
+    /// client must not read an older value now: the copy is dropped, and fetches in flight are
+    /// fenced. In mode `ttl` only lifetimes bound the age of copies.
     pub fn seen(&self, key: Key<'_>) {
         if self.policy.coherence != Coherence::Ttl {
             self.cache.invalidate(key);

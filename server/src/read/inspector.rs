@@ -6,8 +6,8 @@ use larder_engine::{Cache, Key, Millis, Outcome};
 use larder_store::clock;
 use std::{sync::Arc, time::Duration};
 
-/// From a hit to its comparison, and from a difference to the look at whether the copy is still there: a change that the source announces has
-/// arrived by then.
+/// From a hit to its comparison, and from a difference to the look at whether the copy is still
+/// there: a change that the source announces has arrived by then.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// The copy that was served.

@@ -1,5 +1,5 @@
-//! Per-key write locks for sources on this machine. With them, reading, computing and writing back is one atomic step for all other
-//! writers. Reads never wait for a lock.
+//! Per-key write locks for sources on this machine. With them, reading, computing and writing back
+//! is one atomic step for all other writers. Reads never wait for a lock.
 use super::{group::Group, lock_stripes::STRIPES, pending_writes::PendingWrites};
 use crate::source::SourceError;
 use std::{rc::Rc, sync::Arc};

@@ -1,5 +1,5 @@
-//! Changes of several keys on a source on this machine: all or none, the store first, then the tier. The caller
-//! [locks](Group::hold) the keys meanwhile.
+//! Changes of several keys on a source on this machine: all or none, the store first, then the
+//! tier. The caller [locks](Group::hold) the keys meanwhile.
 use super::{group::Group, key_locks::KeyGuard};
 use crate::source::{FetchedValue, LocalStore, SourceError, attributes_of, kind_of};
 use bytes::Bytes;
@@ -50,8 +50,9 @@ impl Group {
         self.cache.tier().peek(self.cache.key(key), clock::now(), found)
     }
 
-    /// Commits changes of locked keys, all or none, to the source and then to the tier. The commit has started when this returns and does
-    /// not depend on the future. `actor` is the client that makes the changes, for client tracking (0: none).
+    /// Commits changes of locked keys, all or none, to the source and then to the tier. The commit
+    /// has started when this returns and does not depend on the future. `actor` is the client
+    /// that makes the changes, for client tracking (0: none).
     pub fn commit(
         self: &Rc<Self>,
         held: &Rc<KeyGuard>,
@@ -111,8 +112,8 @@ impl Group {
         untold.into_iter().for_each(|key| self.cache.invalidate(key));
     }
 
-    /// Stores a value (or with `None` deletes it) without looking for an old one: cheaper than [`put`](Group::put) and
-    /// [`delete`](Group::delete).
+    /// Stores a value (or with `None` deletes it) without looking for an old one: cheaper than
+    /// [`put`](Group::put) and [`delete`](Group::delete).
     ///
     /// # Errors
     /// As [`put`](Group::put).

@@ -1,4 +1,5 @@
-//! The miss path (flights, fetches, remembered absences, expiry rules, fences) and the write-through.
+//! The miss path (flights, fetches, remembered absences, expiry rules, fences) and the
+//! write-through.
 //!
 //! ```text
 //! begin ── hit ───────────────────────────────────────────────► answered, under the shard's lock
@@ -11,18 +12,24 @@
 //!
 //! Invariants:
 //! - Errors reach every waiter and are never stored.
-//! - A copy lives at most `KeyPolicy::ttl` ([`FillPolicy::of`](crate::source::FillPolicy::of) its key); the source's own expiry and later `expire`s only shorten that.
-//! - A fill never brings back what a write replaced: every write that the source may have accepted ends in a change or an
-//!   invalidation of its key in the tier, which fences the fetches begun before.
-//! - In mode `coherent` only fills are stored, and only those that the source vouches for ([`Fetch::vouch`](crate::source::Fetch::vouch)). The
-//!   source announces their change, in order with its replies, or the loss of that promise; then no copy counts as fresh (`tier_invalidation`). A
-//!   write, and a client's direct read at the source, forget the key. A fenced flight overtakes the one that replaced it. So no client reads an
-//!   older value after a newer one.
-//! - On a source on this machine, a writer locks its keys ([`KeyGuard`], `key_locks`) until source and tier agree. So several keys can be read,
-//!   computed and written as one step (`local_changes`), and conditions hold (`conditional_writes`).
-//! - Replies of commands are cached under the same rules as values, and are forgotten with their key (`reply_cache`).
-//! - When two writes of one key overlap, the order of their replies need not be the order at the source. Then neither is stored, and both
-//!   forget the key (`pending_writes`).
+//! - A copy lives at most `KeyPolicy::ttl` ([`FillPolicy::of`](crate::source::FillPolicy::of) its
+//!   key); the source's own expiry and later `expire`s only shorten that.
+//! - A fill never brings back what a write replaced: every write that the source may have accepted
+//!   ends in a change or an invalidation of its key in the tier, which fences the fetches begun
+//!   before.
+//! - In mode `coherent` only fills are stored, and only those that the source vouches for
+//!   ([`Fetch::vouch`](crate::source::Fetch::vouch)). The source announces their change, in order
+//!   with its replies, or the loss of that promise; then no copy counts as fresh
+//!   (`tier_invalidation`). A write, and a client's direct read at the source, forget the key. A
+//!   fenced flight overtakes the one that replaced it. So no client reads an older value after a
+//!   newer one.
+//! - On a source on this machine, a writer locks its keys ([`KeyGuard`], `key_locks`) until source
+//!   and tier agree. So several keys can be read, computed and written as one step
+//!   (`local_changes`), and conditions hold (`conditional_writes`).
+//! - Replies of commands are cached under the same rules as values, and are forgotten with their
+//!   key (`reply_cache`).
+//! - When two writes of one key overlap, the order of their replies need not be the order at the
+//!   source. Then neither is stored, and both forget the key (`pending_writes`).
 mod conditional_writes;
 mod documents;
 mod entry_tags;

@@ -1,4 +1,5 @@
-//! What another node asks of a group, whatever carries it. It changes this node alone, and is never sent on to a third node.
+//! What another node asks of a group, whatever carries it. It changes this node alone, and is never
+//! sent on to a third node.
 use super::group::{Group, StartedRead};
 use crate::{
     peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer},
@@ -30,7 +31,8 @@ pub struct PeerRequest<'r> {
 }
 
 impl PeerRequest<'_> {
-    /// Whether this node answers what its peers read: it does not before it has taken its keys over, nor once it has handed them over.
+    /// Whether this node answers what its peers read: it does not before it has taken its keys
+    /// over, nor once it has handed them over.
     pub fn is_answered(&self) -> bool {
         self.group.peers.as_ref().is_none_or(|group| group.client().peers().answers())
     }
@@ -87,8 +89,9 @@ impl PeerRequest<'_> {
         answers
     }
 
-    /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is its only store forgets it: no node
-    /// would tell it of the next value if that message were lost.
+    /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is
+    /// its only store forgets it: no node would tell it of the next value if that message were
+    /// lost.
     pub fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
         let group = self.group;
         let write = Write {
@@ -108,7 +111,8 @@ impl PeerRequest<'_> {
         }
     }
 
-    /// A copy of the key is out of date. So may be what this node is writing just now: the other node's value may be the later one.
+    /// A copy of the key is out of date. So may be what this node is writing just now: the other
+    /// node's value may be the later one.
     pub fn remove(&self, key: &[u8]) {
         let key = self.group.cache.key(key);
         self.group.writes.overlap(key.hash());
@@ -168,8 +172,8 @@ impl Group {
     }
 }
 
-/// An entry as a message for another node. A version that its source gave no tag gets ours: versions start again with each process, so `instance` is
-/// mixed in.
+/// An entry as a message for another node. A version that its source gave no tag gets ours:
+/// versions start again with each process, so `instance` is mixed in.
 pub fn message_of(entry: &Entry<'_>, instance: u64, now: Millis) -> EncodedEntry {
     let tag = || {
         let mut text = Vec::with_capacity(18);

@@ -1,4 +1,5 @@
-//! Writes in flight to a source. They are registered so that an older value never replaces a newer one in the tier.
+//! Writes in flight to a source. They are registered so that an older value never replaces a newer
+//! one in the tier.
 use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
 use crate::{config::Coherence, source::FillPolicy};
 use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
@@ -7,7 +8,8 @@ use std::collections::HashMap;
 
 /// The writes of a group in flight to its source, by key hash; shared by all cores.
 ///
-/// If two keys share a hash, a write may forget its key where it could have stored it. That is harmless.
+/// If two keys share a hash, a write may forget its key where it could have stored it. That is
+/// harmless.
 #[derive(Debug, Default)]
 pub struct PendingWrites {
     slots: [Mutex<HashMap<u64, InFlightWrites>>; SLOTS],
@@ -50,8 +52,9 @@ impl PendingWrites {
             key.overlapped = true;
         }
     }
-    /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the key can begin, be
-    /// answered and settle between the decision and the change. Lock order: slot, then the engine's shard.
+    /// Ends a write: `settle(overlapped)` runs with the slot locked, so that no other write of the
+    /// key can begin, be answered and settle between the decision and the change. Lock order:
+    /// slot, then the engine's shard.
     fn end<R>(&self, hash: u64, settle: impl FnOnce(bool) -> R) -> R {
         let mut slot = self.slot(hash);
         let key = slot.entry(hash).or_default();
@@ -64,8 +67,8 @@ impl PendingWrites {
     }
 }
 
-/// A write in flight to the source. Create it before sending; end it with the source's answer. If it is dropped instead, the
-/// write may have been applied, so the key is forgotten.
+/// A write in flight to the source. Create it before sending; end it with the source's answer. If
+/// it is dropped instead, the write may have been applied, so the key is forgotten.
 #[derive(Debug)]
 pub struct PendingWrite<'g> {
     writes: &'g PendingWrites,
@@ -84,13 +87,15 @@ impl<'g> PendingWrite<'g> {
     ) -> PendingWrite<'g> {
         PendingWrite { writes, cache, policy, key, ended: false }
     }
-    /// Whether a written value is stored as a copy: only if nothing but lifetimes bounds the age of copies.
+    /// Whether a written value is stored as a copy: only if nothing but lifetimes bounds the age of
+    /// copies.
     pub(super) fn stores(&self) -> bool {
         self.policy.coherence == Coherence::Ttl
     }
-    /// The source accepted the value, which expires at `expiry`. The tier keeps a copy for at most the group's lifetime.
-    /// Returns the copy's version, or 0 without a copy (too large, writes overlapped, or not in mode `ttl`:
-    /// the source announces changes of values that were read, not of values that were written).
+    /// The source accepted the value, which expires at `expiry`. The tier keeps a copy for at most
+    /// the group's lifetime. Returns the copy's version, or 0 without a copy (too large, writes
+    /// overlapped, or not in mode `ttl`: the source announces changes of values that were read,
+    /// not of values that were written).
     pub fn put(self, value: &[u8], expiry: Option<Millis>, now: Millis) -> u64 {
         if !self.stores() {
             self.forget();
@@ -114,8 +119,8 @@ impl<'g> PendingWrite<'g> {
         .unwrap_or(0)
     }
 
-    /// The source accepted a new expiry of an existing key. The copy's life is shortened to it, but never lengthened,
-    /// because it counts from the fetch.
+    /// The source accepted a new expiry of an existing key. The copy's life is shortened to it, but
+    /// never lengthened, because it counts from the fetch.
     pub fn expire(self, expiry: Option<Millis>, now: Millis) {
         if !self.stores() {
             return self.forget();
@@ -135,12 +140,14 @@ impl<'g> PendingWrite<'g> {
         });
     }
 
-    /// The source accepted a deletion, or a write with a result that the tier does not know. The key is forgotten.
+    /// The source accepted a deletion, or a write with a result that the tier does not know. The
+    /// key is forgotten.
     pub fn forget(self) {
         // Like every write that is dropped: see `drop`.
     }
 
-    /// Leaves the write registered. The caller later continues it with [`Group::resume`](super::Group::resume).
+    /// Leaves the write registered. The caller later continues it with
+    /// [`Group::resume`](super::Group::resume).
     pub fn detach(mut self) {
         self.ended = true;
     }
@@ -153,7 +160,8 @@ impl<'g> PendingWrite<'g> {
         }
     }
 
-    /// Ends the write with `change`; if that changes nothing, or writes of the key overlapped, the key is forgotten.
+    /// Ends the write with `change`; if that changes nothing, or writes of the key overlapped, the
+    /// key is forgotten.
     fn settle<R>(mut self, change: impl FnOnce(&Self) -> Option<R>) -> Option<R> {
         self.ended = true;
         self.writes.end(self.key.hash(), |overlapped| {

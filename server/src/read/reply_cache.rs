@@ -1,8 +1,8 @@
-//! The reply cache: whole replies of commands that read one key, by exact arguments and protocol version. A reply lives as long as a copy
-//! of the key's value would; see decision 0008.
+//! The reply cache: whole replies of commands that read one key, by exact arguments and protocol
+//! version. A reply lives as long as a copy of the key's value would; see decision 0008.
 //!
-//! A reply is derived from its key ([`larder_engine::Derived`]): forgetting the key forgets all its replies, and one fence stops all
-//! their fetches.
+//! A reply is derived from its key ([`larder_engine::Derived`]): forgetting the key forgets all its
+//! replies, and one fence stops all their fetches.
 use super::group::{Group, StartedRead};
 use crate::source::{
     CacheableReply, Fetch,
@@ -19,8 +19,8 @@ impl Group {
         self.policy.keeps_replies() && name_len(command) <= self.policy.max_reply
     }
 
-    /// Starts a read of the whole, cacheable reply to `command`; otherwise like [`begin`](Group::begin).
-    /// [`StartedRead::Absent`]: the reply was not requested recently, and caching it costs the source more than answering: relay the command.
+    /// Starts a read of the whole, cacheable reply to `command`; otherwise like
+    /// [`begin`](Group::begin). [`StartedRead::Absent`]: the reply was not requested recently, and caching it costs the source more than answering: relay the command.
     pub fn begin_reply<R>(
         &self,
         command: Args<'_>,

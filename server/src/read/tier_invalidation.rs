@@ -1,8 +1,9 @@
 //! How invalidations from a source change the memory tier.
 //!
-//! Each connection announces changes in order with its own replies. A fill is stored when its reply is handled, so an
-//! announcement about a stored copy always finds it. One that comes earlier fences the flight. A copy that
-//! another connection fetched may be forgotten needlessly, but is never kept wrongly.
+//! Each connection announces changes in order with its own replies. A fill is stored when its reply
+//! is handled, so an announcement about a stored copy always finds it. One that comes earlier
+//! fences the flight. A copy that another connection fetched may be forgotten needlessly, but is
+//! never kept wrongly.
 use crate::source::{FillPolicy, InvalidationScope, Invalidations};
 use larder_engine::Cache;
 use larder_store::clock;
@@ -42,7 +43,8 @@ impl Invalidations for TierInvalidator {
     }
 }
 
-/// The scope with which a source announces changes of the entries in `cache`; see [`InvalidationScope::prefixes`].
+/// The scope with which a source announces changes of the entries in `cache`; see
+/// [`InvalidationScope::prefixes`].
 pub fn invalidation_scope<P: AsRef<[u8]>>(
     cache: &Arc<Cache>,
     policy: &Arc<FillPolicy>,

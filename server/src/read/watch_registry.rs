@@ -27,7 +27,8 @@ impl KeyWatch {
     }
 }
 impl WatchRegistry {
-    /// Keys were written. Call it while they are locked, so that the next holder of the locks sees it.
+    /// Keys were written. Call it while they are locked, so that the next holder of the locks sees
+    /// it.
     pub(super) fn changed<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) {
         if self.count.load(Relaxed) == 0 {
             return;

@@ -15,7 +15,8 @@ impl Group {
         self.in_time(slow, SourceError::Lost, done).await
     }
 
-    /// The result of `work`, or the error `late` if a source on this machine takes longer than clients wait.
+    /// The result of `work`, or the error `late` if a source on this machine takes longer than
+    /// clients wait.
     pub(super) async fn in_time<T>(
         &self,
         slow: bool,

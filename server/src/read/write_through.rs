@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use std::{future::Future, rc::Rc};
 
 impl Group {
-    /// Registers a write of `key` before it is sent to the source. A relayed command registers one for each
-    /// key that it writes. Not for groups without a source.
+    /// Registers a write of `key` before it is sent to the source. A relayed command registers one
+    /// for each key that it writes. Not for groups without a source.
     pub fn writing<'g>(&'g self, key: Key<'g>) -> PendingWrite<'g> {
         let writing = self.resume(key);
         // A write that stores no copy need not know of other writes.
@@ -30,10 +30,12 @@ impl Group {
         self.cache.tier().clear();
     }
 
-    /// Stores a value, which expires at `expiry` (`None`: as the group has it). Version 0 in the answer: the tier keeps no copy.
+    /// Stores a value, which expires at `expiry` (`None`: as the group has it). Version 0 in the
+    /// answer: the tier keeps no copy.
     ///
     /// # Errors
-    /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a source, `Refused` for an entry that is too large.
+    /// The source's error: nothing has changed (with `Lost`, the write may be applied). Without a
+    /// source, `Refused` for an entry that is too large.
     pub async fn put(self: &Rc<Self>, key: &[u8], value: Bytes, expiry: Option<Millis>) -> Result<Stored, SourceError> {
         self.put_tagged(key, value, expiry, &[]).await
     }
@@ -105,7 +107,8 @@ impl Group {
         .await
     }
 
-    /// Whether memory tiers are the only store of the group: this node's, or those of all nodes that share it.
+    /// Whether memory tiers are the only store of the group: this node's, or those of all nodes
+    /// that share it.
     pub fn is_store(&self) -> bool {
         match &self.peers {
             None => !self.source.reads_through(),
@@ -113,7 +116,8 @@ impl Group {
         }
     }
 
-    /// Whether the tier of this node is the only store of the key: there is no source, and no other node owns it.
+    /// Whether the tier of this node is the only store of the key: there is no source, and no other
+    /// node owns it.
     pub(super) fn is_stored_here(&self, key: &[u8]) -> bool {
         match &self.peers {
             None => !self.source.reads_through(),
@@ -121,7 +125,8 @@ impl Group {
         }
     }
 
-    /// Whether the key belongs to this node. What a client writes to a key of another node is that node's to keep.
+    /// Whether the key belongs to this node. What a client writes to a key of another node is that
+    /// node's to keep.
     fn owns(&self, key: &[u8]) -> bool {
         self.peers.as_ref().is_none_or(|peers| peers.owns_now(key))
     }
@@ -173,7 +178,8 @@ impl Group {
         .await
     }
 
-    /// The store, if the key is known to exist: no other writer changes a locked key, so a key in the tier is also in the store.
+    /// The store, if the key is known to exist: no other writer changes a locked key, so a key in
+    /// the tier is also in the store.
     fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
         let store = self.source.as_local().filter(|_| held)?;
         self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;
@@ -214,8 +220,8 @@ impl Group {
         .await
     }
 
-    /// Runs a write in its own task. If the client disconnects, hyper drops the handler's future; that must not end the
-    /// registration while the write may still reach the source.
+    /// Runs a write in its own task. If the client disconnects, hyper drops the handler's future;
+    /// that must not end the registration while the write may still reach the source.
     async fn spawn_write<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
         sole: Option<WriteLock>,

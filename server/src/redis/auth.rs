@@ -1,4 +1,5 @@
-//! Logging in: Larder's own users (settings `password` and `users-file`), and what their rules refuse.
+//! Logging in: Larder's own users (settings `password` and `users-file`), and what their rules
+//! refuse.
 use super::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
@@ -21,8 +22,8 @@ pub(super) fn exists(call: &CommandContext<'_>, name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| call.worker.app.users.find(name).is_some())
 }
 
-/// Checks a user and a password, and logs the client in. Returns the user if the password must be compared apart from other work; call
-/// [`compare`] then.
+/// Checks a user and a password, and logs the client in. Returns the user if the password must be
+/// compared apart from other work; call [`compare`] then.
 pub(super) fn check(
     call: &mut CommandContext<'_>,
     user: &[u8],
@@ -95,8 +96,8 @@ pub(super) enum DecidedBy {
     Upstream,
 }
 
-/// Refuses a command that the client's user may not call. `ours` is the row of Larder's table; without one, `row` is that of the source's.
-/// `command` is the row that will run.
+/// Refuses a command that the client's user may not call. `ours` is the row of Larder's table;
+/// without one, `row` is that of the source's. `command` is the row that will run.
 pub(super) fn check_user(
     worker: &Worker,
     session: &Session,
@@ -129,8 +130,9 @@ pub(super) fn check_user(
     checked.map(|()| DecidedBy::Larder).map_err(|refusal| refused(worker, session, &user.name, (refusal, &name), args))
 }
 
-/// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or too old for copies. The last rules decide;
-/// without any, what is for administrators, and commands of Larder's own, are refused.
+/// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or
+/// too old for copies. The last rules decide; without any, what is for administrators, and commands
+/// of Larder's own, are refused.
 #[cold]
 fn check_by_last_rules(
     worker: &Worker,

@@ -12,7 +12,8 @@ pub(super) enum Backend {
     Upstream,
     /// A store on this machine has the entries. The memory tier has copies.
     LocalStore,
-    /// The source has values and nothing else: GET and MGET, and SET, MSET and DEL if it takes writes.
+    /// The source has values and nothing else: GET and MGET, and SET, MSET and DEL if it takes
+    /// writes.
     ValueSource,
 }
 impl Backend {

@@ -1,4 +1,5 @@
-//! How a command begins: it is found, checked, and passed to its function or to the executor of its backend.
+//! How a command begins: it is found, checked, and passed to its function or to the executor of its
+//! backend.
 use super::{
     auth::{self, DecidedBy},
     backend_kind::Backend,
@@ -30,8 +31,8 @@ use larder_proto::{
 };
 use larder_store::clock;
 
-/// Begins a command. Ends it too if it need not wait: without a source always, with a source on a hit. Fetches that it
-/// needs are pushed to `batch`.
+/// Begins a command. Ends it too if it need not wait: without a source always, with a source on a
+/// hit. Fetches that it needs are pushed to `batch`.
 #[inline]
 pub fn begin(
     worker: &Worker,
@@ -96,8 +97,8 @@ fn begin_cacheable(
     flow
 }
 
-/// An empty pipeline for commands that [`begin`] answered with [`Flow::Relay`]. `behind` says whether the commands
-/// before it are slow.
+/// An empty pipeline for commands that [`begin`] answered with [`Flow::Relay`]. `behind` says
+/// whether the commands before it are slow.
 pub fn pipeline(worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
     executor(session.backend).pipeline(worker, session, behind)
 }
@@ -301,8 +302,8 @@ fn unusual(
     flow
 }
 
-/// Refuses a command that the client may not call, or that may not go to the source. `ours` is the row of Larder's
-/// table, `command` is the row that will run.
+/// Refuses a command that the client may not call, or that may not go to the source. `ours` is the
+/// row of Larder's table, `command` is the row that will run.
 fn check_access(
     worker: &Worker,
     session: &Session,
@@ -340,7 +341,8 @@ pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: St
     session.command_over();
 }
 
-/// Writes an error for a command that was not begun. An open transaction can then no longer be executed.
+/// Writes an error for a command that was not begun. An open transaction can then no longer be
+/// executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
     worker.counters.redis_errors.add(1);
     let mut reply = Reply::new(out, session.resp3);

@@ -1,5 +1,5 @@
-//! Commands whose whole replies the reply cache may hold: answered from the memory tier, or fetched into it. All others
-//! are forwarded.
+//! Commands whose whole replies the reply cache may hold: answered from the memory tier, or fetched
+//! into it. All others are forwarded.
 use super::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
@@ -24,8 +24,8 @@ pub(super) fn cacheable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<
     fits.then_some(cacheable)
 }
 
-/// Whether the command may begin while reads of the client wait for the source. It may if it is one more cacheable
-/// read.
+/// Whether the command may begin while reads of the client wait for the source. It may if it is one
+/// more cacheable read.
 pub(super) fn joins_reads(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) -> bool {
     let may_be_read = match command.kind {
         CommandKind::Forward => true,

@@ -78,7 +78,8 @@ impl Flags {
     pub const NOT_QUEUED: Flags = Flags(1 << 16);
     /// Works on the whole keyspace. A transaction with such a command locks everything.
     pub const KEYSPACE: Flags = Flags(1 << 17);
-    /// Takes the engine's locks itself (counters, bounds). A transaction releases its own locks before.
+    /// Takes the engine's locks itself (counters, bounds). A transaction releases its own locks
+    /// before.
     pub const UNLOCKED: Flags = Flags(1 << 18);
     /// Reads one string. With a source, a copy in the memory tier answers it.
     pub const COPY_WILL_DO: Flags = Flags(1 << 19);
@@ -101,7 +102,8 @@ impl Flags {
     /// A RESP2 client with subscriptions may call it.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);
-    /// About users: not the source's where Larder has users of its own, whatever [`AT_SOURCE`](Self::AT_SOURCE) says.
+    /// About users: not the source's where Larder has users of its own, whatever
+    /// [`AT_SOURCE`](Self::AT_SOURCE) says.
     pub const USERS: Flags = Flags(1 << 12);
     /// Does not read what its keys held, unless its options say otherwise.
     pub const OVERWRITES: Flags = Flags(1 << 23);
@@ -139,8 +141,8 @@ impl Flags {
     }
 }
 
-/// The positions of a command's keys: every `step`-th part from `first` to `last`. A negative `last` counts from the
-/// end. `first` 0 means no keys.
+/// The positions of a command's keys: every `step`-th part from `first` to `last`. A negative
+/// `last` counts from the end. `first` 0 means no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct Keys {

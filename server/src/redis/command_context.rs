@@ -63,8 +63,8 @@ impl<'c> CommandContext<'c> {
         self.cache().key(self.arg(index))
     }
 
-    /// Makes a forwarded command the client's last command in CLIENT LIST. A blocking command is shown only when Redis
-    /// has it, because a client that sees it may unblock it.
+    /// Makes a forwarded command the client's last command in CLIENT LIST. A blocking command is
+    /// shown only when Redis has it, because a client that sees it may unblock it.
     pub(super) fn show_forwarded(&self) {
         if self.command.kind == CommandKind::Forward {
             let client = &self.session.client;
@@ -77,7 +77,8 @@ impl<'c> CommandContext<'c> {
     #[inline]
     pub(super) fn lifetime(&self, key: &[u8]) -> Expiry {
         let group = self.group();
-        // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy gets it.
+        // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy
+        // gets it.
         match !group.policy.freshness.has_prefixes() || !group.is_store() {
             true => Expiry::Default,
             false => group.policy.lifetime(key),
@@ -113,7 +114,8 @@ impl<'c> CommandContext<'c> {
         }
     }
 
-    /// Locks the memory tier for this command. A command on several keys holds the locks of all of them.
+    /// Locks the memory tier for this command. A command on several keys holds the locks of all of
+    /// them.
     pub(super) fn lock(&self) -> Tier<'c> {
         let keys = self.command.keys.of(self.args);
         match keys.len() {

@@ -60,8 +60,8 @@ pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command,
     }
 }
 
-/// Notes the operation for the recorder. A command that reads a key is a get, one that deletes it is a del. Any other
-/// write is a set with the size of the longest argument after the keys.
+/// Notes the operation for the recorder. A command that reads a key is a get, one that deletes it
+/// is a del. Any other write is a set with the size of the longest argument after the keys.
 #[cold]
 fn note(worker: &Worker, command: &Command, args: Args<'_>) {
     let keys = command.keys.of(args);

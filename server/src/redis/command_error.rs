@@ -47,7 +47,8 @@ impl CommandError {
             CommandError::Owned(text) => to.error(text),
         }
     }
-    /// An error that quotes what a client sent. The quote ends at a NUL byte, like in C, and has at most `limit` bytes.
+    /// An error that quotes what a client sent. The quote ends at a NUL byte, like in C, and has at
+    /// most `limit` bytes.
     pub(super) fn quoting(before: &str, quoted: &[u8], limit: usize, after: &str) -> CommandError {
         let mut text = [before.as_bytes(), c_str(quoted, limit), after.as_bytes()].concat();
         while text.pop_if(|b| matches!(b, b'\r' | b'\n')).is_some() {}

@@ -8,19 +8,22 @@ pub enum Flow {
     Done,
     /// A read waits for flights. [`PendingRead::poll`] says when its reply is ready.
     Pending(PendingRead),
-    /// The command goes to the source together with other commands of its client: [`join`](super::begin_command::join) it to
-    /// them. Until they are answered, the session's outstanding commands are these.
+    /// The command goes to the source together with other commands of its client:
+    /// [`join`](super::begin_command::join) it to them. Until they are answered, the session's
+    /// outstanding commands are these.
     Relay(&'static Command, Outstanding),
-    /// The client's [outstanding](Outstanding) commands must be answered first. Begin this one again afterwards.
+    /// The client's [outstanding](Outstanding) commands must be answered first. Begin this one
+    /// again afterwards.
     Behind,
-    /// The command must run alone, after every command before it is answered. Call [`run`](super::begin_command::run) with the
-    /// same arguments.
+    /// The command must run alone, after every command before it is answered. Call
+    /// [`run`](super::begin_command::run) with the same arguments.
     Alone(&'static Command),
     /// The reply is in the output. From now on commands may have to wait (CLIENT PAUSE).
     Paused,
     /// The reply is in the output. Close the connection after sending it.
     Close,
-    /// The client is a replica that follows this process: after what was written before, the connection is the stream's.
+    /// The client is a replica that follows this process: after what was written before, the
+    /// connection is the stream's.
     Replicate(Box<ReplicaRequest>),
     /// The request is of another protocol, which is named. Close the connection without a reply.
     ForeignProtocol(&'static str),
@@ -34,7 +37,8 @@ pub(super) type Later<'a> = LocalFuture<'a, Result<Flow, CommandError>>;
 pub enum Joined {
     /// The command has joined.
     Yes,
-    /// The command has not joined: the others must be answered first. Slow commands travel apart from fast ones.
+    /// The command has not joined: the others must be answered first. Slow commands travel apart
+    /// from fast ones.
     Not,
     /// The command must run alone.
     Alone,

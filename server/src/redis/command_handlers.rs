@@ -25,10 +25,11 @@ pub(super) type LocalFn = fn(&mut CommandContext<'_>) -> Result<Flow, CommandErr
 pub(super) type LaterFn = for<'a> fn(&'a mut CommandContext<'_>) -> Later<'a>;
 /// Runs a command on entries, under the locks of the memory tier.
 pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> CommandResult;
-/// For a command that the source answered with `+OK`: the new value of its key and its expiry, if the command says
-/// them.
+/// For a command that the source answered with `+OK`: the new value of its key and its expiry, if
+/// the command says them.
 pub(super) type StoredFn = for<'a> fn(&CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)>;
-/// Runs a command on the keyspace of a local store. Commands that delete keys get the guard that locks all keys.
+/// Runs a command on the keyspace of a local store. Commands that delete keys get the guard that
+/// locks all keys.
 pub(super) type KeyspaceFn =
     for<'a> fn(&'a mut CommandContext<'_>, Option<&'a Rc<KeyGuard>>) -> LocalFuture<'a, CommandResult>;
 

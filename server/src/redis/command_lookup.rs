@@ -94,8 +94,8 @@ fn parent_of(name: &str) -> &str {
 
 /// Maximum length of a name that is looked up.
 const MAX_NAME: usize = 32;
-/// Slots of the index: a power of two, and several times the number of rows, so that most names are found at the first
-/// probe.
+/// Slots of the index: a power of two, and several times the number of rows, so that most names are
+/// found at the first probe.
 const SLOTS: usize = 1024;
 const EMPTY: u8 = u8::MAX;
 
@@ -254,7 +254,8 @@ mod tests {
             }
             let has_keys = row.keys.first > 0;
             let keyspace = row.flags.has(Flags::KEYSPACE);
-            // COMMAND and its subcommands are data commands only because a source may answer them. They touch no keys.
+            // COMMAND and its subcommands are data commands only because a source may answer them. They touch
+            // no keys.
             if row.is_data() && parent != "command" {
                 assert!(has_keys != keyspace, "{} has keys or touches the keyspace", row.name);
                 let (w, r) = (row.flags.has(Flags::WRITE), row.flags.has(Flags::READONLY));

@@ -1,5 +1,5 @@
-//! What each command touches, as far as users' rules go: its keys and what it does with them, its channels. The catalog of commands that
-//! rules name.
+//! What each command touches, as far as users' rules go: its keys and what it does with them, its
+//! channels. The catalog of commands that rules name.
 use super::{
     command::{Command, Flags},
     command_error::CommandError,
@@ -15,7 +15,8 @@ use larder_proto::resp::Args;
 use smallvec::SmallVec;
 use std::iter;
 
-/// What a command does with its first key and with the others, where that does not follow from its flags.
+/// What a command does with its first key and with the others, where that does not follow from its
+/// flags.
 const KEYS: [(&str, KeyAccess, KeyAccess); 26] = [
     ("append", KeyAccess::WRITE, KeyAccess::WRITE),
     ("mset", KeyAccess::WRITE, KeyAccess::WRITE),
@@ -212,8 +213,8 @@ pub(super) fn check_get(permissions: &Permissions, key: &[u8]) -> Result<(), Ref
     permissions.check(&request, iter::once(touched), iter::empty(), Beyond::Nothing)
 }
 
-/// Checks a command that Larder does not have; `row` is its row in the source's table. Without one neither its categories nor its keys
-/// are known.
+/// Checks a command that Larder does not have; `row` is its row in the source's table. Without one
+/// neither its categories nor its keys are known.
 pub(super) fn check_forwarded(
     permissions: &Permissions,
     row: Option<&UpstreamCommand>,

@@ -1,7 +1,7 @@
 //! The table of commands: one row for each command.
 //!
-//! A row is `"name" arity [FLAGS] (first last step) "since" Kind(functions), "summary";` in the block of its group.
-//! Subcommands follow their parent. The first function begins the command.
+//! A row is `"name" arity [FLAGS] (first last step) "since" Kind(functions), "summary";` in the
+//! block of its group. Subcommands follow their parent. The first function begins the command.
 //! [`Handler`](super::command_handlers::Handler) says what the other functions do.
 
 /// Passes all rows to the macro `$with`.

@@ -1,6 +1,6 @@
-//! Requests of other protocols on the Redis port: from a browser that a web page has misled, or from a client that
-//! speaks TLS. Like Redis, Larder closes such a connection before it reads further, because a request's body may have
-//! lines that read as commands.
+//! Requests of other protocols on the Redis port: from a browser that a web page has misled, or
+//! from a client that speaks TLS. Like Redis, Larder closes such a connection before it reads
+//! further, because a request's body may have lines that read as commands.
 use crate::tls::begins_handshake;
 use larder_proto::resp::Args;
 

@@ -1,5 +1,5 @@
-//! Forwarded commands: commands that Larder does not have and sends to a Redis source unchanged. The source's own
-//! command table says which keys they touch.
+//! Forwarded commands: commands that Larder does not have and sends to a Redis source unchanged.
+//! The source's own command table says which keys they touch.
 use super::{
     command::{Command, CommandKind, Flags, Keys},
     command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
@@ -26,14 +26,14 @@ pub(super) static FORWARDED: Command = Command {
     is_parent: false,
 };
 
-/// Whether the source answers this command, which Larder does not have. CLIENT commands stay here: they concern
-/// Larder's own connection with the client.
+/// Whether the source answers this command, which Larder does not have. CLIENT commands stay here:
+/// they concern Larder's own connection with the client.
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
     worker.groups[0].source.as_redis().is_some() && !args[0].eq_ignore_ascii_case(b"client")
 }
 
-/// Refuses a command that may not go to the source, by the source's command table. With `known` at `None` (not yet
-/// read) only the command's name decides.
+/// Refuses a command that may not go to the source, by the source's command table. With `known` at
+/// `None` (not yet read) only the command's name decides.
 pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: Args<'_>) -> Result<(), CommandError> {
     let row = known.and_then(|known| known.find(args));
     match forward_rule(row, args) {
@@ -43,7 +43,8 @@ pub(super) fn check(session: &Session, known: Option<&UpstreamCommands>, args: A
     }
     let Some(known) = known else { return Ok(()) };
     session.access.check_forwarded(args, row)?;
-    // An inline command may be anything: a request that a browser was tricked into, another protocol, a typing error.
+    // An inline command may be anything: a request that a browser was tricked into, another protocol, a
+    // typing error.
     if args.is_inline() {
         check_whole(known, args)?;
     }
@@ -88,8 +89,9 @@ pub(super) struct Reach {
 /// Why a command gets a connection for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Apart {
-    /// It is large or may wait. On a shared connection it would delay other clients, and a server with lower limits
-    /// would close that connection. Afterwards the connection can be used again.
+    /// It is large or may wait. On a shared connection it would delay other clients, and a server
+    /// with lower limits would close that connection. Afterwards the connection can be used
+    /// again.
     Alone,
     /// It is an administrator's command, or unknown. It may leave the connection in any state.
     Unsafe,
@@ -108,9 +110,10 @@ fn size(args: Args<'_>) -> usize {
     args.from(0).map(|part| part.len() + HEADER).sum()
 }
 
-/// Calls `each` for each key that a command touches, and says whether the command may write it. A forwarded command is
-/// looked up in the source's table. `None` means that the table is not known, and so neither is the command's reach. A
-/// command that is missing from that table changes nothing, because the source refuses it.
+/// Calls `each` for each key that a command touches, and says whether the command may write it. A
+/// forwarded command is looked up in the source's table. `None` means that the table is not known,
+/// and so neither is the command's reach. A command that is missing from that table changes
+/// nothing, because the source refuses it.
 pub(super) fn touched<'a>(
     command: &Command,
     known: Option<&UpstreamCommands>,

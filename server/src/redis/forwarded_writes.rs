@@ -1,4 +1,5 @@
-//! Writes that a replica forwards to its primary (`replica-writes = "forward"`): whole commands, and whole transactions.
+//! Writes that a replica forwards to its primary (`replica-writes = "forward"`): whole commands,
+//! and whole transactions.
 use super::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
@@ -33,7 +34,8 @@ pub(super) fn of_client(worker: &Worker, session: &Session) -> WritesGo {
 #[cold]
 fn of_replica(worker: &Worker, session: &Session) -> WritesGo {
     let forwards = worker.app.settings.replication.writes == ReplicaWrites::Forward;
-    // What was forwarded once goes to a primary, or nowhere: two replicas that follow each other would pass it on for ever.
+    // What was forwarded once goes to a primary, or nowhere: two replicas that follow each other would
+    // pass it on for ever.
     if forwards && !session.is_forwarded { WritesGo::ToPrimary } else { WritesGo::Nowhere }
 }
 

@@ -1,4 +1,5 @@
-//! What the limits on requests see of a command: its class and its keys, and whether it is for entries.
+//! What the limits on requests see of a command: its class and its keys, and whether it is for
+//! entries.
 use super::{
     command::Command,
     command_lookup::{FoundCommand, find_for},
@@ -9,8 +10,8 @@ use crate::{
 };
 use larder_proto::resp::Args;
 
-/// Whether a command is refused while the core is overloaded: it is for entries. What is for the connection or the server (PING, AUTH, INFO,
-/// EXEC of what was queued) is not.
+/// Whether a command is refused while the core is overloaded: it is for entries. What is for the
+/// connection or the server (PING, AUTH, INFO, EXEC of what was queued) is not.
 #[cold]
 pub fn is_for_entries(args: Args<'_>) -> bool {
     match find_for(args) {
@@ -20,7 +21,8 @@ pub fn is_for_entries(args: Args<'_>) -> bool {
     }
 }
 
-/// Counts a command against the limits; an error if it must be refused. Call it only where there are any.
+/// Counts a command against the limits; an error if it must be refused. Call it only where there
+/// are any.
 ///
 /// # Errors
 /// A budget is used up.

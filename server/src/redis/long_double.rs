@@ -1,5 +1,6 @@
-//! The arithmetic of INCRBYFLOAT: C's `long double` on x86-64 (64-bit significand), read with `strtold` and printed with
-//! `%.17Lf` less trailing zeros. Rust has no such type, and with `f64` 10.1 + 0.2 would not print as Redis prints it.
+//! The arithmetic of INCRBYFLOAT: C's `long double` on x86-64 (64-bit significand), read with
+//! `strtold` and printed with `%.17Lf` less trailing zeros. Rust has no such type, and with `f64`
+//! 10.1 + 0.2 would not print as Redis prints it.
 //!
 //! Hexadecimal notation, which `strtold` also takes, is not a number here.
 use std::cmp::Ordering;
@@ -25,8 +26,8 @@ pub(super) struct LongDouble {
 impl LongDouble {
     pub(super) const ZERO: LongDouble = LongDouble { negative: false, significand: 0, exponent: 0, infinite: false };
 
-    /// Parses a decimal number (or `inf`), rounding to nearest, ties to even. `None`: not a number, overflow, or
-    /// underflow to zero.
+    /// Parses a decimal number (or `inf`), rounding to nearest, ties to even. `None`: not a number,
+    /// overflow, or underflow to zero.
     pub(super) fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() >= MAX_TEXT {
             return None;
@@ -83,8 +84,8 @@ impl LongDouble {
         signed(LongDouble::nearest(quotient << 1 | rest, -shift as i32 - 1))
     }
 
-    /// The nearest number to value · 2^exponent. The lowest bit of `value` may stand for a remainder of any size above
-    /// zero.
+    /// The nearest number to value · 2^exponent. The lowest bit of `value` may stand for a
+    /// remainder of any size above zero.
     fn nearest(value: u128, exponent: i32) -> LongDouble {
         if value == 0 {
             return LongDouble::ZERO;
@@ -121,7 +122,8 @@ impl LongDouble {
             true => (self, other),
             false => (other, self),
         };
-        // 62 bits below the lowest bit of the larger number are exact. One more bit says whether anything lies beyond.
+        // 62 bits below the lowest bit of the larger number are exact. One more bit says whether anything
+        // lies beyond.
         const BELOW: i32 = 62;
         let apart = large.exponent - small.exponent;
         let base = large.exponent - BELOW;

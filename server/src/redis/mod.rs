@@ -1,4 +1,5 @@
-//! The Redis commands: the table (name, arity, flags, key positions, functions), and how one command runs.
+//! The Redis commands: the table (name, arity, flags, key positions, functions), and how one
+//! command runs.
 //!
 //! ```text
 //! Args ─► begin: find, arity, access, MULTI? ─► its function, by kind ─┬─ connection and server: answered at once
@@ -14,7 +15,8 @@
 //! - The commands of one client take effect in the order in which the client sent them.
 //! - The table says what is special about a command (flags, functions). No code compares names.
 //!
-//! To add a command, add a row to [`command_table`] and a function to one of the files of `commands`.
+//! To add a command, add a row to [`command_table`] and a function to one of the files of
+//! `commands`.
 mod auth;
 mod backend_kind;
 mod begin_command;

@@ -1,5 +1,5 @@
-//! MONITOR in front of a Redis. Redis shows the commands that it gets. Larder adds the commands that it answers itself,
-//! in the same form.
+//! MONITOR in front of a Redis. Redis shows the commands that it gets. Larder adds the commands
+//! that it answers itself, in the same form.
 use super::{
     command::{Command, CommandKind, Flags},
     command_flow::Flow,

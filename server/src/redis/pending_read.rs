@@ -42,8 +42,8 @@ impl PendingRead {
         PendingRead { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0 }
     }
 
-    /// A read of several values. `head` has the array's head and the values before the first one that has to be
-    /// awaited. `slots` has the others, of which `known` bytes are in memory.
+    /// A read of several values. `head` has the array's head and the values before the first one
+    /// that has to be awaited. `slots` has the others, of which `known` bytes are in memory.
     pub(super) fn many(head: Output, slots: Vec<Slot>, known: usize, resp3: bool) -> PendingRead {
         PendingRead { resp3, whole: false, head: Some(Box::new(head)), slots, next: 0, known }
     }
@@ -73,8 +73,8 @@ impl PendingRead {
         Poll::Ready(())
     }
 
-    /// Writes the reply after [`poll`](PendingRead::poll) was ready. If one value could not be fetched, the reply is an
-    /// error.
+    /// Writes the reply after [`poll`](PendingRead::poll) was ready. If one value could not be
+    /// fetched, the reply is an error.
     pub fn reply(self, session: &mut Session, out: &mut Output) {
         let mut reply = Reply::new(out, self.resp3);
         let mark = reply.output().mark();

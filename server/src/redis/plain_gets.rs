@@ -1,6 +1,7 @@
-//! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the command table,
-//! which would cost as much as the rest of a hit, and their memory is prefetched together. All other input goes to
-//! [`begin`](super::begin_command::begin), which begins one command.
+//! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the
+//! command table, which would cost as much as the rest of a hit, and their memory is prefetched
+//! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
+//! command.
 use super::{
     command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session,
     string_values::reply_value,
@@ -41,9 +42,9 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
     }
 }
 
-/// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes. Begins none if they need
-/// more than a lookup: throttle, recorder, MONITOR, or a client in a special state. Fetches that they need are pushed
-/// to `batch`.
+/// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes.
+/// Begins none if they need more than a lookup: throttle, recorder, MONITOR, or a client in a
+/// special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &Session,

@@ -22,7 +22,8 @@ impl Session {
         }
     }
 
-    /// Writes one push. A RESP2 client gets only what it can tell from a reply: it must have subscriptions.
+    /// Writes one push. A RESP2 client gets only what it can tell from a reply: it must have
+    /// subscriptions.
     fn write(&self, message: PushMessage, out: &mut Output) {
         let subscriber = self.has_subscriptions();
         match message {

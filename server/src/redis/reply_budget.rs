@@ -6,13 +6,15 @@ use crate::{
 };
 use larder_units::show_size;
 
-/// Replies up to this length are not checked while they are written: the connection's turn ends soon enough.
+/// Replies up to this length are not checked while they are written: the connection's turn ends
+/// soon enough.
 const UNSEEN: usize = 1 << 20;
 
 /// One in this many parts of the bound stays free.
 const MARGIN_SHARE: usize = 8;
 
-/// The memory that a reply takes while it is written. When the command is over, the connection accounts for it.
+/// The memory that a reply takes while it is written. When the command is over, the connection
+/// accounts for it.
 pub(super) struct ReplyBudget<'w> {
     worker: &'w Worker,
     /// Memory is reserved up to this length.
@@ -37,8 +39,8 @@ impl<'w> ReplyBudget<'w> {
     #[cold]
     fn take_more(&mut self, bytes: usize) -> Result<(), CommandError> {
         let buffers = &self.worker.app.buffers;
-        // Memory is reserved in steps, so that a long reply seldom touches the account. Some of the bound stays free,
-        // so that the connection is not closed for this reply in the end.
+        // Memory is reserved in steps, so that a long reply seldom touches the account. Some of the bound
+        // stays free, so that the connection is not closed for this reply in the end.
         let taken = bytes + UNSEEN;
         let charge = self.charge.get_or_insert_with(|| buffers.charge(BufferKind::RedisOutput));
         if !charge.try_resize(taken + buffers.limit() / MARGIN_SHARE) {

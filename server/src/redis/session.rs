@@ -28,7 +28,8 @@ use std::{
     task::Waker,
 };
 
-/// One client's protocol version, login, transaction, reply mode, and its connections to an upstream.
+/// One client's protocol version, login, transaction, reply mode, and its connections to an
+/// upstream.
 pub struct Session {
     /// The client as CLIENT LIST and other commands see it.
     pub(super) client: Arc<Client>,
@@ -39,16 +40,18 @@ pub struct Session {
     authenticated: bool,
     /// The commands that clients of this listener may call.
     pub(super) access: Arc<CommandAccess>,
-    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the rules of the user.
+    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the
+    /// rules of the user.
     restricted: bool,
     /// The user whose rules hold for this client.
     user: Arc<User>,
     /// The rules of the user refuse something.
     user_restricted: bool,
-    /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is. For a user of the upstream, the version of its
-    /// rights.
+    /// The [`Users::generation`](crate::identity::Users::generation) of which `user` is. For a user
+    /// of the upstream, the version of its rights.
     users_seen: u64,
-    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if there is such a user.
+    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if
+    /// there is such a user.
     certificate_user: Option<Box<str>>,
     /// Only the upstream knows what the client's user may do: every command on data goes there.
     asks_upstream: bool,
@@ -62,7 +65,8 @@ pub struct Session {
     pub(super) watch: Watch,
     /// The kind of backend that runs the client's commands on data.
     pub(super) backend: Backend,
-    /// The dedicated connection to an upstream Redis. While it exists, every command on data goes over it.
+    /// The dedicated connection to an upstream Redis. While it exists, every command on data goes
+    /// over it.
     pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
     /// The state that an upstream Redis keeps for this client.
     pub(super) upstream: UpstreamState,
@@ -171,15 +175,15 @@ impl Session {
         self.authenticated
     }
 
-    /// Whether a command must leave the short path: not authenticated, in a transaction, replies off, a dedicated
-    /// connection.
+    /// Whether a command must leave the short path: not authenticated, in a transaction, replies
+    /// off, a dedicated connection.
     #[inline]
     pub(super) fn is_unusual(&self) -> bool {
         self.unusual
     }
 
-    /// Whether [`plain_gets::begin`](super::plain_gets::begin) may begin this client's GETs. Only waiting reads
-    /// may be outstanding.
+    /// Whether [`plain_gets::begin`](super::plain_gets::begin) may begin this client's GETs. Only
+    /// waiting reads may be outstanding.
     #[inline]
     pub(super) fn reads_plainly(&self) -> bool {
         self.plain_reads
@@ -193,8 +197,9 @@ impl Session {
     pub(super) fn has_outstanding(&self, outstanding: Outstanding) -> bool {
         self.outstanding == outstanding
     }
-    /// Whether this command may begin before the outstanding commands are answered. Reads of the memory tier and
-    /// forwarded commands use different connections. They must not overtake each other.
+    /// Whether this command may begin before the outstanding commands are answered. Reads of the
+    /// memory tier and forwarded commands use different connections. They must not overtake
+    /// each other.
     pub(super) fn may_begin(&self, command: &Command) -> bool {
         let reads = matches!(command.kind, CommandKind::Get | CommandKind::MultiGet);
         match self.outstanding {
@@ -212,7 +217,8 @@ impl Session {
         self.upstream.database.is_none()
     }
 
-    /// Computes the cached flags again. Call this after each change of a field that other files may write.
+    /// Computes the cached flags again. Call this after each change of a field that other files may
+    /// write.
     pub(super) fn settle(&mut self) {
         let special = !self.authenticated
             || self.replies != ReplyMode::On

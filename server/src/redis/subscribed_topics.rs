@@ -1,8 +1,10 @@
-//! A client's subscriptions where there is no upstream. Messages go to the clients of this process, on all its cores.
+//! A client's subscriptions where there is no upstream. Messages go to the clients of this process,
+//! on all its cores.
 //!
 //! Invariants:
-//! - The confirmation of a command is written in the command's place among the replies. Messages come from the inbox,
-//!   after it. Messages published before an UNSUBSCRIBE are written before its confirmation.
+//! - The confirmation of a command is written in the command's place among the replies. Messages
+//!   come from the inbox, after it. Messages published before an UNSUBSCRIBE are written before its
+//!   confirmation.
 //! - A subscription ends with its client.
 use crate::clients::{Client, PubSub, SubscriptionKind};
 use indexmap::IndexSet;

@@ -9,8 +9,8 @@ use crate::source::RedisServer;
 use larder_engine::Tier;
 use larder_proto::resp::Args;
 
-/// Notes what a command will read, before the source answers it. Invalidations that arrive meanwhile are delivered
-/// after the reply.
+/// Notes what a command will read, before the source answers it. Invalidations that arrive
+/// meanwhile are delivered after the reply.
 pub(super) fn note_first(call: &CommandContext<'_>) {
     let session = &call.session;
     match (&session.multi, call.command.kind) {

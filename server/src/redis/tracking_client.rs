@@ -1,5 +1,5 @@
-//! CLIENT TRACKING done by Larder: which reads of a client go into the tracking table, and which client gets the
-//! invalidations.
+//! CLIENT TRACKING done by Larder: which reads of a client go into the tracking table, and which
+//! client gets the invalidations.
 use crate::clients::{Client, Tracking, TrackingMode};
 use larder_engine::Listening;
 use std::sync::Arc;

@@ -42,7 +42,8 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
     Ok(Flow::Done)
 }
 
-/// Refuses a command that the source would not queue. MULTI has made sure that the source's command table is known.
+/// Refuses a command that the source would not queue. MULTI has made sure that the source's command
+/// table is known.
 fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
     if call.command.kind != CommandKind::Forward {
         return Ok(());

@@ -56,7 +56,8 @@ fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, 
     }
 }
 
-/// Why the transaction cannot run any more: the rules of the user were changed since a command was queued.
+/// Why the transaction cannot run any more: the rules of the user were changed since a command was
+/// queued.
 fn no_longer_allowed(session: &Session) -> Option<CommandError> {
     let multi = session.multi.as_ref().filter(|multi| !multi.spoiled)?;
     session.restricted_user()?;

@@ -189,7 +189,8 @@ impl<'r> Apply<'r> {
         Ok(())
     }
 
-    /// The primary has sent all changes before a place. False while a copy is under way: then it says only that the primary lives.
+    /// The primary has sent all changes before a place. False while a copy is under way: then it
+    /// says only that the primary lives.
     pub(super) fn mark(&self, time: Millis) -> bool {
         let (link, now) = (&self.replication.link, clock::now());
         if self.copying.is_some() {

@@ -1,7 +1,8 @@
 //! Which keys of a group have changed, in an order that a reader can follow. Values are not kept.
 //!
-//! A key always goes to the same stripe, so its changes stay in order, and cores that write different keys seldom meet. A clear goes to all
-//! stripes at once, under the locks of all shards: it stands between the same changes in each of them.
+//! A key always goes to the same stripe, so its changes stay in order, and cores that write
+//! different keys seldom meet. A clear goes to all stripes at once, under the locks of all shards:
+//! it stands between the same changes in each of them.
 use super::{
     change_ring::{ChangeRing, Forgotten, RingCursor},
     frames,

@@ -1,4 +1,5 @@
-//! The logs of all replicated groups, which are kept while replicas are connected and for a while after.
+//! The logs of all replicated groups, which are kept while replicas are connected and for a while
+//! after.
 use super::{
     change_log::{ChangeLog, LogCursor, STRIPES, changes_before},
     wake::Wake,
@@ -7,7 +8,8 @@ use larder_engine::{Cache, ListenerKind, Listening, Millis};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// How long changes are logged after the last replica has disconnected, ms: it can resume within this time.
+/// How long changes are logged after the last replica has disconnected, ms: it can resume within
+/// this time.
 pub(super) const KEPT_FOR: Millis = 600_000;
 
 /// A group that is replicated.
@@ -57,7 +59,8 @@ impl ChangeLogs {
         ChangeLogs { groups: groups.map(logged).collect(), wake, life: Mutex::default() }
     }
 
-    /// A replica has connected: every change is logged from now on, if it was not already. Gives the id of the logs.
+    /// A replica has connected: every change is logged from now on, if it was not already. Gives
+    /// the id of the logs.
     pub(super) fn attach(&self) -> u64 {
         let mut life = self.life.lock();
         life.replicas += 1;
@@ -107,7 +110,8 @@ impl ChangeLogs {
         locked.iter_mut().map(|log| log.begin_at_end()).collect()
     }
 
-    /// The place before these records, the next of each stripe of each group; `None` if some are forgotten.
+    /// The place before these records, the next of each stripe of each group; `None` if some are
+    /// forgotten.
     pub(super) fn find(&self, records: &[u64]) -> Option<Cut> {
         let (stripes, rest) = records.as_chunks::<STRIPES>();
         if stripes.len() != self.groups.len() || !rest.is_empty() {

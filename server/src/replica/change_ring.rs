@@ -1,17 +1,20 @@
-//! Records of changes in the order in which they were made, of which the oldest are forgotten when there are too many.
+//! Records of changes in the order in which they were made, of which the oldest are forgotten when
+//! there are too many.
 //!
 //! ```text
 //!   record:  bit 31 it is a clear · bits 0-30 length | bytes        a key, or a clear as `frames` writes it
 //!   segment: records one behind the other; the oldest segment is forgotten as a whole, and its memory used again
 //! ```
 //!
-//! A key that stands in a record which no reader has read yet is not put again: its entry is read later than the record, and so is as it is now.
-//! A clear ends that for all records before it, because what is changed after a clear has to be sent after it.
+//! A key that stands in a record which no reader has read yet is not put again: its entry is read
+//! later than the record, and so is as it is now. A clear ends that for all records before it,
+//! because what is changed after a clear has to be sent after it.
 use std::collections::VecDeque;
 
 const HEAD: usize = 4;
 const CLEAR: u32 = 1 << 31;
-/// Capacity of the first segment; each is twice as large as the one before, up to the bound's share.
+/// Capacity of the first segment; each is twice as large as the one before, up to the bound's
+/// share.
 const FIRST_CAPACITY: usize = 1 << 10;
 /// The bound divided by the capacity of a segment: so much of it is forgotten at once.
 const SEGMENTS: usize = 8;
@@ -27,7 +30,8 @@ enum RecordKind {
     Clear,
 }
 
-/// A place between two records: the number of the next record, and the offset of its first byte since the ring began.
+/// A place between two records: the number of the next record, and the offset of its first byte
+/// since the ring began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RingCursor {
     pub(super) record: u64,
@@ -53,7 +57,8 @@ pub(super) struct ChangeRing {
     max: usize,
     /// The place after the latest record.
     end: RingCursor,
-    /// A reader has read the records before this one, or wants only what is after them, or they stand before a clear.
+    /// A reader has read the records before this one, or wants only what is after them, or they
+    /// stand before a clear.
     read_up_to: u64,
     /// Where keys of the latest records stand, by their hash.
     recent: [(u64, RingCursor); RECENT],
@@ -93,7 +98,8 @@ impl ChangeRing {
         self.capacity = 0;
     }
 
-    /// Adds a key, unless it stands in a record already that every reader is going to read. `hash`: of the key.
+    /// Adds a key, unless it stands in a record already that every reader is going to read. `hash`:
+    /// of the key.
     pub(super) fn append_key(&mut self, hash: u64, key: &[u8]) {
         let slot = hash as usize % RECENT;
         let (of, place) = self.recent[slot];
@@ -151,7 +157,8 @@ impl ChangeRing {
         self.segments.back_mut().expect("one was pushed")
     }
 
-    /// The number of the segment that a place is in; past the last one, if nothing was added there yet.
+    /// The number of the segment that a place is in; past the last one, if nothing was added there
+    /// yet.
     fn segment_of(&self, cursor: RingCursor) -> Result<usize, Forgotten> {
         match cursor.record < self.begin().record {
             true => Err(Forgotten),
@@ -182,8 +189,8 @@ impl ChangeRing {
         Some(RingCursor { record, at: segment.begin.at + index as u64 })
     }
 
-    /// Appends keys from `cursor` on to `out`, with their heads, and moves the cursor past them: up to record `until`, up to a clear, and
-    /// until `out` has `enough` bytes.
+    /// Appends keys from `cursor` on to `out`, with their heads, and moves the cursor past them: up
+    /// to record `until`, up to a clear, and until `out` has `enough` bytes.
     ///
     /// # Errors
     /// The record at the cursor is forgotten.

@@ -1,7 +1,9 @@
-//! A core's connections to the primary, over which a replica forwards its clients' writes (`replica-writes = "forward"`).
+//! A core's connections to the primary, over which a replica forwards its clients' writes
+//! (`replica-writes = "forward"`).
 //!
-//! A connection carries one client's commands at a time. Behind them it asks for the number of changes that the primary has made
-//! (`LARDER.FORWARDED`), so that the answer can wait until these are here: who has written reads its own write.
+//! A connection carries one client's commands at a time. Behind them it asks for the number of
+//! changes that the primary has made (`LARDER.FORWARDED`), so that the answer can wait until these
+//! are here: who has written reads its own write.
 use super::{changes_at::ChangesAt, link::client_tls, link_status::LinkState, replication::Replication};
 use crate::{
     config::{PrimaryAddress, ReplicationMode},
@@ -77,8 +79,8 @@ impl Forwarder {
         Forwarder { replication, idle: RefCell::default(), under_way: Semaphore::new(MAX_CONNECTIONS) }
     }
 
-    /// Sends commands to the primary. Gives the reply to the last of `count`, once this process has what they have written, or after
-    /// a second.
+    /// Sends commands to the primary. Gives the reply to the last of `count`, once this process has
+    /// what they have written, or after a second.
     ///
     /// # Errors
     /// See [`ForwardError`].
@@ -117,7 +119,8 @@ impl Forwarder {
         Ok(reply)
     }
 
-    /// Waits until this process has so many changes of its primary: for a second at most, and only while the connection is up.
+    /// Waits until this process has so many changes of its primary: for a second at most, and only
+    /// while the connection is up.
     pub async fn wait_for(&self, place: ChangesAt) {
         let link = &self.replication.link;
         if self.replication.settings.mode != ReplicationMode::Stream {
@@ -196,7 +199,8 @@ impl Connection {
     }
 }
 
-/// Says that the connection is a replica's, whose writes are not forwarded once more, and asks for the number of changes.
+/// Says that the connection is a replica's, whose writes are not forwarded once more, and asks for
+/// the number of changes.
 const ASK: &[u8] = b"LARDER.FORWARDED";
 
 /// The number of changes in the reply to that.

@@ -1,4 +1,5 @@
-//! What primary and replica send each other once they have agreed: frames, each with its length first.
+//! What primary and replica send each other once they have agreed: frames, each with its length
+//! first.
 //!
 //! ```text
 //!   frame:    length 4 (of what follows) | kind 1 | body                         integers are little-endian
@@ -10,8 +11,8 @@
 //!   copy begins, copy ends, ack: nothing; nothing; changes 8
 //! ```
 //!
-//! Nothing that a frame says is believed before it is compared with what is there: lengths within a frame with its length, and that with the
-//! longest frame that the reader takes.
+//! Nothing that a frame says is believed before it is compared with what is there: lengths within a
+//! frame with its length, and that with the longest frame that the reader takes.
 use larder_engine::{Clear, Entry, Millis, PolicyState};
 use larder_proto::output::Output;
 use larder_store::snapshot::SavedEntry;
@@ -105,7 +106,8 @@ pub enum BadFrame {
     Malformed,
 }
 
-/// Reads the frame at the beginning of `bytes`; one of more than `longest` bytes is refused before it is there.
+/// Reads the frame at the beginning of `bytes`; one of more than `longest` bytes is refused before
+/// it is there.
 ///
 /// # Errors
 /// See [`BadFrame`].

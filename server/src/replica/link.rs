@@ -37,7 +37,8 @@ struct Place {
     records: Vec<u64>,
 }
 
-/// Follows the primary of this process, whichever it is, for ever. `port` is where this process serves the Redis protocol.
+/// Follows the primary of this process, whichever it is, for ever. `port` is where this process
+/// serves the Redis protocol.
 pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
     let mut watched = replication.watch_primary();
     let mut place = Place::default();

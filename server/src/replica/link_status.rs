@@ -73,7 +73,8 @@ impl LinkStatus {
         (heard > 0).then(|| now.saturating_sub(heard) / 1000)
     }
 
-    /// The age of what this replica has, ms: every change that the primary made earlier is here. `None`: it has no complete copy yet.
+    /// The age of what this replica has, ms: every change that the primary made earlier is here.
+    /// `None`: it has no complete copy yet.
     pub fn behind_for(&self, now: Millis) -> Option<u64> {
         let marked = self.marked_at.load(Relaxed);
         (marked > 0).then(|| now.saturating_sub(marked))
@@ -83,7 +84,8 @@ impl LinkStatus {
     pub fn changes(&self) -> u64 {
         self.changes.load(Relaxed)
     }
-    /// The primary's clock minus this one's, at the last mark, ms. The time that the mark was under way makes it smaller.
+    /// The primary's clock minus this one's, at the last mark, ms. The time that the mark was under
+    /// way makes it smaller.
     pub fn clock_difference(&self) -> i64 {
         self.clock_difference.load(Relaxed)
     }

@@ -60,7 +60,8 @@ pub struct Replication {
     primary: watch::Sender<Option<PrimaryAddress>>,
     /// Whether clients' writes are refused. Changed under the lock of `turns`.
     is_read_only: AtomicBool,
-    /// How often the role has changed. A link applies changes under this lock, and only if the number is still its own.
+    /// How often the role has changed. A link applies changes under this lock, and only if the
+    /// number is still its own.
     turns: Mutex<u64>,
     /// Why this process cannot take part.
     hindrance: Option<&'static str>,
@@ -139,8 +140,8 @@ impl Replication {
         self.primary.subscribe()
     }
 
-    /// Makes this process a replica of another, or with `None` one that takes writes. Nothing of the former primary is applied after this
-    /// returns. False if nothing changes.
+    /// Makes this process a replica of another, or with `None` one that takes writes. Nothing of
+    /// the former primary is applied after this returns. False if nothing changes.
     pub fn follow(&self, primary: Option<PrimaryAddress>) -> bool {
         let mut turns = self.turns.lock();
         let changes = *self.primary.borrow() != primary;
@@ -157,13 +158,15 @@ impl Replication {
     pub(super) fn turn(&self) -> u64 {
         *self.turns.lock()
     }
-    /// The right to apply changes of the primary that this process followed at turn `number`; `None`: it follows it no more.
+    /// The right to apply changes of the primary that this process followed at turn `number`;
+    /// `None`: it follows it no more.
     pub(super) fn take_turn(&self, number: u64) -> Option<Turn<'_>> {
         let turns = self.turns.lock();
         (*turns == number).then(|| Turn(turns))
     }
 
-    /// Whether a replica that showed this may connect. `authenticated` says whether it has shown the password.
+    /// Whether a replica that showed this may connect. `authenticated` says whether it has shown
+    /// the password.
     pub fn admits(&self, secret: &[u8], authenticated: bool) -> bool {
         match &self.settings.secret {
             // The time of the comparison reveals only the length.
@@ -196,8 +199,8 @@ impl Replication {
         self.logs.tick(now, self.is_read_only());
     }
 
-    /// Waits until so many replicas have all changes made before this call, or until the time is over (`None`: for as long as it takes).
-    /// Gives the number of replicas that have them.
+    /// Waits until so many replicas have all changes made before this call, or until the time is
+    /// over (`None`: for as long as it takes). Gives the number of replicas that have them.
     pub async fn wait(&self, replicas: usize, limit: Option<Duration>) -> usize {
         let changes = self.changes();
         let end = limit.map(|limit| Instant::now() + limit);

@@ -1,7 +1,7 @@
 //! The time between two rounds of the senders, kept by a thread of its own.
 //!
-//! A timer of some milliseconds in a worker's runtime would have every wait for the next request arm and disarm the core's timer: several
-//! microseconds each time, where the request takes ten.
+//! A timer of some milliseconds in a worker's runtime would have every wait for the next request
+//! arm and disarm the core's timer: several microseconds each time, where the request takes ten.
 use std::{
     sync::{Arc, OnceLock, mpsc},
     thread,
@@ -9,7 +9,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Time between the first change of a round and the next round. Changes of this time share one write.
+/// Time between the first change of a round and the next round. Changes of this time share one
+/// write.
 const ROUND: Duration = Duration::from_millis(5);
 
 /// Wakes the senders that wait for their next round.

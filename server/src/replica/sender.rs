@@ -1,7 +1,8 @@
 //! The primary's side of one replica's connection: sends a full copy if need be, then the changes.
 //!
-//! A round sends the changes before a cut. Of each changed key the present entry is read, under its shard's lock, and sent; so a key that
-//! changed often is sent as it is now, and what waits to be sent needs no memory but the keys in the logs.
+//! A round sends the changes before a cut. Of each changed key the present entry is read, under its
+//! shard's lock, and sent; so a key that changed often is sent as it is now, and what waits to be
+//! sent needs no memory but the keys in the logs.
 use super::{
     change_log::STRIPES,
     change_logs::{Cut, changes_in},
@@ -28,7 +29,8 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// Longest time between two marks. The link takes a primary for lost that is silent for several of them.
+/// Longest time between two marks. The link takes a primary for lost that is silent for several of
+/// them.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A replica that takes nothing for this long is disconnected.
 const STALLED: Duration = Duration::from_secs(30);
@@ -158,7 +160,8 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
                 yield_now().await;
                 continue;
             }
-            // A round that sent something waits a little for more to send; one that did not, for the next change.
+            // A round that sent something waits a little for more to send; one that did not, for the next
+            // change.
             tokio::select! {
                 () = self.replication.rounds.next(), if changes > 0 => {}
                 () = self.replication.replicas.hurry.notified(), if changes > 0 => {}
@@ -239,7 +242,8 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
                 }
             }
         }
-        // A clear stands between the same changes in all stripes, and so does the cut: all stripes are now at the end, or all at one clear.
+        // A clear stands between the same changes in all stripes, and so does the cut: all stripes are now
+        // at the end, or all at one clear.
         if self.sent[group] == cut[group] {
             return Ok(Ok(Sent::All));
         }
@@ -265,7 +269,8 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             if together.is_empty() {
                 return;
             }
-            // They lie anywhere in memory: waited for one after the other, they would be most of what a replica costs.
+            // They lie anywhere in memory: waited for one after the other, they would be most of what a replica
+            // costs.
             cache.prefetch(together.iter().copied());
             // Of one stripe, so mostly of one shard: one lock for all.
             let mut tier = cache.exclusive(together.iter().copied());

@@ -8,7 +8,8 @@ use tokio::sync::{Notify, futures::Notified};
 /// Those who wait for changes.
 #[derive(Debug, Default)]
 pub(super) struct Wake {
-    /// A task waits. Set before the last look at the log, so a change that this look missed sees it: both lock the change's stripe.
+    /// A task waits. Set before the last look at the log, so a change that this look missed sees
+    /// it: both lock the change's stripe.
     is_awaited: AtomicBool,
     /// A change was made meanwhile.
     is_due: AtomicBool,
@@ -33,7 +34,8 @@ impl Wake {
         }
     }
 
-    /// Resolves once a change is made that is logged after this call; one that was logged before is for the caller to see.
+    /// Resolves once a change is made that is logged after this call; one that was logged before is
+    /// for the caller to see.
     pub(super) fn armed(&self) -> Notified<'_> {
         // Counts from here on, even if it is not polled yet.
         let notified = self.changed.notified();

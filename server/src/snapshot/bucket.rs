@@ -1,7 +1,8 @@
 //! A snapshot in S3-like storage (`snapshot-file = "s3://bucket/key"`).
 //!
-//! A save uploads parts while it goes on and completes the upload at its end: until then the old object is there, and after it the new one. A load first copies
-//! the object to a file without a name, as it is read more than once.
+//! A save uploads parts while it goes on and completes the upload at its end: until then the old
+//! object is there, and after it the new one. A load first copies the object to a file without a
+//! name, as it is read more than once.
 use super::{bucket_credentials::credentials_of, bucket_http::Connector};
 use crate::config::BucketSettings;
 use object_store::{
@@ -87,7 +88,8 @@ impl Bucket {
         }
     }
 
-    /// Copies the object to a file in the directory for temporary files, under a name that no other program knows.
+    /// Copies the object to a file in the directory for temporary files, under a name that no other
+    /// program knows.
     pub(super) fn download(&self) -> io::Result<File> {
         let mut file = nameless_file()?;
         self.runtime.block_on(async {
@@ -101,7 +103,8 @@ impl Bucket {
         })
     }
 
-    /// Begins an upload of about this many bytes, or fewer. Nothing of it is seen before it is completed.
+    /// Begins an upload of about this many bytes, or fewer. Nothing of it is seen before it is
+    /// completed.
     pub(super) fn upload(&self, about: u64) -> Upload<'_> {
         let part = PART.max(usize::try_from(about / MAX_PARTS).unwrap_or(PART));
         Upload { bucket: self, upload: None, part, buffer: Vec::new() }

@@ -1,5 +1,5 @@
-//! A file of credentials in the format of Amazon's tools: the key pair of the profile `default`, or of the one that `AWS_PROFILE` names
-//! (<https://docs.aws.amazon.com/cli/v1/userguide/cli-configure-files.html>).
+//! A file of credentials in the format of Amazon's tools: the key pair of the profile `default`, or
+//! of the one that `AWS_PROFILE` names (<https://docs.aws.amazon.com/cli/v1/userguide/cli-configure-files.html>).
 use std::{fs, path::Path};
 
 /// A key pair, and a session's token.

@@ -1,4 +1,5 @@
-//! The HTTP client of `object_store`, which brings none of its own here: hyper over our TLS, one connection that serves one request after the other.
+//! The HTTP client of `object_store`, which brings none of its own here: hyper over our TLS, one
+//! connection that serves one request after the other.
 use crate::{config::TlsClientSettings, tls::ClientTls};
 use async_trait::async_trait;
 use http::{HeaderValue, Request, Uri, header, uri::Scheme};
@@ -32,7 +33,8 @@ use tokio::{
 
 /// To reach the storage, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
-/// From a request to its answer, or from one part of the answer to the next. The longest request is a part of an upload.
+/// From a request to its answer, or from one part of the answer to the next. The longest request is
+/// a part of an upload.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// Makes the client.
@@ -64,7 +66,8 @@ impl HttpConnector for Connector {
 /// Sends one request after the other.
 struct Client {
     tls: ClientTls,
-    /// The connection of the last request, and to which host. It is ready when that one's answer has been read.
+    /// The connection of the last request, and to which host. It is ready when that one's answer
+    /// has been read.
     idle: Mutex<Option<(Uri, SendRequest<HttpRequestBody>)>>,
 }
 

@@ -1,4 +1,5 @@
-//! Snapshots of the memory tiers: when they are written, by whom they are asked for, and the load at the start. The file is `larder_store`'s.
+//! Snapshots of the memory tiers: when they are written, by whom they are asked for, and the load
+//! at the start. The file is `larder_store`'s.
 //!
 //! ```text
 //!   BGSAVE, SAVE, POST /v1/snapshot ─┐
@@ -10,9 +11,12 @@
 //!
 //! Invariants:
 //! - One save at a time, and none during a load: the file may hold what is not loaded yet.
-//! - A file that was not loaded, or not as a whole, is not lost: the save that takes its place keeps it as `FILE.old`.
-//! - No value of a coherent source goes from the file to a tier: what is there came from the source, over a connection that announces its change.
-//! - A thread of a save or a load holds a shard's lock for some entries at a time, and waits for no client.
+//! - A file that was not loaded, or not as a whole, is not lost: the save that takes its place
+//!   keeps it as `FILE.old`.
+//! - No value of a coherent source goes from the file to a tier: what is there came from the
+//!   source, over a connection that announces its change.
+//! - A thread of a save or a load holds a shard's lock for some entries at a time, and waits for no
+//!   client.
 mod bucket;
 mod bucket_credentials;
 mod bucket_http;

@@ -1,4 +1,5 @@
-//! Where a snapshot is: a file, or an object in S3-like storage. Calls block, those of an object for as long as the storage takes.
+//! Where a snapshot is: a file, or an object in S3-like storage. Calls block, those of an object
+//! for as long as the storage takes.
 use super::{bucket::Bucket, snapshot_file::SnapshotFile};
 use crate::config::SnapshotPlace;
 use larder_store::snapshot::{self, SaveProgress, Saved, SavedGroup, SnapshotCompression, SnapshotError};
@@ -7,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the name of a snapshot ends with that was not loaded, or not as a whole, before another took its place.
+/// What the name of a snapshot ends with that was not loaded, or not as a whole, before another
+/// took its place.
 const OLD: &str = ".old";
 
 /// The name that a snapshot is kept under.
@@ -25,7 +27,8 @@ pub(super) struct SaveOrder<'s> {
     pub(super) about: u64,
 }
 
-/// Writes a snapshot, which takes the place of the one before when it is whole. After an error that one is as before.
+/// Writes a snapshot, which takes the place of the one before when it is whole. After an error that
+/// one is as before.
 pub(super) fn save(
     place: &SnapshotPlace,
     order: &SaveOrder<'_>,
@@ -72,7 +75,8 @@ pub(super) fn exists(place: &SnapshotPlace) -> io::Result<bool> {
     }
 }
 
-/// Removes what killed processes have left. An upload that was not completed is the storage's to remove.
+/// Removes what killed processes have left. An upload that was not completed is the storage's to
+/// remove.
 pub(super) fn remove_leftovers(place: &SnapshotPlace) -> io::Result<()> {
     match place {
         SnapshotPlace::File(path) => snapshot::remove_leftovers(path),

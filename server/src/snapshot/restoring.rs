@@ -1,4 +1,5 @@
-//! The start: what is left of killed processes is removed, the file is checked, and loaded on a thread of its own while requests are served.
+//! The start: what is left of killed processes is removed, the file is checked, and loaded on a
+//! thread of its own while requests are served.
 use super::{
     place::{self, old_name},
     saved_state::LoadStatus,
@@ -19,7 +20,8 @@ use std::{
 };
 
 impl Snapshots {
-    /// Cleans up after processes that were killed, and begins the load if one is wanted. Before anybody is served: from then on changes are noted.
+    /// Cleans up after processes that were killed, and begins the load if one is wanted. Before
+    /// anybody is served: from then on changes are noted.
     ///
     /// # Errors
     /// The file is damaged, or no snapshot of this format.

@@ -91,7 +91,8 @@ impl VerificationStatus {
 pub struct SnapshotStatus {
     /// The file; `None`: snapshots are off.
     pub file: Option<String>,
-    /// The save under way: how far it is, for how long it has been, and the entries that the tiers had when it began.
+    /// The save under way: how far it is, for how long it has been, and the entries that the tiers
+    /// had when it began.
     pub saving: Option<(SaveProgress, Duration, u64)>,
     /// The last save that has ended.
     pub last: Option<LastSave>,
@@ -103,7 +104,8 @@ pub struct SnapshotStatus {
     pub saves: u64,
     /// Saves that failed.
     pub failures: u64,
-    /// Writes, fills and deletes that the last snapshot does not have, or that came while it was written.
+    /// Writes, fills and deletes that the last snapshot does not have, or that came while it was
+    /// written.
     pub changes: u64,
     /// The load.
     pub load: LoadStatus,

@@ -22,9 +22,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A save in the background rests after it has worked for this long, for four times as long as it has worked: where requests have one core with it, they
-/// keep four fifths of it. Its priority is the usual one: a thread of a low one that other programs preempt while it holds a shard's lock would hold up all
-/// requests until it runs again.
+/// A save in the background rests after it has worked for this long, for four times as long as it
+/// has worked: where requests have one core with it, they keep four fifths of it. Its priority is
+/// the usual one: a thread of a low one that other programs preempt while it holds a shard's lock
+/// would hold up all requests until it runs again.
 const WORK: Duration = Duration::from_micros(100);
 /// What it rests at most, where it was preempted meanwhile.
 const LONGEST_REST: Duration = Duration::from_millis(1);
@@ -71,7 +72,8 @@ pub(super) struct State {
     saves: u64,
     failures: u64,
     pub(super) load: LoadStatus,
-    /// What the tiers had counted as changes when the last save that succeeded began, or in the load.
+    /// What the tiers had counted as changes when the last save that succeeded began, or in the
+    /// load.
     pub(super) unchanged: u64,
     /// When the last save began, for the interval.
     begun: Instant,
@@ -253,8 +255,8 @@ impl Snapshots {
         self.state.lock().last.clone().map_or_else(|| Err("it was not begun".to_owned()), |last| last.result)
     }
 
-    /// The last save of the process: one that is under way is called off, as it lacks what was written since. Nothing without a file, or while the load is
-    /// under way.
+    /// The last save of the process: one that is under way is called off, as it lacks what was
+    /// written since. Nothing without a file, or while the load is under way.
     pub async fn save_at_end(self: &Arc<Self>) {
         if self.settings.file.is_none() {
             return;

@@ -1,12 +1,14 @@
-//! Copies of sources that announce changes, after a restart: their keys are read from the source again, the most read ones first, and compared with the file.
+//! Copies of sources that announce changes, after a restart: their keys are read from the source
+//! again, the most read ones first, and compared with the file.
 //!
 //! ```text
 //!   FILE ─ a pass for each class of hotness (the `restore` thread, `restore-verify-rate`) ─► batches ─► worker 0: fetches like those of misses ─► tier
 //! ```
 //!
-//! The value in the file is only compared. What the tier gets is what the source answers, under the rules of every fetch: the source has promised to announce
-//! the next change, and a change that comes meanwhile fences the fetch. So a key that is not verified yet is a miss, and a client that asks for it has it verified
-//! at once (docs/decisions/0055-restored-copies-are-read-again.md).
+//! The value in the file is only compared. What the tier gets is what the source answers, under the
+//! rules of every fetch: the source has promised to announce the next change, and a change that
+//! comes meanwhile fences the fetch. So a key that is not verified yet is a miss, and a client that
+//! asks for it has it verified at once (docs/decisions/0055-restored-copies-are-read-again.md).
 use super::{
     saved_state::VerificationStatus,
     snapshot_file::SnapshotFile,
@@ -43,7 +45,8 @@ fn hotness(policy: PolicyState) -> usize {
 }
 
 impl Snapshots {
-    /// Sends the keys of groups that are verified to the worker, at the rate of the settings. Ends when all are sent or the worker has ended.
+    /// Sends the keys of groups that are verified to the worker, at the rate of the settings. Ends
+    /// when all are sent or the worker has ended.
     pub(super) fn feed(&self, file: &SnapshotFile, batches: BatchSender) {
         // The first pass counts the other classes, so that empty ones cost no pass.
         let mut counts = [0_u64; 8];
@@ -105,7 +108,8 @@ impl Snapshots {
         Ok(pace.send(&mut batch, batches))
     }
 
-    /// Reads the keys of restored entries from their sources. To be run by one worker; ends when there is nothing to verify any more.
+    /// Reads the keys of restored entries from their sources. To be run by one worker; ends when
+    /// there is nothing to verify any more.
     pub async fn verify(&self, groups: &[Rc<Group>]) {
         let Some(mut batches) = self.verification.take() else { return };
         let begun = Instant::now();

@@ -1,4 +1,5 @@
-//! What is known of the verification of restored copies, and how its batches get from the `restore` thread to a worker.
+//! What is known of the verification of restored copies, and how its batches get from the `restore`
+//! thread to a worker.
 use super::saved_state::VerificationStatus;
 use bytes::Bytes;
 use larder_engine::PolicyState;

@@ -1,4 +1,5 @@
-//! What a copy carries besides its value: what its source said about it. The memory tier keeps these bytes with the entry and does not read them.
+//! What a copy carries besides its value: what its source said about it. The memory tier keeps
+//! these bytes with the entry and does not read them.
 //!
 //! ```text
 //! field:  kind 1 | length 2 | bytes        in any order; numbers are 8 bytes, little-endian; unknown kinds are skipped
@@ -27,9 +28,11 @@ pub struct CopyMetadata {
     pub etag: Option<Box<[u8]>>,
     /// `Last-Modified`, as it was sent.
     pub last_modified: Option<Box<[u8]>>,
-    /// How long after its freshness the copy may be served while it is renewed, ms; `None`: as the policy says.
+    /// How long after its freshness the copy may be served while it is renewed, ms; `None`: as the
+    /// policy says.
     pub stale_while_revalidate: Option<u64>,
-    /// How long after its freshness the copy may be served while the source fails, ms; `None`: as the policy says.
+    /// How long after its freshness the copy may be served while the source fails, ms; `None`: as
+    /// the policy says.
     pub stale_if_error: Option<u64>,
     /// How long the fetch took, ms; kept only where the policy asks for it.
     pub fetch_duration: Option<u64>,
@@ -44,7 +47,8 @@ pub struct CopyMetadata {
 }
 
 impl CopyMetadata {
-    /// This, and of `held` the fields that it lacks: what a source says when a copy is still right (RFC 9111, 3.2).
+    /// This, and of `held` the fields that it lacks: what a source says when a copy is still right
+    /// (RFC 9111, 3.2).
     pub(super) fn over(self, held: CopyMetadata) -> CopyMetadata {
         CopyMetadata {
             content_type: self.content_type.or(held.content_type),

@@ -1,4 +1,5 @@
-//! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does without a server behind it.
+//! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does
+//! without a server behind it.
 use super::{
     admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, fetch_result::FetchedValue,
     invalidation::InvalidationScope, local_future::LocalFuture, source_error::SourceError,

@@ -1,13 +1,17 @@
-//! JSON documents as entries: the value is compact JSON text, and the entry's metadata has the mark of a document.
+//! JSON documents as entries: the value is compact JSON text, and the entry's metadata has the mark
+//! of a document.
 //!
-//! Every route and command that stores a document does it in one of these ways, so that all others recognise it:
-//! - [`Group::put_document`](crate::read::Group::put_document) stores a text that a client sent, with any source that keeps documents. It
-//!   makes the text compact and checks it first ([`larder_document::compact`]).
+//! Every route and command that stores a document does it in one of these ways, so that all others
+//! recognise it:
+//! - [`Group::put_document`](crate::read::Group::put_document) stores a text that a client sent,
+//!   with any source that keeps documents. It makes the text compact and checks it first
+//!   ([`larder_document::compact`]).
 //! - A command on the memory tier writes with [`DOCUMENT_METADATA`] as the entry's metadata.
-//! - A store of this machine keeps the mark as [`ValueKind::Document`]; [`attributes_of`] and [`kind_of`] translate.
+//! - A store of this machine keeps the mark as [`ValueKind::Document`]; [`attributes_of`] and
+//!   [`kind_of`] translate.
 //!
-//! [`is_document`] tells documents from strings. Other sources than a store of this machine have no documents: a Redis source keeps its
-//! own (RedisJSON), and Larder forwards the commands.
+//! [`is_document`] tells documents from strings. Other sources than a store of this machine have no
+//! documents: a Redis source keeps its own (RedisJSON), and Larder forwards the commands.
 use super::copy_metadata::{CopyMetadataView, DOCUMENT};
 use larder_engine::Attributes;
 use larder_store::ValueKind;

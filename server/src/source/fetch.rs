@@ -1,4 +1,5 @@
-//! A fetch: what `read` hands over to a source, and what the source's answer does to the memory tier.
+//! A fetch: what `read` hands over to a source, and what the source's answer does to the memory
+//! tier.
 use super::{
     copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators},
     fetch_result::{FetchAnswer, FetchedReply, FetchedValue, KeyLife},
@@ -19,7 +20,8 @@ use std::{
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
 const NOT_SHARED: u64 = 1_000;
 
-/// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished releases the waiters.
+/// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished
+/// releases the waiters.
 #[derive(Debug)]
 pub struct Fetch {
     lead: Lead,
@@ -28,7 +30,8 @@ pub struct Fetch {
     vouched: bool,
     /// When it began, if its duration is kept with the copy.
     begun: Option<Millis>,
-    /// The copy that the source was asked about. Boxed: it is seldom there, and a fetch is moved several times.
+    /// The copy that the source was asked about. Boxed: it is seldom there, and a fetch is moved
+    /// several times.
     held: Option<Box<(Bytes, CopyMetadata)>>,
     /// The answer is for those who wait alone: it changes nothing in the tier.
     passes_tier: bool,
@@ -131,8 +134,9 @@ impl Fetch {
     pub fn is_background(&self) -> bool {
         self.compares || self.lead.renews()
     }
-    /// What to ask the source with, so that it need not send a value that is held already. The fetch keeps that value for
-    /// [`FetchAnswer::NotModified`], even if the tier forgets it meanwhile.
+    /// What to ask the source with, so that it need not send a value that is held already. The
+    /// fetch keeps that value for [`FetchAnswer::NotModified`], even if the tier forgets it
+    /// meanwhile.
     pub fn validators(&mut self) -> Option<Validators> {
         let (value, metadata) = self.lead.held(clock::now(), |entry| {
             let said = CopyMetadataView::read(entry.metadata());
@@ -146,7 +150,8 @@ impl Fetch {
         Some(validators)
     }
 
-    /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an error; otherwise see [`Fetch::finish_reply`].
+    /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an
+    /// error; otherwise see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
         let ending = match answer {
             Ok(Some(FetchedValue { value, expiry: own, kind })) => {
@@ -168,7 +173,8 @@ impl Fetch {
         self.end(ending, now);
     }
 
-    /// Ends the flight with the answer of a source that says more about a key than its value; otherwise like [`finish`](Fetch::finish).
+    /// Ends the flight with the answer of a source that says more about a key than its value;
+    /// otherwise like [`finish`](Fetch::finish).
     pub fn finish_copy(mut self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
         let ending = match answer {
             Ok(FetchAnswer::Copy { value, fresh, metadata }) => {
@@ -238,7 +244,8 @@ impl Fetch {
             Ending::Failed(error) if error.is_unavailable() => {
                 let may_serve = !self.passes_tier && self.policy.serves(self.key());
                 let known = may_serve.then(|| self.lead.last_known(now)).flatten();
-                // In mode `coherent` the source is asked again at once: no copy is served any more when it has answered.
+                // In mode `coherent` the source is asked again at once: no copy is served any more when it has
+                // answered.
                 if known.is_some() && self.policy.coherence == Coherence::Ttl {
                     self.lead.hold_off(now + self.policy.of(self.key()).retry_throttle, now);
                 }

@@ -138,7 +138,8 @@ impl Drop for AdmittedRequest {
     }
 }
 
-/// Sends waiting fetches as slots become free, and fails those that waited too long. Ends when none waits.
+/// Sends waiting fetches as slots become free, and fails those that waited too long. Ends when none
+/// waits.
 async fn drain(state: Rc<GateState>) {
     let server = state.health.admission().server.clone();
     loop {

@@ -11,7 +11,8 @@ pub struct FetchedValue {
     pub value: Bytes,
     /// When the source says that the value expires. The source reads it together with the value.
     pub expiry: Option<Millis>,
-    /// What the value is. Only a source that is a store of this machine has other values than strings.
+    /// What the value is. Only a source that is a store of this machine has other values than
+    /// strings.
     pub kind: ValueKind,
 }
 impl FetchedValue {
@@ -29,8 +30,9 @@ pub enum FetchAnswer {
     Copy { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },
     /// The key does not exist.
     Absent { fresh: FreshUntil },
-    /// The copy with the validators that were sent ([`Fetch::validators`](super::Fetch::validators)) is still right. Fields that `metadata` lacks
-    /// stay as they are.
+    /// The copy with the validators that were sent
+    /// ([`Fetch::validators`](super::Fetch::validators)) is still right. Fields that `metadata`
+    /// lacks stay as they are.
     NotModified { fresh: FreshUntil, metadata: CopyMetadata },
 }
 
@@ -54,7 +56,8 @@ impl FetchedReply {
 pub struct CacheableReply {
     /// Index of the argument that is the one key the command reads.
     pub key: usize,
-    /// Cacheable only while no hash fields expire: the server announces no change when a field expires.
+    /// Cacheable only while no hash fields expire: the server announces no change when a field
+    /// expires.
     pub unless_fields_expire: bool,
 }
 

@@ -1,4 +1,5 @@
-//! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have lifetimes of its own.
+//! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have
+//! lifetimes of its own.
 use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
 use crate::{
     config::{Coherence, FreshnessSettings, RefreshAhead, TierMode},
@@ -27,7 +28,8 @@ pub struct KeyPolicy {
     pub stale_if_error: u64,
     /// Deadline of a fetch; `None`: that of the source.
     pub source_timeout: Option<u64>,
-    /// How long a read waits for a fetch if there is a copy that `stale_if_error` allows; `None`: as long as the fetch takes.
+    /// How long a read waits for a fetch if there is a copy that `stale_if_error` allows; `None`:
+    /// as long as the fetch takes.
     pub soft_timeout: Option<u64>,
     /// When a read renews a copy before the end of its lifetime; `None`: never.
     pub refresh_ahead: Option<RefreshAhead>,
@@ -72,8 +74,8 @@ pub struct Freshness {
 /// The policies of a group's keys.
 #[derive(Debug, Clone, Default)]
 pub struct FreshnessTable {
-    /// That of all keys without a prefix of their own. The group's cache has the same `ttl` as its default lifetime, so that jitter applies to
-    /// fills.
+    /// That of all keys without a prefix of their own. The group's cache has the same `ttl` as its
+    /// default lifetime, so that jitter applies to fills.
     pub own: KeyPolicy,
     /// Those of key prefixes.
     pub prefixes: PrefixTable<KeyPolicy>,
@@ -121,7 +123,8 @@ pub struct FillPolicy {
     pub coherence: Coherence,
     /// Largest cached reply, bytes, command included; 0: replies are not cached.
     pub max_reply: usize,
-    /// Copies that are out of date for the loss of the source stay until they are swept: a snapshot at the end of the process has them, to be verified.
+    /// Copies that are out of date for the loss of the source stay until they are swept: a snapshot
+    /// at the end of the process has them, to be verified.
     pub is_saved: bool,
     /// This core's counts of the reads of the keys.
     pub key_counts: Arc<KeyCounts>,
@@ -205,7 +208,8 @@ impl FillPolicy {
             (None, None) => Expiry::Never,
         }
     }
-    /// The end of a copy: its own expiry at the source (`own`), or the end of the key's lifetime from now if that is earlier.
+    /// The end of a copy: its own expiry at the source (`own`), or the end of the key's lifetime
+    /// from now if that is earlier.
     pub fn cap(&self, key: &[u8], own: Option<Millis>, now: Millis) -> Expiry {
         match (own, self.of(key).ttl) {
             (Some(at), None) => Expiry::At(at),

@@ -1,4 +1,5 @@
-//! Inspection: a sampled share of hits is compared with the source a moment later (`inspect`). What is sampled, and what came of it.
+//! Inspection: a sampled share of hits is compared with the source a moment later (`inspect`). What
+//! is sampled, and what came of it.
 use crate::telemetry::Histogram;
 use larder_engine::{Cache, Millis};
 use std::{
@@ -20,7 +21,8 @@ const WHOLE: u32 = 1_000_000;
 #[derive(Debug)]
 pub struct Inspection {
     share: u32,
-    /// Fetches go through it, so that they change nothing in the tier and share no flight with readers.
+    /// Fetches go through it, so that they change nothing in the tier and share no flight with
+    /// readers.
     pub scratch: Arc<Cache>,
     running: AtomicUsize,
     paused_until: AtomicU64,
@@ -42,7 +44,8 @@ pub struct InspectionCounts {
 pub enum Inspected {
     /// The source has the same value.
     Same,
-    /// The source has another value, or none. The copy had been kept for this time when it was served.
+    /// The source has another value, or none. The copy had been kept for this time when it was
+    /// served.
     Older(Duration),
     /// The tier had forgotten or replaced the copy meanwhile.
     Forgotten,
@@ -55,7 +58,8 @@ impl Inspection {
     pub fn new(share: u32, scratch: Arc<Cache>, counts: Arc<InspectionCounts>) -> Inspection {
         Inspection { share, scratch, running: AtomicUsize::new(0), paused_until: AtomicU64::new(0), counts }
     }
-    /// Whether this hit must be compared. If so, the caller ends with [`ended`](Inspection::ended) or [`dropped`](Inspection::dropped).
+    /// Whether this hit must be compared. If so, the caller ends with [`ended`](Inspection::ended)
+    /// or [`dropped`](Inspection::dropped).
     pub fn samples(&self, now: Millis) -> bool {
         let chosen = fastrand::u32(..WHOLE) < self.share;
         if !chosen || now < self.paused_until.load(Relaxed) || self.running.load(Relaxed) >= MAX_RUNNING {

@@ -1,8 +1,8 @@
 //! Invalidation: how a source announces that keys have changed.
 use std::{rc::Rc, sync::Arc};
 
-/// Receives the announcements of a source. The source calls it on the core that hears of a change. When a call returns, no older copy is
-/// served any more.
+/// Receives the announcements of a source. The source calls it on the core that hears of a change.
+/// When a call returns, no older copy is served any more.
 pub trait Invalidations {
     /// The key has changed, or may have.
     fn key(&self, key: &[u8]);
@@ -10,7 +10,8 @@ pub trait Invalidations {
     fn all(&self);
     /// The source no longer announces changes.
     fn lost(&self);
-    /// Whether any client or the tier may have a copy. If not, the source need not find out which keys changed.
+    /// Whether any client or the tier may have a copy. If not, the source need not find out which
+    /// keys changed.
     fn are_wanted(&self) -> bool {
         true
     }
@@ -22,8 +23,8 @@ pub type VouchesFor = dyn Fn(&[u8]) -> bool;
 /// The keys whose changes a source announces, and the receiver.
 #[derive(Clone)]
 pub struct InvalidationScope {
-    /// Empty: the source announces changes of keys that were fetched. Otherwise it announces changes of keys with one of these prefixes, and
-    /// vouches for no others.
+    /// Empty: the source announces changes of keys that were fetched. Otherwise it announces
+    /// changes of keys with one of these prefixes, and vouches for no others.
     pub prefixes: Arc<[Box<[u8]>]>,
     /// If given, the source vouches only for keys that pass.
     pub only: Option<Rc<VouchesFor>>,

@@ -25,26 +25,32 @@ pub struct Scan {
 pub struct Page {
     /// Key and value.
     pub entries: Vec<(Bytes, FetchedValue)>,
-    /// The last key read (exclusive start of the next page; not always among `entries`); `None` at the end of the range.
+    /// The last key read (exclusive start of the next page; not always among `entries`); `None` at
+    /// the end of the range.
     pub next: Option<Bytes>,
 }
 
-/// A source that keeps its entries on this machine. Only Larder changes them, so it can scan them and change several at once.
+/// A source that keeps its entries on this machine. Only Larder changes them, so it can scan them
+/// and change several at once.
 ///
 /// Like in [`Source`](super::Source), no call blocks the core.
 pub trait LocalStore {
     /// The entries of these keys, in their order; expired ones are absent.
     fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>>;
-    /// Stores (or with `None` deletes) all of these, or none if it fails. The future has no deadline and completes only when the outcome is
-    /// decided ([`Lost`](SourceError::Lost): only a restart will tell). The same holds for `clear` and for the writes of
-    /// [`Source`](super::Source). A change after its key locks are released would leave older copies in the tier.
+    /// Stores (or with `None` deletes) all of these, or none if it fails. The future has no
+    /// deadline and completes only when the outcome is decided ([`Lost`](SourceError::Lost):
+    /// only a restart will tell). The same holds for `clear` and for the writes of
+    /// [`Source`](super::Source). A change after its key locks are released would leave older
+    /// copies in the tier.
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
-    /// One page of a range. A scan of several pages returns every key that exists during the whole scan.
+    /// One page of a range. A scan of several pages returns every key that exists during the whole
+    /// scan.
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>>;
     /// The number of entries. Expired ones count while they use space.
     fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>>;
-    /// Whether scans are in byte order of the keys. If not, a scan returns the keys within its bounds in the store's own order, whatever the
-    /// direction. [`Page::next`] still continues it.
+    /// Whether scans are in byte order of the keys. If not, a scan returns the keys within its
+    /// bounds in the store's own order, whatever the direction. [`Page::next`] still continues
+    /// it.
     fn is_ordered(&self) -> bool {
         true
     }
@@ -54,7 +60,7 @@ pub trait LocalStore {
     }
     /// Deletes everything.
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>>;
-    /// How long a client waits for a change before it gets an error with unknown outcome: `source-timeout`, or `source-slow-timeout` if
-    /// `slow` (many entries).
+    /// How long a client waits for a change before it gets an error with unknown outcome:
+    /// `source-timeout`, or `source-slow-timeout` if `slow` (many entries).
     fn patience(&self, slow: bool) -> Duration;
 }

@@ -1,4 +1,5 @@
-//! Sources: what answers a miss and takes writes. One trait ([`Source`]), one conformance suite, one file or folder for each implementation.
+//! Sources: what answers a miss and takes writes. One trait ([`Source`]), one conformance suite,
+//! one file or folder for each implementation.
 //!
 //! ```text
 //! none.rs   none:    the memory tier is the store
@@ -11,20 +12,24 @@
 //!
 //! To add a source:
 //! 1. Give its URL a variant of `config::SourceUrl`.
-//! 2. Write a file or folder here with two types: one implements `SourceFactory` (`source_factory.rs`: what all cores share), the other
-//!    [`Source`] (one core's handle), and [`LocalStore`] or [`RedisServer`] if that fits.
+//! 2. Write a file or folder here with two types: one implements `SourceFactory`
+//!    (`source_factory.rs`: what all cores share), the other [`Source`] (one core's handle), and
+//!    [`LocalStore`] or [`RedisServer`] if that fits.
 //! 3. Add one line to `SourceSetup::new` (`source_setup.rs`).
 //! 4. Run the conformance suite on it (`tests/source_conformance`).
 //!
 //! Invariants, for every implementation:
-//! - Every [`Fetch`] that a source takes is finished within `source-timeout`, or dropped, which releases its waiters too.
-//! - A write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing at the source. A write that may have been
-//!   applied returns [`SourceError::Lost`].
-//! - Sources do not touch the memory tier. `read` does, through [`Fetch::finish`], the write-through and [`Invalidations`].
-//! - A source vouches for a fetch ([`Fetch::vouch`]) only if it will announce the next change of the key, or the loss of that ability.
+//! - Every [`Fetch`] that a source takes is finished within `source-timeout`, or dropped, which
+//!   releases its waiters too.
+//! - A write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing
+//!   at the source. A write that may have been applied returns [`SourceError::Lost`].
+//! - Sources do not touch the memory tier. `read` does, through [`Fetch::finish`], the
+//!   write-through and [`Invalidations`].
+//! - A source vouches for a fetch ([`Fetch::vouch`]) only if it will announce the next change of
+//!   the key, or the loss of that ability.
 //!
-//! The files here that are no implementation are the contract. Implementations import them; they import an implementation only where a name
-//! in the contract needs it ([`Reads::Table`]).
+//! The files here that are no implementation are the contract. Implementations import them; they
+//! import an implementation only where a name in the contract needs it ([`Reads::Table`]).
 mod admission;
 mod copy_metadata;
 mod demo;

@@ -1,4 +1,5 @@
-//! Mode rules: which keys the memory tier keeps and serves (`mode`), by key prefix. They change at run time, all at once.
+//! Mode rules: which keys the memory tier keeps and serves (`mode`), by key prefix. They change at
+//! run time, all at once.
 use super::prefix_table::PrefixTable;
 use crate::{
     config::{GroupSettings, TierMode},
@@ -26,7 +27,8 @@ pub type ModeTable = PrefixTable<TierMode>;
 /// The mode rules of a group, shared by all cores.
 #[derive(Debug, Default)]
 pub struct ModeRules {
-    /// Whether any key has a mode other than `cache`: the one thing that a read looks at where no rule is set.
+    /// Whether any key has a mode other than `cache`: the one thing that a read looks at where no
+    /// rule is set.
     are_set: AtomicBool,
     table: ArcSwap<ModeTable>,
     /// As in the configuration.
@@ -73,8 +75,8 @@ impl ModeRules {
         self.put(self.configured.load_full());
         self.changed.store(false, Relaxed);
     }
-    /// The configuration has changed to these settings. If its rules have, they hold from now on; otherwise nothing changes, and the answer is
-    /// false.
+    /// The configuration has changed to these settings. If its rules have, they hold from now on;
+    /// otherwise nothing changes, and the answer is false.
     pub fn configure(&self, group: &GroupSettings) -> bool {
         let configured = without_repetitions(rules_of(group));
         let differs = mode_rules_text(&configured) != mode_rules_text(&self.configured.load());
@@ -139,7 +141,8 @@ fn without_repetitions<P: Into<Box<[u8]>>>(rules: impl IntoIterator<Item = (P, T
     PrefixTable::new(all.iter().filter(says_more).map(|(prefix, mode)| (prefix, *mode)))
 }
 
-/// The rules as text: `user:=deny tmp:=observe`; `*` is the prefix of every key. Blanks, `=`, `%`, `*` and what is not ASCII are percent-encoded.
+/// The rules as text: `user:=deny tmp:=observe`; `*` is the prefix of every key. Blanks, `=`, `%`,
+/// `*` and what is not ASCII are percent-encoded.
 pub fn mode_rules_text(table: &ModeTable) -> String {
     let rule = |(prefix, mode): (&[u8], &TierMode)| match prefix {
         b"" => format!("{EVERY_KEY}={}", mode.name()),

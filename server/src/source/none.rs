@@ -27,7 +27,8 @@ impl SourceFactory for NoneSetup {
     }
 }
 
-/// The source that has no entries and accepts every write. Reads never ask it ([`Source::reads_through`] is false).
+/// The source that has no entries and accepts every write. Reads never ask it
+/// ([`Source::reads_through`] is false).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoneSource;
 

@@ -1,7 +1,9 @@
-//! What faults to order ([`lifecycle::faults`](crate::lifecycle::faults)) do to the requests of a source.
+//! What faults to order ([`lifecycle::faults`](crate::lifecycle::faults)) do to the requests of a
+//! source.
 //!
-//! A fetch is struck when it is handed to the source, after its admission: so the circuit, the limit on fetches in flight and the metrics see
-//! what they would see of a source with this fault. A cut also breaks connections to a Redis, with all that follows from that.
+//! A fetch is struck when it is handed to the source, after its admission: so the circuit, the
+//! limit on fetches in flight and the metrics see what they would see of a source with this fault.
+//! A cut also breaks connections to a Redis, with all that follows from that.
 use super::{
     admission::FetchEnd, fetch::Fetch, local_future::LocalFuture, source_error::SourceError,
     source_health::SourceHealth,
@@ -36,7 +38,8 @@ fn struck(faults: &SourceFaults, timeout: Duration) -> Option<Struck> {
     })
 }
 
-/// Takes the fetches that a fault strikes out of an admitted batch. Those that are only delayed are given to `send` later.
+/// Takes the fetches that a fault strikes out of an admitted batch. Those that are only delayed are
+/// given to `send` later.
 #[cold]
 pub(super) fn strike_fetches(
     health: &Arc<SourceHealth>,
@@ -77,7 +80,8 @@ impl SourceHealth {
         faults.cuts(clock::now()).then(|| CUT.into())
     }
 
-    /// A request that is not a fetch, as the faults let it pass. A delay holds its answer back, so that requests stay in their order.
+    /// A request that is not a fetch, as the faults let it pass. A delay holds its answer back, so
+    /// that requests stay in their order.
     pub(super) fn with_faults<'r, T: 'r>(
         &self,
         request: impl FnOnce() -> LocalFuture<'r, Result<T, SourceError>>,

@@ -1,6 +1,7 @@
 //! Values by key prefix: the longest prefix of a key counts.
 
-/// Values by key prefix. A search costs a binary search, and a step for each prefix that the found one begins with.
+/// Values by key prefix. A search costs a binary search, and a step for each prefix that the found
+/// one begins with.
 #[derive(Debug, Clone)]
 pub struct PrefixTable<T> {
     /// In the order of the prefixes, each once.

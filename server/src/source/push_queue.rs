@@ -7,7 +7,8 @@ use std::{
     task::{Context, Waker},
 };
 
-/// Push messages in order, each with the number of replies before it, so that the client gets it in its place.
+/// Push messages in order, each with the number of replies before it, so that the client gets it in
+/// its place.
 #[derive(Debug, Default)]
 pub struct PushQueue {
     /// Maximum bytes of queued messages (`max-backlog`).

@@ -1,4 +1,5 @@
-//! What goes with a request to the nodes and sources that are asked for its sake: its id, its trace, and who has answered it.
+//! What goes with a request to the nodes and sources that are asked for its sake: its id, its
+//! trace, and who has answered it.
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -42,7 +43,8 @@ impl RequestTrace {
         self.answered_by.get_or_init(who);
     }
 
-    /// Who answered: what was named, else the source if a fetch was begun, else a fetch that another request began.
+    /// Who answered: what was named, else the source if a fetch was begun, else a fetch that
+    /// another request began.
     pub fn answered_by(&self) -> &str {
         match self.answered_by.get() {
             Some(who) => who,

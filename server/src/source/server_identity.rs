@@ -1,9 +1,11 @@
-//! What a server says about itself. Larder asks when it connects, so that no client waits for it later.
+//! What a server says about itself. Larder asks when it connects, so that no client waits for it
+//! later.
 use super::upstream_commands::reply_fields::{named, text_of};
 use larder_proto::resp::{View, view};
 use std::sync::Arc;
 
-/// The version of a server that does not tell its version: the oldest with `HELLO`, so that clients expect few features.
+/// The version of a server that does not tell its version: the oldest with `HELLO`, so that clients
+/// expect few features.
 const UNKNOWN_VERSION: &str = "6.0.0";
 
 /// What a Redis server last said about itself.
@@ -47,8 +49,9 @@ impl ServerIdentity {
         }
     }
 
-    /// Takes in the reply to `INFO server`. An error changes nothing. `HELLO`, if it was answered, knows the version better: a server that
-    /// is no Redis may call itself by the version of Redis that it is compatible with.
+    /// Takes in the reply to `INFO server`. An error changes nothing. `HELLO`, if it was answered,
+    /// knows the version better: a server that is no Redis may call itself by the version of
+    /// Redis that it is compatible with.
     pub(super) fn info(&mut self, reply: &[u8], after_hello: bool) {
         let Ok(View::Bulk(text)) = view(reply) else { return };
         let Ok(text) = std::str::from_utf8(text) else { return };

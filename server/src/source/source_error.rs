@@ -2,17 +2,20 @@
 use bytes::Bytes;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow `-` or `-ERR ` (see each variant).
+/// Why a source gave no answer. [`Display`](fmt::Display) is the whole text for a client, to follow
+/// `-` or `-ERR ` (see each variant).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was changed and the client may retry.
-    /// The text reads `source unavailable: ` and the reason; Redis clients get it after `-ERR `.
+    /// Not reachable, connection lost, deadline passed, too many fetches in flight: nothing was
+    /// changed and the client may retry. The text reads `source unavailable: ` and the reason;
+    /// Redis clients get it after `-ERR `.
     Unavailable(Arc<str>),
     /// It asked for a pause of this length (`Retry-After`). Reads as `Unavailable`.
     Throttled(Arc<str>, Duration),
     /// A write was sent and no reply came: it may have been applied. Reads as `Unavailable`.
     Lost(Arc<str>),
-    /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed unchanged.
+    /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed
+    /// unchanged.
     Refused(Arc<str>),
     /// The source has a value larger than `max-value`. Reads as `Refused`.
     TooLarge(Arc<str>),
@@ -40,7 +43,8 @@ impl SourceError {
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, SourceError::Refused(_) | SourceError::TooLarge(_) | SourceError::ReadOnly(_))
     }
-    /// The text that the engine carries to a flight's waiters; [`of_outcome`](SourceError::of_outcome) parses it.
+    /// The text that the engine carries to a flight's waiters;
+    /// [`of_outcome`](SourceError::of_outcome) parses it.
     pub(crate) fn to_outcome(&self) -> Arc<str> {
         match self {
             SourceError::Refused(text) | SourceError::TooLarge(text) => text.clone(),
@@ -48,7 +52,8 @@ impl SourceError {
             unavailable => unavailable.to_string().into(),
         }
     }
-    /// Redis's own errors begin with a code and those of an HTTP origin with its name, so none is mistaken for [`UNAVAILABLE`] or [`TOO_LARGE`].
+    /// Redis's own errors begin with a code and those of an HTTP origin with its name, so none is
+    /// mistaken for [`UNAVAILABLE`] or [`TOO_LARGE`].
     pub(crate) fn of_outcome(text: Arc<str>) -> SourceError {
         match text.strip_prefix(UNAVAILABLE) {
             Some(reason) => SourceError::Unavailable(reason.into()),

@@ -1,4 +1,5 @@
-//! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and `INFO`.
+//! The health of a source: written by the workers' connections, read by `/readyz`, `/metrics` and
+//! `INFO`.
 use super::{
     admission::{FetchAdmission, FetchEnd, Rejection, ServerLoads},
     fetch::Fetch,
@@ -22,7 +23,8 @@ use std::{
     time::Duration,
 };
 
-/// State and counters of one group's source, shared by all cores. All accesses are relaxed: the numbers are independent.
+/// State and counters of one group's source, shared by all cores. All accesses are relaxed: the
+/// numbers are independent.
 #[derive(Debug, Default)]
 pub struct SourceHealth {
     /// Connections that are established.
@@ -59,7 +61,8 @@ impl SourceHealth {
     pub(super) fn faults(&self) -> Option<&SourceFaults> {
         self.faults.get().filter(|faults| faults.faults.are_on())
     }
-    /// The health of a source with these limits. Groups with the same server and the same `servers` share its limit.
+    /// The health of a source with these limits. Groups with the same server and the same `servers`
+    /// share its limit.
     pub(super) fn new(url: &SourceUrl, limits: &SourceLimits, servers: &ServerLoads) -> SourceHealth {
         SourceHealth { admission: FetchAdmission::new(url, limits, servers), ..SourceHealth::default() }
     }
@@ -92,7 +95,8 @@ impl SourceHealth {
     pub fn fetches(&self) -> u64 {
         self.fetches.load(Relaxed)
     }
-    /// Fetches that ended in an error (no answer, or one that refused the key), and forwarded commands without an answer.
+    /// Fetches that ended in an error (no answer, or one that refused the key), and forwarded
+    /// commands without an answer.
     pub fn errors(&self) -> u64 {
         self.errors.load(Relaxed)
     }
@@ -130,7 +134,8 @@ impl SourceHealth {
     pub fn tracking_losses(&self) -> u64 {
         self.tracking_losses.load(Relaxed)
     }
-    /// The latest reason why the source was down or a connection was lost. It stays when the source is up again.
+    /// The latest reason why the source was down or a connection was lost. It stays when the source
+    /// is up again.
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.last_error.lock().clone()
     }
@@ -146,8 +151,8 @@ impl SourceHealth {
     pub(super) fn note_failed(&self, count: usize) {
         self.errors.fetch_add(count as u64, Relaxed);
     }
-    /// Admits fetches while at most `max` are in flight on all cores, and fails the others. For sources without a
-    /// [`FetchGate`](super::fetch_gate::FetchGate): those on this machine.
+    /// Admits fetches while at most `max` are in flight on all cores, and fails the others. For
+    /// sources without a [`FetchGate`](super::fetch_gate::FetchGate): those on this machine.
     pub(super) fn admit(&self, batch: &mut Vec<Fetch>, max: usize) {
         let count = batch.len();
         self.note_fetches(count);
@@ -190,7 +195,8 @@ impl SourceHealth {
     }
 }
 
-/// One connection's part of the health: counted as up, down or neither, and not at all once dropped.
+/// One connection's part of the health: counted as up, down or neither, and not at all once
+/// dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionHealth {
     health: Arc<SourceHealth>,
@@ -250,8 +256,8 @@ impl Drop for ConnectionHealth {
     }
 }
 
-/// Exists while a connection tracks (or its server refuses to). Dropping it reports the loss: fetches that the connection vouched for
-/// no longer count as fresh.
+/// Exists while a connection tracks (or its server refuses to). Dropping it reports the loss:
+/// fetches that the connection vouched for no longer count as fresh.
 pub(super) struct TrackingGuard {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.

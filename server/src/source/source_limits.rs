@@ -2,8 +2,9 @@
 use larder_store::disk::StoreSettings;
 use std::time::Duration;
 
-/// Commands of this many bytes or more do not share a connection. Every Redis server accepts a megabyte, the lowest setting of
-/// `proto-max-bulk-len` and `client-query-buffer-limit`. It may close the connection on a larger command.
+/// Commands of this many bytes or more do not share a connection. Every Redis server accepts a
+/// megabyte, the lowest setting of `proto-max-bulk-len` and `client-query-buffer-limit`. It may
+/// close the connection on a larger command.
 pub(crate) const LARGE: usize = 512 * 1024;
 
 /// When a breaker opens.
@@ -38,7 +39,8 @@ pub struct SourceLimits {
     pub store: StoreSettings,
 }
 impl SourceLimits {
-    /// How long a client waits for a write; see [`LocalStore::patience`](super::LocalStore::patience).
+    /// How long a client waits for a write; see
+    /// [`LocalStore::patience`](super::LocalStore::patience).
     pub(super) fn patience(&self, slow: bool) -> Duration {
         if slow { self.slow_timeout } else { self.timeout }
     }

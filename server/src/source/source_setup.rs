@@ -17,17 +17,20 @@ use crate::{buffers::Buffers, config::SourceUrl, telemetry::TableSnapshot};
 use larder_store::disk::Store;
 use std::{rc::Rc, sync::Arc};
 
-/// The shared part of one group's source: its health, and what was read from files. It is built at start, before the cores.
+/// The shared part of one group's source: its health, and what was read from files. It is built at
+/// start, before the cores.
 pub struct SourceSetup(Box<dyn SourceFactory>);
 impl SourceSetup {
-    /// Checks what the URL names and opens a table or disk store. Does not connect yet. `buffers` counts values and commands in transit.
+    /// Checks what the URL names and opens a table or disk store. Does not connect yet. `buffers`
+    /// counts values and commands in transit.
     ///
     /// # Errors
     /// A text that names the file or host at fault.
     pub fn new(url: &SourceUrl, limits: SourceLimits, buffers: &Arc<Buffers>) -> Result<SourceSetup, String> {
         SourceSetup::sharing(url, limits, buffers, &ServerLoads::default())
     }
-    /// As [`new`](SourceSetup::new). Sources of one server that are given the same `servers` share the limit on fetches in flight there.
+    /// As [`new`](SourceSetup::new). Sources of one server that are given the same `servers` share
+    /// the limit on fetches in flight there.
     ///
     /// # Errors
     /// As [`new`](SourceSetup::new).
@@ -76,9 +79,11 @@ impl SourceSetup {
     pub fn store(&self) -> Option<&Store> {
         self.0.as_disk()
     }
-    /// One core's source. Call it on the core's own (local) runtime: connecting starts at once, in the background.
+    /// One core's source. Call it on the core's own (local) runtime: connecting starts at once, in
+    /// the background.
     ///
-    /// With `scope` the source announces changes of fetched keys, where it can. `keeps_replies`: the core will fetch whole replies, too.
+    /// With `scope` the source announces changes of fetched keys, where it can. `keeps_replies`:
+    /// the core will fetch whole replies, too.
     pub fn open(&self, scope: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
         self.0.open(scope, keeps_replies)
     }

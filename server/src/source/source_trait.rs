@@ -1,4 +1,5 @@
-//! The contract between `read` and a source: fetches, writes, and which optional interfaces a source has.
+//! The contract between `read` and a source: fetches, writes, and which optional interfaces a
+//! source has.
 use super::{
     fetch::Fetch, fill_policy::FillPolicy, local_future::LocalFuture, local_store::LocalStore,
     redis_server_trait::RedisServer, source_error::SourceError, table::table_map_reads::TableSource,
@@ -9,17 +10,20 @@ use std::future::ready;
 
 /// One core's connection to a source. Not `Send`: each worker opens its own.
 ///
-/// Contract: `fetch` never blocks. It finishes every fetch within `source-timeout`, whatever happens, and batches fetches where the source
-/// can. A write returns only when the source has accepted or refused it.
+/// Contract: `fetch` never blocks. It finishes every fetch within `source-timeout`, whatever
+/// happens, and batches fetches where the source can. A write returns only when the source has
+/// accepted or refused it.
 pub trait Source {
     /// Takes over a batch of fetches and finishes each with the source's answer.
     fn fetch(&self, batch: &mut Vec<Fetch>);
-    /// What a source that never accepts writes is, for the error: `a table`. It then leaves out `put`, `delete` and `expire`.
+    /// What a source that never accepts writes is, for the error: `a table`. It then leaves out
+    /// `put`, `delete` and `expire`.
     fn read_only_kind(&self) -> &'static str {
         "of a kind"
     }
-    /// The value of a key as it comes, for one client, if the source can do that: for values larger than `max-value`, which a fetch refuses.
-    /// `policy` has the deadline, which is that of the head.
+    /// The value of a key as it comes, for one client, if the source can do that: for values larger
+    /// than `max-value`, which a fetch refuses. `policy` has the deadline, which is that of the
+    /// head.
     fn stream<'a>(
         &'a self,
         _key: &'a [u8],
@@ -44,11 +48,13 @@ pub trait Source {
     fn expire<'a>(&'a self, _key: &'a [u8], _expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(ready(Err(SourceError::ReadOnly(self.read_only_kind()))))
     }
-    /// Whether single values can be written to a source that is neither a Redis nor a store on this machine.
+    /// Whether single values can be written to a source that is neither a Redis nor a store on this
+    /// machine.
     fn takes_values(&self) -> bool {
         false
     }
-    /// Whether a read after a write gives the bytes that were written, so that they can be kept as a copy.
+    /// Whether a read after a write gives the bytes that were written, so that they can be kept as
+    /// a copy.
     fn returns_what_is_written(&self) -> bool {
         true
     }
@@ -79,6 +85,7 @@ pub enum Reads<'s> {
     Tier,
     /// In the memory tier; a miss is fetched.
     Through,
-    /// In the table's memory map. A key that the map cannot answer without waiting for the disk is fetched.
+    /// In the table's memory map. A key that the map cannot answer without waiting for the disk is
+    /// fetched.
     Table(&'s TableSource),
 }

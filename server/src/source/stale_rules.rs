@@ -1,4 +1,5 @@
-//! How long copies may be served past their freshness: what the policy of a key says, unless its source said something else with the copy.
+//! How long copies may be served past their freshness: what the policy of a key says, unless its
+//! source said something else with the copy.
 use super::{
     copy_metadata::CopyMetadataView,
     fill_policy::{FillPolicy, KeyPolicy},
@@ -6,7 +7,8 @@ use super::{
 use crate::config::RefreshAhead;
 use larder_engine::{Entry, Millis, StaleRules, StaleWindows};
 
-/// XFetch renews earlier than this with a probability below 1 in 1,000 if the fetch takes a second. Copies with more time left are not asked about.
+/// XFetch renews earlier than this with a probability below 1 in 1,000 if the fetch takes a second.
+/// Copies with more time left are not asked about.
 const XFETCH_EARLIEST: u64 = 7_000;
 /// Lifetime that is assumed where only the source gives lifetimes, ms.
 const ASSUMED_LIFE: u64 = 3_600_000;

@@ -1,4 +1,5 @@
-//! A [`LocalStore`] for unit tests: a map, whose answers take a turn of the runtime, and which fails when it is told to.
+//! A [`LocalStore`] for unit tests: a map, whose answers take a turn of the runtime, and which
+//! fails when it is told to.
 use crate::source::{Fetch, FetchedValue, LocalFuture, LocalStore, Page, Scan, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;

@@ -13,8 +13,8 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// After this idle time the kernel sends keep-alive probes, so that a firewall that forgot an idle connection does not cost a request
-/// its deadline.
+/// After this idle time the kernel sends keep-alive probes, so that a firewall that forgot an idle
+/// connection does not cost a request its deadline.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A byte stream to a server.

@@ -1,4 +1,5 @@
-//! One core's connections to a Redis as users other than Larder's own. All clients of a user share them.
+//! One core's connections to a Redis as users other than Larder's own. All clients of a user share
+//! them.
 use super::redis_server_trait::RedisServer;
 use crate::config::Secret;
 use std::{
@@ -23,7 +24,8 @@ impl UserServers {
         let known = all.get(&user.map(Into::into)).filter(|known| known.password.as_deref() == password)?;
         known.server.upgrade()
     }
-    /// Keeps the server as this user, for the next client of the user. Call it once the server has let the user in.
+    /// Keeps the server as this user, for the next client of the user. Call it once the server has
+    /// let the user in.
     pub fn keep(&self, user: Option<&str>, password: Option<&str>, server: &Rc<dyn RedisServer>) {
         let mut all = self.0.borrow_mut();
         all.retain(|_, known| known.server.strong_count() > 0);

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 /// The bytes of a value as they come from the source. Dropping them ends the request to the source.
 pub trait ValueChunks {
-    /// The next bytes; `None` at the end. After an error the value is not complete, and there is no more.
+    /// The next bytes; `None` at the end. After an error the value is not complete, and there is no
+    /// more.
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>>;
 }
 

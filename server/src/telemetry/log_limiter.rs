@@ -13,7 +13,8 @@ impl LogLimiter {
     pub const fn new(period: Duration) -> LogLimiter {
         LogLimiter { period, state: Mutex::new((None, 0)) }
     }
-    /// Notes an event at `now`. Returns the number of unlogged events since the last logged one if this one must be logged.
+    /// Notes an event at `now`. Returns the number of unlogged events since the last logged one if
+    /// this one must be logged.
     pub fn due(&self, now: Instant) -> Option<u64> {
         let (last, left_out) = &mut *self.state.lock();
         if last.is_some_and(|last| now.saturating_duration_since(last) < self.period) {

@@ -12,7 +12,8 @@ use tracing_subscriber::{
     reload,
 };
 
-/// The handle on the logs' level. The default one controls nothing but remembers the level it is given.
+/// The handle on the logs' level. The default one controls nothing but remembers the level it is
+/// given.
 #[derive(Default)]
 pub struct Logs {
     filter: Option<reload::Handle<LevelFilter, Registry>>,
@@ -21,8 +22,9 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Sends the process's events and panics to standard error from now on. Call it once, from the command line: the destination of
-    /// events is the one thing that `tracing` keeps per process.
+    /// Sends the process's events and panics to standard error from now on. Call it once, from the
+    /// command line: the destination of events is the one thing that `tracing` keeps per
+    /// process.
     pub fn start(format: LogFormat, level: LogLevel) -> Logs {
         let (dispatch, logs) = Logs::to(io::stderr, format, level);
         if log::set_logger(&FromFjall).is_ok() {

@@ -284,7 +284,8 @@ pub const METRICS: &[MetricFamily] = &[
         kind: Gauge,
         help: "Open connections.",
         read: |s, to| {
-            // The two counters are read one after the other: a connection that ends in between must not count below zero.
+            // The two counters are read one after the other: a connection that ends in between must not count
+            // below zero.
             let open = |opened: u64, closed: u64| opened.saturating_sub(closed);
             let s = &s.sums;
             to.number(&[("protocol", "http")], open(s.http_connections_opened, s.http_connections_closed));

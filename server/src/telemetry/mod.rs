@@ -8,8 +8,9 @@
 //!                                 └─ each second ─> history: the last hours, events, what goes live
 //! ```
 //!
-//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`], which names it, explains it and
-//! reads it from a [`Snapshot`]; both outputs are made from that row, so they cannot disagree.
+//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`],
+//! which names it, explains it and reads it from a [`Snapshot`]; both outputs are made from that
+//! row, so they cannot disagree.
 mod command_calls;
 mod histogram;
 mod history;

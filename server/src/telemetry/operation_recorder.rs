@@ -1,7 +1,9 @@
-//! The operations on each key, while a client records them (`POST /v1/record` on the admin listener, `larder-bench record`).
+//! The operations on each key, while a client records them (`POST /v1/record` on the admin
+//! listener, `larder-bench record`).
 //!
-//! Off, it costs a request one read of a number that does not change. On, each worker notes the operations of a sample of the keys in a
-//! bounded buffer of its own, which the next request takes. Keys are noted as hashes under a secret of this process. When no client has
+//! Off, it costs a request one read of a number that does not change. On, each worker notes the
+//! operations of a sample of the keys in a bounded buffer of its own, which the next request takes.
+//! Keys are noted as hashes under a secret of this process. When no client has
 //! asked for [`PATIENCE`], recording ends.
 use parking_lot::Mutex;
 use std::{
@@ -45,7 +47,8 @@ struct Noted {
     lost: u64,
 }
 
-/// Bytes of a record: time in microseconds (8), hash of the key (8), bytes written (4), kind (1: 0 get, 1 set, 2 del), zeros (3); little-endian.
+/// Bytes of a record: time in microseconds (8), hash of the key (8), bytes written (4), kind (1: 0
+/// get, 1 set, 2 del), zeros (3); little-endian.
 const RECORD: usize = 24;
 
 impl Recorder {
@@ -106,8 +109,9 @@ impl Recorder {
         self.origin.elapsed().as_micros() as u64
     }
 
-    /// What was noted since the last time: the number of operations that were lost (8 bytes, little-endian), then records, worker by worker.
-    /// From now on this share of the keys is noted: above 0, up to 1.
+    /// What was noted since the last time: the number of operations that were lost (8 bytes,
+    /// little-endian), then records, worker by worker. From now on this share of the keys is
+    /// noted: above 0, up to 1.
     pub fn take(&self, share: f64) -> Vec<u8> {
         self.asked.store(self.micros(), Relaxed);
         self.threshold.store(((share * u64::MAX as f64) as u64).max(1), Relaxed);

@@ -80,7 +80,8 @@ pub struct SharedGroupSnapshot {
     /// Requests of other nodes to remove several keys, and the keys in them.
     pub removal_requests: u64,
     pub removed_keys: u64,
-    /// Copies of other nodes' keys: how many were kept, and how many of them have not ended by time.
+    /// Copies of other nodes' keys: how many were kept, and how many of them have not ended by
+    /// time.
     pub hot_copies_kept: u64,
     pub hot_copies: u64,
     pub hot_copy_bytes: u64,

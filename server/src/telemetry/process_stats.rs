@@ -67,7 +67,8 @@ fn read_stat() -> ProcessStats {
     parse(&stat, ticks, rustix::param::page_size() as u64).unwrap_or_default()
 }
 
-/// Linux 6.2 and later tell the number as the size of the folder. Counting takes milliseconds with thousands of connections.
+/// Linux 6.2 and later tell the number as the size of the folder. Counting takes milliseconds with
+/// thousands of connections.
 fn open_files() -> u64 {
     let folder = "/proc/self/fd";
     match fs::metadata(folder).map_or(0, |folder| folder.len()) {
@@ -76,7 +77,8 @@ fn open_files() -> u64 {
     }
 }
 
-/// proc_pid_stat(5): the name (2) is in parentheses and may hold anything; then utime is 14, stime 15, num_threads 20, vsize 23, rss 24.
+/// proc_pid_stat(5): the name (2) is in parentheses and may hold anything; then utime is 14, stime
+/// 15, num_threads 20, vsize 23, rss 24.
 fn parse(stat: &str, ticks: f64, page: u64) -> Option<ProcessStats> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();

@@ -1,7 +1,9 @@
-//! The same numbers as JSON, for `/v1/stats`: `{"redis_commands": 5, "connections": {"http": 1}, "groups": {"default": {"cache_hits": 7}}}`.
+//! The same numbers as JSON, for `/v1/stats`: `{"redis_commands": 5, "connections": {"http": 1},
+//! "groups": {"default": {"cache_hits": 7}}}`.
 //!
-//! A family is a key ([`MetricFamily::key`]); the label `group` comes first, under `groups`; any other label nests by its value. A histogram is
-//! `{"count", "sum", "buckets": {"0.000016": n, …}}` in seconds, each bucket with all that is shorter, as in `/metrics`.
+//! A family is a key ([`MetricFamily::key`]); the label `group` comes first, under `groups`; any
+//! other label nests by its value. A histogram is `{"count", "sum", "buckets": {"0.000016": n, …}}`
+//! in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
     histogram::Distribution,
     metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},

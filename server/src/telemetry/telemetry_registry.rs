@@ -92,7 +92,8 @@ impl Telemetry {
     pub fn sums_since_reset(&self) -> CounterSums {
         self.sums().since(&self.reset.lock())
     }
-    /// CONFIG RESETSTAT: INFO begins at zero again. `/metrics` goes on, as its readers expect of counters.
+    /// CONFIG RESETSTAT: INFO begins at zero again. `/metrics` goes on, as its readers expect of
+    /// counters.
     pub fn reset(&self) {
         *self.reset.lock() = self.sums();
     }

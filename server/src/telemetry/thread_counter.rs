@@ -6,8 +6,8 @@ use std::{
 
 /// A number that one thread adds to and any thread reads.
 ///
-/// Adding is a load and a store, not a locked instruction: with one writer nothing can come between them. Relaxed is enough, because
-/// no other memory is read on the strength of a counter.
+/// Adding is a load and a store, not a locked instruction: with one writer nothing can come between
+/// them. Relaxed is enough, because no other memory is read on the strength of a counter.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 impl Counter {

@@ -1,7 +1,8 @@
 //! Counters of one thread, and their sums.
 use super::{histogram::Histogram, thread_counter::Counter};
 
-/// Declares the counters once: the struct that threads write, the struct of sums, and the code between them.
+/// Declares the counters once: the struct that threads write, the struct of sums, and the code
+/// between them.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// One thread's counters: a single writer, read by anyone. Aligned so that no two threads write to the same pair of cache lines.

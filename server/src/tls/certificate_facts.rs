@@ -10,7 +10,8 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-/// Warnings begin so long before a certificate expires, or with the last third of its life if that is later.
+/// Warnings begin so long before a certificate expires, or with the last third of its life if that
+/// is later.
 const WARNED_BEFORE: Duration = Duration::from_secs(14 * 86_400);
 
 /// What Larder reads out of a certificate.
@@ -33,7 +34,8 @@ pub(super) enum CertificateAge {
     Expired,
 }
 
-/// The name of the user in a client's certificate. `None`: it has no such name, or no setting asks for one.
+/// The name of the user in a client's certificate. `None`: it has no such name, or no setting asks
+/// for one.
 pub(super) fn user_in(der: &[u8], which: TlsClientUser) -> Option<String> {
     if which == TlsClientUser::Off {
         return None;
@@ -53,7 +55,8 @@ pub(super) fn user_in(der: &[u8], which: TlsClientUser) -> Option<String> {
 }
 
 impl CertificateFacts {
-    /// Reads a certificate (RFC 5280). Only DNS names are read from its subject alternative names (section 4.2.1.6): a client names no address.
+    /// Reads a certificate (RFC 5280). Only DNS names are read from its subject alternative names
+    /// (section 4.2.1.6): a client names no address.
     ///
     /// # Errors
     /// A text that says what is wrong with it.

@@ -1,4 +1,5 @@
-//! Which certificate a client gets: by the host that it names (SNI, RFC 6066 section 3), and by what it can verify.
+//! Which certificate a client gets: by the host that it names (SNI, RFC 6066 section 3), and by
+//! what it can verify.
 use std::{collections::HashMap, sync::Arc};
 use tokio_rustls::rustls::{
     SignatureScheme,
@@ -9,7 +10,8 @@ use tokio_rustls::rustls::{
 /// The certificates of the listeners.
 #[derive(Debug, Default)]
 pub(super) struct CertificatesByHost {
-    /// In the order of the settings. The first is for a client that names no host, or an unknown one.
+    /// In the order of the settings. The first is for a client that names no host, or an unknown
+    /// one.
     all: Vec<Arc<CertifiedKey>>,
     /// By host in lower case; `*.example.com` is every host one label below.
     hosts: HashMap<String, Vec<Arc<CertifiedKey>>>,

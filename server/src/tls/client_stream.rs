@@ -10,7 +10,8 @@ use tokio::{
 };
 use tokio_rustls::{rustls::HandshakeKind, server::TlsStream};
 
-/// A client's connection. What is only true of TLS is a constant for TCP, so that the code for plain connections does not have it.
+/// A client's connection. What is only true of TLS is a constant for TCP, so that the code for
+/// plain connections does not have it.
 pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The socket. What is read from it or written to it directly is not part of the stream.
     fn socket(&self) -> &TcpStream;
@@ -104,7 +105,8 @@ impl TlsClientStream {
     }
 }
 
-/// What would wait is an error. The caller waits with a waker of its own before it rests, so that this one is never the last that was left.
+/// What would wait is an error. The caller waits with a waker of its own before it rests, so that
+/// this one is never the last that was left.
 fn at_once<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
     match poll {
         Poll::Ready(result) => result,

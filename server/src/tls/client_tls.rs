@@ -15,7 +15,8 @@ use tokio_rustls::{
     },
 };
 
-/// How a client makes TLS connections to one host. Built once at start, so that a missing file stops the start.
+/// How a client makes TLS connections to one host. Built once at start, so that a missing file
+/// stops the start.
 #[derive(Clone)]
 pub struct ClientTls {
     connector: TlsConnector,
@@ -23,7 +24,8 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Reads the files. `host` is the name that the server's certificate must have. `protocols` are offered to the server, the preferred one first (ALPN).
+    /// Reads the files. `host` is the name that the server's certificate must have. `protocols` are
+    /// offered to the server, the preferred one first (ALPN).
     ///
     /// # Errors
     /// A text that names the file or the host at fault.
@@ -51,7 +53,8 @@ impl ClientTls {
     /// The handshake.
     ///
     /// # Errors
-    /// Those of the connection; [`io::ErrorKind::InvalidData`]: the server's certificate is not trusted, or it speaks no TLS.
+    /// Those of the connection; [`io::ErrorKind::InvalidData`]: the server's certificate is not
+    /// trusted, or it speaks no TLS.
     pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         self.connector.connect(self.name.clone(), stream).await.map_err(|error| {
             // Bytes that are no TLS record: an error reply of Redis, HTTP.
@@ -70,7 +73,8 @@ fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned()).map_err(|_| format!("TLS: `{host}` is neither a host name nor an address"))
 }
 
-/// A node's, towards other nodes: it trusts the authorities in a file, and shows its own certificate.
+/// A node's, towards other nodes: it trusts the authorities in a file, and shows its own
+/// certificate.
 ///
 /// # Errors
 /// A text that names the file.

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the system says about files; a link counts as the file that it leads to, so that the exchange of a directory behind a link (a mounted
-/// Kubernetes secret) is a change.
+/// What the system says about files; a link counts as the file that it leads to, so that the
+/// exchange of a directory behind a link (a mounted Kubernetes secret) is a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileStamps(Vec<(PathBuf, Option<Stamp>)>);
 

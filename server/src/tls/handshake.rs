@@ -1,4 +1,5 @@
-//! The server's side of a handshake: with a deadline, in turns, and with a word for who does not speak TLS.
+//! The server's side of a handshake: with a deadline, in turns, and with a word for who does not
+//! speak TLS.
 use super::{
     client_stream::TlsClientStream,
     handshake_turns::{HandshakeTurns, Turn},
@@ -25,7 +26,8 @@ pub fn begins_handshake(input: &[u8]) -> bool {
     input.starts_with(&[HANDSHAKE, 3])
 }
 
-/// A fatal alert, in the clear (RFC 8446 section 6): `internal_error`. For a client whose handshake does not even begin.
+/// A fatal alert, in the clear (RFC 8446 section 6): `internal_error`. For a client whose handshake
+/// does not even begin.
 pub const REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
 /// Why there is no connection.
@@ -35,7 +37,8 @@ pub enum HandshakeError {
     NotTls(TcpStream),
     /// The client took too long.
     TimedOut,
-    /// The client went away before it said anything, as load balancers do to see whether a server listens.
+    /// The client went away before it said anything, as load balancers do to see whether a server
+    /// listens.
     Gone,
     /// Something is wrong: with a certificate, a version, a message.
     Failed(io::Error),

@@ -1,8 +1,10 @@
-//! Handshakes take turns, so that a crowd of newcomers does not keep those who are connected waiting.
+//! Handshakes take turns, so that a crowd of newcomers does not keep those who are connected
+//! waiting.
 //!
-//! A step of a handshake may take a worker hundreds of times as long as a hit (a signature). The runtime runs whatever is ready, in order: of a thousand
-//! clients that connect at once, all steps would come before the next hit. So each handshake asks for each of its steps, and only so many have one
-//! before the runtime has looked for other events.
+//! A step of a handshake may take a worker hundreds of times as long as a hit (a signature). The
+//! runtime runs whatever is ready, in order: of a thousand clients that connect at once, all steps
+//! would come before the next hit. So each handshake asks for each of its steps, and only so many
+//! have one before the runtime has looked for other events.
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,

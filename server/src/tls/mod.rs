@@ -1,4 +1,5 @@
-//! TLS, both sides of it: what a client trusts and shows, what the listeners show and ask for, and a client's connection as the protocols see it.
+//! TLS, both sides of it: what a client trusts and shows, what the listeners show and ask for, and
+//! a client's connection as the protocols see it.
 //!
 //! ```text
 //! client_tls     files of a URL or of the settings ──► ClientTls ──► connect(TcpStream): sources, peers, replicas, the command line
@@ -14,7 +15,8 @@
 //! - A client of ours verifies the server's certificate and name unless a URL says `insecure`.
 //! - Files that cannot be used stop the start; later they change nothing, and are tried again.
 //! - An open connection keeps what it began with; new files count for new connections.
-//! - Plain connections run the code that they would run if there were no TLS: what is particular to TLS is constant for them.
+//! - Plain connections run the code that they would run if there were no TLS: what is particular to
+//!   TLS is constant for them.
 mod certificate_facts;
 mod certificates_by_host;
 mod client_stream;

@@ -121,7 +121,8 @@ fn with_setting(setting: &str, error: String) -> String {
 }
 
 impl LoadedFiles {
-    /// The configuration of listeners that offer these protocols (ALPN), the preferred one first; none: any client is taken.
+    /// The configuration of listeners that offer these protocols (ALPN), the preferred one first;
+    /// none: any client is taken.
     ///
     /// # Errors
     /// A text of the library.
@@ -149,8 +150,8 @@ impl LoadedFiles {
     }
 }
 
-/// ring, with the cipher suites of AES-128 first. Those of AES-256 come with SHA-384, for which ring uses no instructions of the CPU: they make
-/// a handshake a tenth more expensive.
+/// ring, with the cipher suites of AES-128 first. Those of AES-256 come with SHA-384, for which
+/// ring uses no instructions of the CPU: they make a handshake a tenth more expensive.
 fn preferring_aes_128() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {
@@ -164,7 +165,8 @@ fn preferring_aes_128() -> CryptoProvider {
     provider
 }
 
-/// Encrypts session tickets with a key of this process, which it changes every six hours (RFC 5077, RFC 8446 section 4.6.1).
+/// Encrypts session tickets with a key of this process, which it changes every six hours (RFC 5077,
+/// RFC 8446 section 4.6.1).
 ///
 /// # Errors
 /// The system gave no random bytes.

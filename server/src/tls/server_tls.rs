@@ -61,7 +61,8 @@ pub struct ServerTls {
 
 /// What new connections get.
 struct Current {
-    /// In the order of [`TlsService::ALL`]. Each has tickets of its own: a session of one service is not resumed at the other.
+    /// In the order of [`TlsService::ALL`]. Each has tickets of its own: a session of one service
+    /// is not resumed at the other.
     services: [Service; 2],
     facts: Vec<CertificateFacts>,
     nodes: Option<Arc<dyn ClientCertVerifier>>,
@@ -159,7 +160,8 @@ impl ServerTls {
         }
     }
 
-    /// Reads the files again if they have changed, and warns of certificates that end. For the control thread, again and again.
+    /// Reads the files again if they have changed, and warns of certificates that end. For the
+    /// control thread, again and again.
     pub fn tick(&self) {
         let now = Instant::now();
         let mut watch = self.watch.lock();
@@ -186,7 +188,8 @@ impl ServerTls {
         self.read_again(&mut watch, stamps);
     }
 
-    /// What cannot be used leaves everything as it was, and is tried again: a key may be written after its certificate.
+    /// What cannot be used leaves everything as it was, and is tried again: a key may be written
+    /// after its certificate.
     fn read_again(&self, watch: &mut Watch, stamps: FileStamps) {
         let before = self.current.load();
         let loaded = load(&self.settings, self.peers.as_ref()).and_then(|loaded| Current::new(loaded, Some(&before)));
@@ -238,7 +241,8 @@ impl ServerTls {
 }
 
 impl Current {
-    /// Sessions that began under `before` can be resumed if clients are still checked against the same authorities.
+    /// Sessions that began under `before` can be resumed if clients are still checked against the
+    /// same authorities.
     fn new(loaded: LoadedFiles, before: Option<&Current>) -> Result<Current, String> {
         let kept = before.filter(|before| before.authorities == loaded.authorities);
         let service = |of: TlsService| {

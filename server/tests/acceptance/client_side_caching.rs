@@ -1,5 +1,5 @@
-//! Client-side caches of released clients (`tests/clients`): with redis-server itself, which shows that the checks ask for its behaviour,
-//! with Larder in front of one, and with Larder alone.
+//! Client-side caches of released clients (`tests/clients`): with redis-server itself, which shows
+//! that the checks ask for its behaviour, with Larder in front of one, and with Larder alone.
 use crate::{common::RedisServer, larder::Larder};
 use std::{path::Path, process::Command};
 
@@ -36,7 +36,8 @@ fn at_all_doors(command: &str) {
 
 #[test]
 fn redis_py() {
-    // With a server that is older than 7.4, as Debian's is, it uses no cache, nor with a Larder in front of one.
+    // With a server that is older than 7.4, as Debian's is, it uses no cache, nor with a Larder in
+    // front of one.
     run(REDIS_PY, Larder::start(&["--threads", "2"]).redis);
 }
 #[test]

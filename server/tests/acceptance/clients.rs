@@ -1,5 +1,6 @@
-//! Real client libraries with their default settings (`tests/clients`), against Larder alone, against Larder before a Redis, and
-//! against that Redis itself, which shows that the checks are Redis's own behaviour.
+//! Real client libraries with their default settings (`tests/clients`), against Larder alone,
+//! against Larder before a Redis, and against that Redis itself, which shows that the checks are
+//! Redis's own behaviour.
 use crate::{
     common::{RedisServer, Reply},
     larder::Larder,

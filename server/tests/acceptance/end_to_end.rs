@@ -140,7 +140,8 @@ fn two_hundred_misses_are_one_get() {
                 });
             }
             ready.wait();
-            // Long enough for most of them to ask, short enough for the deadline; who asks later has a hit, which is no GET either.
+            // Long enough for most of them to ask, short enough for the deadline; who asks later has a hit,
+            // which is no GET either.
             std::thread::sleep(Duration::from_millis(200));
             redis.cont();
         });

@@ -1,12 +1,15 @@
-//! The documents' commands do what the documents say. In the files listed below every fenced block marked
+//! The documents' commands do what the documents say. In the files listed below every fenced block
+//! marked
 //!
 //! - `sh` is run by bash in the repository's root and must succeed;
-//! - `sh server` is started in the background, waited for until it is ready, and ended by the next one of its kind or at the end;
+//! - `sh server` is started in the background, waited for until it is ready, and ended by the next
+//!   one of its kind or at the end;
 //! - `text` is what the block before it prints; `…` stands for any text within a line.
 //!
 //! (Of `docs/cluster.md`, only what is said to Larder, and that is checked and not run.)
 //!
-//! The documented ports are replaced by free ones, and `/var/lib/larder` by a folder of its own. Everything else is as written.
+//! The documented ports are replaced by free ones, and `/var/lib/larder` by a folder of its own.
+//! Everything else is as written.
 use crate::{
     common::{PATIENCE, Port, wait_until},
     larder::binary,
@@ -132,7 +135,8 @@ fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());
 }
-/// Its servers are on other machines, or take ports of their own (`tests/cluster` has such): what it says to Larder is checked only.
+/// Its servers are on other machines, or take ports of their own (`tests/cluster` has such): what
+/// it says to Larder is checked only.
 #[test]
 fn cluster() {
     let text = std::fs::read_to_string(root().join("docs/cluster.md")).unwrap();
@@ -358,7 +362,8 @@ impl Shell {
     }
 }
 
-/// A server block's processes, ended when dropped: all of them hear what Ctrl-C tells a terminal's foreground group.
+/// A server block's processes, ended when dropped: all of them hear what Ctrl-C tells a terminal's
+/// foreground group.
 struct Server {
     child: Child,
 }

@@ -8,7 +8,8 @@ pub(crate) fn get(larder: &Larder, target: &str) -> (u16, String) {
     (status, String::from_utf8(body).unwrap())
 }
 
-/// `GET /lookup`: the status, which stands in the body as well, and the value. The body is held to its documented bytes.
+/// `GET /lookup`: the status, which stands in the body as well, and the value. The body is held to
+/// its documented bytes.
 pub(crate) fn lookup(larder: &Larder, key: &str) -> (u16, Value) {
     let (status, body) = get(larder, &format!("/lookup?key={key}"));
     let value: Value = serde_json::from_str(&body).expect("JSON");

@@ -1,6 +1,8 @@
-//! Larder as its users meet it: the binary as a process, real client libraries, the commands of the README.
+//! Larder as its users meet it: the binary as a process, real client libraries, the commands of the
+//! README.
 //!
-//! `LARDER_BIN` names another binary to test (`make acceptance`: the release build); else it is the one of this build.
+//! `LARDER_BIN` names another binary to test (`make acceptance`: the release build); else it is the
+//! one of this build.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod client_side_caching;

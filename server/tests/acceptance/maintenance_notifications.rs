@@ -1,7 +1,8 @@
-//! Released clients with their default settings, in the middle of their work, are told to move by a Larder that drains (`MOVING`), and
-//! move without an error that their program would see.
+//! Released clients with their default settings, in the middle of their work, are told to move by a
+//! Larder that drains (`MOVING`), and move without an error that their program would see.
 //!
-//! A program counts, prints `counting` after the first time, and ends at a line on standard input with what it has counted.
+//! A program counts, prints `counting` after the first time, and ends at a line on standard input
+//! with what it has counted.
 use crate::{
     common::{RedisServer, Reply, wait_until},
     larder::Larder,

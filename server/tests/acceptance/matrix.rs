@@ -1,7 +1,9 @@
-//! The matrix: released clients with their default settings go through one script (`tests/clients`), against a redis-server and
-//! against Larder in front of one. The run against the redis-server shows that the script asks for Redis's own behaviour.
+//! The matrix: released clients with their default settings go through one script
+//! (`tests/clients`), against a redis-server and against Larder in front of one. The run against
+//! the redis-server shows that the script asks for Redis's own behaviour.
 //!
-//! A program prints `restart` or `crash` when it wants its server gone and back on the same port, and goes on at the answer.
+//! A program prints `restart` or `crash` when it wants its server gone and back on the same port,
+//! and goes on at the answer.
 use crate::{
     common::{RedisServer, Reply},
     larder::Larder,
@@ -164,7 +166,8 @@ matrix! {
     redis_cli: REDIS_CLI;
 }
 
-/// All of its own tests, which end it at the first error; in both protocols, with and without pipelines.
+/// All of its own tests, which end it at the first error; in both protocols, with and without
+/// pipelines.
 fn benchmark(server: &Server) {
     let port = server.port().to_string();
     for options in [&["-c", "10"][..], &["-c", "10", "-P", "16", "-3"]] {

@@ -1,11 +1,13 @@
-//! The description of the routes against the server: schemathesis draws requests from `/openapi.json` and holds each answer to it.
+//! The description of the routes against the server: schemathesis draws requests from
+//! `/openapi.json` and holds each answer to it.
 use crate::larder::Larder;
 use std::{path::Path, process::Command};
 
 /// Requests that are drawn for each route; the examples and the edges of each schema come on top.
 const DRAWN: &str = "8";
 
-/// Runs schemathesis against a listener, for the routes with these tags. The same seed draws the same requests.
+/// Runs schemathesis against a listener, for the routes with these tags. The same seed draws the
+/// same requests.
 fn conforms(port: u16, tags: &[&str]) {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/python-openapi/bin/st");
     assert!(program.exists(), "schemathesis is not installed. Type: make tools");
@@ -15,7 +17,8 @@ fn conforms(port: u16, tags: &[&str]) {
         .args(["run", &format!("http://127.0.0.1:{port}/openapi.json"), "--no-color"])
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", DRAWN, "--seed", "1"])
         .args(["--generation-database", "none", "--request-timeout", "20"])
-        // Schemas say what a request looks like, and not which precondition or cursor is right. Fields that the server does not read may be anything.
+        // Schemas say what a request looks like, and not which precondition or cursor is right. Fields that the server
+        // does not read may be anything.
         .args(["--exclude-checks", "positive_data_acceptance,negative_data_rejection"])
         .args(tags.iter().flat_map(|tag| ["--include-tag", tag]))
         .output()

@@ -1,11 +1,13 @@
-//! The parts of the reference that are made from the program's own tables. `UPDATE_DOCS=1` writes them anew.
+//! The parts of the reference that are made from the program's own tables. `UPDATE_DOCS=1` writes
+//! them anew.
 use larder::{
     redis::{COMMANDS, Command},
     telemetry::{METRICS, MetricKind},
 };
 use std::{fmt::Write as _, path::Path};
 
-/// Holds the part of a document between `<!-- NAME -->` and `<!-- end -->` to what the program says.
+/// Holds the part of a document between `<!-- NAME -->` and `<!-- end -->` to what the program
+/// says.
 fn hold(document: &str, name: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(document);
     let text = std::fs::read_to_string(&path).unwrap();

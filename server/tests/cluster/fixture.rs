@@ -3,7 +3,8 @@ use super::common::{Client, RedisServer, Reply, wait_until};
 use std::collections::HashMap;
 
 pub(crate) const SLOTS: usize = 16384;
-/// A node that is silent for so long, milliseconds, is taken for gone by the others: longer than a busy machine makes one wait.
+/// A node that is silent for so long, milliseconds, is taken for gone by the others: longer than a
+/// busy machine makes one wait.
 const NODE_TIMEOUT: &str = "30000";
 
 pub(crate) struct Cluster {
@@ -49,7 +50,8 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until every node that is there takes the cluster for whole, and knows which nodes are replicas, which follow their masters.
+    /// Waits until every node that is there takes the cluster for whole, and knows which nodes are
+    /// replicas, which follow their masters.
     pub(crate) fn settle(&self) {
         wait_until("the cluster to be whole", || {
             self.nodes.iter().all(|node| {
@@ -65,7 +67,8 @@ impl Cluster {
         });
     }
 
-    /// From now on the nodes that are left do not wait long for one that is silent, until they are told otherwise.
+    /// From now on the nodes that are left do not wait long for one that is silent, until they are
+    /// told otherwise.
     pub(crate) fn impatient(&self, nodes: &[usize], impatient: bool) {
         let timeout = if impatient { "1000" } else { NODE_TIMEOUT };
         for node in nodes {
@@ -84,7 +87,8 @@ impl Cluster {
     pub(crate) fn slot(&self, key: &str) -> usize {
         self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).int() as usize
     }
-    /// The node that has the slot. Waits until all see the same: who had no part in a move hears of it later.
+    /// The node that has the slot. Waits until all see the same: who had no part in a move hears of
+    /// it later.
     pub(crate) fn owner(&self, slot: usize) -> usize {
         let mut owner = None;
         wait_until("all to see one node for the slot", || {

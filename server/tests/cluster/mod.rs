@@ -1,4 +1,5 @@
-//! A Redis Cluster as source, and a master that Sentinels name: real redis-servers, moved, killed and replaced under load.
+//! A Redis Cluster as source, and a master that Sentinels name: real redis-servers, moved, killed
+//! and replaced under load.
 
 use crate::{common, larder, sentinel};
 
@@ -212,7 +213,8 @@ impl Drop for EndsThem<'_> {
     }
 }
 
-/// Each key's number is raised by one client through Larder and read by others: no answer is wrong, none is lost, while slots move.
+/// Each key's number is raised by one client through Larder and read by others: no answer is wrong,
+/// none is lost, while slots move.
 #[test]
 fn slots_move_under_load() {
     let cluster = Cluster::of_masters();
@@ -285,7 +287,8 @@ fn slots_move_under_load() {
     }
 }
 
-/// What nobody announces: a key that is absent where its slot is leaving comes to be where the slot is going.
+/// What nobody announces: a key that is absent where its slot is leaving comes to be where the slot
+/// is going.
 #[test]
 fn an_absence_does_not_outlive_the_slots_move() {
     let cluster = Cluster::of_masters();
@@ -309,7 +312,8 @@ fn an_absence_does_not_outlive_the_slots_move() {
     wait_until("the change to be seen", || client.command(&["GET", "k"]) == Reply::bulk("newest"));
 }
 
-/// Errors there may be while nobody has the slots; not longer than that, and no answer that Redis would not give.
+/// Errors there may be while nobody has the slots; not longer than that, and no answer that Redis
+/// would not give.
 #[test]
 fn a_master_is_killed() {
     let mut cluster = Cluster::with_replicas();
@@ -415,7 +419,8 @@ fn misses_are_read_from_replicas() {
     wait_until("the master's value", || client.command(&["GET", key]) == Reply::bulk("3"));
 }
 
-/// Sent to a node that falls silent, beside others: nobody can say whether it was done, so no copy is taken for what is there.
+/// Sent to a node that falls silent, beside others: nobody can say whether it was done, so no copy
+/// is taken for what is there.
 #[test]
 fn what_may_have_been_written_is_forgotten() {
     let cluster = Cluster::of_masters();
@@ -447,7 +452,8 @@ fn what_may_have_been_written_is_forgotten() {
     assert_eq!(gets(), before + 3, "asked anew");
 }
 
-/// One node is silent while another's connections are made anew, after which the commands are to be learnt again.
+/// One node is silent while another's connections are made anew, after which the commands are to be
+/// learnt again.
 #[test]
 fn a_silent_master_delays_nobody_elses_commands() {
     let cluster = Cluster::of_masters();

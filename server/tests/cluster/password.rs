@@ -1,4 +1,5 @@
-//! Passwords that change: of all nodes of a cluster, of a master that Sentinels name, and of the Sentinels.
+//! Passwords that change: of all nodes of a cluster, of a master that Sentinels name, and of the
+//! Sentinels.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     fixture::Cluster,

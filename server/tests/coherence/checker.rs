@@ -1,7 +1,9 @@
-//! The checker: writers raise numbers in strings and hashes, readers read them through Larder by several ways at once, and chaos kills
-//! connections and Redis. It fails on a session that sees a number go back, and on a read that is older than allowed.
+//! The checker: writers raise numbers in strings and hashes, readers read them through Larder by
+//! several ways at once, and chaos kills connections and Redis. It fails on a session that sees a
+//! number go back, and on a read that is older than allowed.
 //!
-//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::checker` runs it for longer than the suite does.
+//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::checker` runs
+//! it for longer than the suite does.
 use super::{BOUND, before, http, kill_tracking, source_metric};
 use super::{
     common::{Client, PATIENCE, RedisServer, Reply},
@@ -21,7 +23,8 @@ const KEYS: usize = 48;
 /// Keys from here on are written through Larder, the others directly.
 const THROUGH: usize = 32;
 const READERS: u64 = 4;
-/// Every so many keys is a hash, whose replies are kept; the others are strings, whose values are, and replies about them.
+/// Every so many keys is a hash, whose replies are kept; the others are strings, whose values are,
+/// and replies about them.
 const HASHES: usize = 3;
 
 /// What Redis has acknowledged.
@@ -111,7 +114,8 @@ impl Random {
     }
 }
 
-/// One user who reads now here, now there: whatever was seen once must not be followed by anything older.
+/// One user who reads now here, now there: whatever was seen once must not be followed by anything
+/// older.
 fn session(world: &World, larder: &Larder, seed: u64) {
     let mut random = Random(seed);
     let mut doors = [larder.client(), larder.client(), larder.client()];
@@ -226,8 +230,8 @@ fn alive(client: &Client) -> bool {
     client.is_open()
 }
 
-/// Storms, and calms between them that are longer than the bound: each loss empties the group, which would hide a change that
-/// was missed.
+/// Storms, and calms between them that are longer than the bound: each loss empties the group,
+/// which would hide a change that was missed.
 fn chaos(world: &World, redis: &mut RedisServer, length: Duration) {
     const CALM: Duration = Duration::from_millis(1200);
     const STORM: Duration = Duration::from_millis(800);
@@ -300,7 +304,8 @@ pub(super) fn length() -> Duration {
     Duration::from_secs(seconds.map_or(5, |seconds| seconds.parse().expect("a number of seconds")))
 }
 
-/// Copies are served until Larder has noticed that Redis is back: the pause between two attempts (2 s), and the soft timeout.
+/// Copies are served until Larder has noticed that Redis is back: the pause between two attempts (2
+/// s), and the soft timeout.
 const OUTLASTING: Duration = BOUND.saturating_add(Duration::from_millis(2500));
 
 #[test]
@@ -323,7 +328,8 @@ fn checker_finds_nothing_where_copies_outlast_redis() {
     check(&["--negative-ttl", "1h", "--ttl", "1h"], OUTLASTING);
 }
 
-/// What a snapshot has is old: values change while Larder is away, and while it verifies what it has restored.
+/// What a snapshot has is old: values change while Larder is away, and while it verifies what it
+/// has restored.
 #[test]
 fn checker_finds_nothing_in_restored_copies() {
     let mut redis = RedisServer::start();

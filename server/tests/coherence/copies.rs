@@ -1,8 +1,10 @@
-//! The checker of CLIENT TRACKING without a source: clients keep copies of what they read until they are told that it has changed, while
-//! writers change it over other connections, on other cores, over HTTP. A client that has had the answer to a PING has been told of all that was
+//! The checker of CLIENT TRACKING without a source: clients keep copies of what they read until
+//! they are told that it has changed, while writers change it over other connections, on other
+//! cores, over HTTP. A client that has had the answer to a PING has been told of all that was
 //! acknowledged before it sent it: no copy that it still has may be older.
 //!
-//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::copies` runs it for longer than the suite does.
+//! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::copies` runs it
+//! for longer than the suite does.
 use super::checker::{Random, length};
 use super::{
     common::{Client, Reply},
@@ -24,7 +26,8 @@ const WRITERS: usize = 3;
 struct World {
     sent: Vec<AtomicU64>,
     acknowledged: Vec<AtomicU64>,
-    /// The last number that was acknowledged as one that stays: it was not deleted, nor does it expire.
+    /// The last number that was acknowledged as one that stays: it was not deleted, nor does it
+    /// expire.
     lasting_number: Vec<AtomicU64>,
     over: AtomicBool,
     /// Copies that were looked at, and those that were not read just before.

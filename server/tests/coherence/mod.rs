@@ -1,4 +1,5 @@
-//! Copies of what Redis has: never older than docs/coherence.md promises, whatever happens to Redis and the connections.
+//! Copies of what Redis has: never older than docs/coherence.md promises, whatever happens to Redis
+//! and the connections.
 
 use crate::{common, larder};
 
@@ -10,7 +11,8 @@ use larder::Larder;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Reads of whole replies in one pipeline are fetched together, over the connections of both threads, and come back in order.
+/// Reads of whole replies in one pipeline are fetched together, over the connections of both
+/// threads, and come back in order.
 #[test]
 fn a_pipeline_of_replies_is_fetched_together() {
     let redis = RedisServer::start();
@@ -37,7 +39,8 @@ fn a_pipeline_of_replies_is_fetched_together() {
     assert!(transactions < 60, "{transactions} transactions for 100 misses");
 }
 
-/// How soon after its acknowledgement by Redis a change must be visible, on a machine with more to do than two cores can.
+/// How soon after its acknowledgement by Redis a change must be visible, on a machine with more to
+/// do than two cores can.
 const BOUND: Duration = Duration::from_millis(500);
 
 fn before(redis: &RedisServer, more: &[&str]) -> Larder {
@@ -274,8 +277,9 @@ fn a_redis_that_falls_silent_vouches_for_a_second_and_the_deadline() {
     until_kept(&redis, &mut client, "k", &Reply::bulk("v"));
 }
 
-/// Redis neither answers nor closes its connections. No read of what is kept waits longer than the soft timeout, not even at the moment when
-/// Larder notices; when the copies are too old, reads fail.
+/// Redis neither answers nor closes its connections. No read of what is kept waits longer than the
+/// soft timeout, not even at the moment when Larder notices; when the copies are too old, reads
+/// fail.
 #[test]
 fn hits_go_on_while_redis_is_frozen_until_they_are_too_old() {
     let redis = RedisServer::start();

@@ -1,4 +1,5 @@
-//! A client that does nothing wrong: its commands share Larder's connections to Redis with whatever others send, and each reply must be right.
+//! A client that does nothing wrong: its commands share Larder's connections to Redis with whatever
+//! others send, and each reply must be right.
 
 use super::common::{Client, Reply};
 use std::{
@@ -63,7 +64,8 @@ impl Drop for Innocent {
     }
 }
 
-/// Commands that are answered from the tier, fetched, written and forwarded, alone and in a transaction.
+/// Commands that are answered from the tier, fetched, written and forwarded, alone and in a
+/// transaction.
 fn talk(client: &mut Client, name: &str, round: i64) {
     let number = round.to_string();
     let key = format!("{name}:{}", round % 7);

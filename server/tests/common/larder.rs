@@ -27,7 +27,8 @@ pub struct Larder {
 }
 
 impl Larder {
-    /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless they say otherwise.
+    /// Starts `larder serve` with one listener of each kind and these arguments; 128 MiB unless
+    /// they say otherwise.
     pub fn start(args: &[&str]) -> Larder {
         Larder::on_ports(0, 0, args)
             .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
@@ -39,11 +40,13 @@ impl Larder {
         Larder::spawn(command, [0; 2], args)
             .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
     }
-    /// Starts another in the place of this one, which has ended: on the same port for the Redis protocol.
+    /// Starts another in the place of this one, which has ended: on the same port for the Redis
+    /// protocol.
     pub fn start_again(&mut self, args: &[&str]) {
         *self = Larder::beside(self, args);
     }
-    /// Starts another on the port for the Redis protocol of one that does not listen there any more.
+    /// Starts another on the port for the Redis protocol of one that does not listen there any
+    /// more.
     pub fn beside(other: &Larder, args: &[&str]) -> Larder {
         let mut started = None;
         // Meanwhile somebody else's connection may have had the port for its own end.
@@ -189,13 +192,14 @@ impl Drop for Larder {
     }
 }
 
-/// The binary under test: this build's, or the one that `LARDER_BIN` names (`make acceptance`: the release build).
+/// The binary under test: this build's, or the one that `LARDER_BIN` names (`make acceptance`: the
+/// release build).
 pub fn binary() -> PathBuf {
     std::env::var_os("LARDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_larder").into(), PathBuf::from)
 }
 
-/// `larder serve`, without anything of the test's environment, and with a deadline for sources that no busy machine meets by accident.
-/// Logs are few enough for a pipe that nobody reads.
+/// `larder serve`, without anything of the test's environment, and with a deadline for sources that
+/// no busy machine meets by accident. Logs are few enough for a pipe that nobody reads.
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command

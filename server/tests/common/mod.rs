@@ -1,4 +1,5 @@
-//! What integration tests share: a real redis-server under their control, and a plain client for the Redis protocol.
+//! What integration tests share: a real redis-server under their control, and a plain client for
+//! the Redis protocol.
 
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
@@ -11,7 +12,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Longest wait for something that a test expects; far beyond what it takes on the busiest machine, so that only a fault runs into it.
+/// Longest wait for something that a test expects; far beyond what it takes on the busiest machine,
+/// so that only a fault runs into it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `done`, looking every few milliseconds.
@@ -24,10 +26,11 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A port of 127.0.0.1 that nobody is given as long as this lives, neither who asks for any free port nor a connection for its own end.
+/// A port of 127.0.0.1 that nobody is given as long as this lives, neither who asks for any free
+/// port nor a connection for its own end.
 ///
-/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as all servers here do, can listen on it all the same
-/// (ip(7), socket(7)).
+/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as all servers
+/// here do, can listen on it all the same (ip(7), socket(7)).
 pub struct Port {
     pub number: u16,
     _bound: Socket,
@@ -67,7 +70,8 @@ impl RedisServer {
         let mut password = args.iter().skip_while(|arg| **arg != "--requirepass");
         let password = password.nth(1).map(|p| p.to_string());
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        // A node of a cluster takes a second port, 10,000 higher: there may be none, or it may be somebody else's.
+        // A node of a cluster takes a second port, 10,000 higher: there may be none, or it may be somebody
+        // else's.
         for _ in 0..100 {
             let port = Port::free();
             let mut child = spawn(port.number, &args, dir.path());

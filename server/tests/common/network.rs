@@ -1,5 +1,6 @@
-//! Larders on hosts of their own, joined by a network that loses packets and is cut: network namespaces and the kernel's packet filter. It needs root
-//! of a network namespace, which `make test-networks` gives it.
+//! Larders on hosts of their own, joined by a network that loses packets and is cut: network
+//! namespaces and the kernel's packet filter. It needs root of a network namespace, which `make
+//! test-networks` gives it.
 use crate::{common::PATIENCE, larder::command};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -34,7 +35,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// `number`: 1 to 254, which no other network has. Each host's Larder gets its arguments, and its addresses.
+    /// `number`: 1 to 254, which no other network has. Each host's Larder gets its arguments, and
+    /// its addresses.
     pub fn start(network: u8, hosts: &[Vec<String>]) -> Network {
         let (name, subnet) = (format!("net{network}-"), Network::subnet(network));
         run(&format!("ip link add {name}bridge type bridge"));
@@ -125,12 +127,14 @@ impl Network {
         1..=self.hosts.len()
     }
 
-    /// A rule of the packet filter of a host, for what comes from other hosts and not from the test.
+    /// A rule of the packet filter of a host, for what comes from other hosts and not from the
+    /// test.
     pub fn filter(&self, host: usize, add_or_delete: &str, rule: &str) {
         let Network { name, subnet, .. } = self;
         run(&format!("ip netns exec {name}{host} iptables -{add_or_delete} INPUT -s {subnet}.0/25 {rule} -j DROP"));
     }
-    /// No packet of another host reaches this one, and none of its own another, until [`heal`](Network::heal).
+    /// No packet of another host reaches this one, and none of its own another, until
+    /// [`heal`](Network::heal).
     pub fn cut(&self, host: usize) {
         self.filter(host, "I", "");
         self.hosts().filter(|other| *other != host).for_each(|other| self.filter_from(other, "I", host));

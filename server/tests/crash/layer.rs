@@ -1,4 +1,5 @@
-//! The file layer (`layer.c`) from the outside: builds it, and takes from a directory what a power cut might have taken.
+//! The file layer (`layer.c`) from the outside: builds it, and takes from a directory what a power
+//! cut might have taken.
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -16,7 +17,8 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Builds it with the C compiler, which Rust needs as well. `dir`: whose files it watches; `scratch`: where it may write.
+    /// Builds it with the C compiler, which Rust needs as well. `dir`: whose files it watches;
+    /// `scratch`: where it may write.
     pub(crate) fn new(dir: &Path, scratch: &Path) -> Layer {
         let library = scratch.join("layer.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crash/layer.c");
@@ -46,8 +48,8 @@ impl Layer {
             None => fs::remove_file(&self.fault).unwrap(),
         }
     }
-    /// The process is dead: takes away what it had not synced, but for a part that `keep` chooses of each file's (given how many bytes
-    /// there are of it). Returns how many bytes are gone.
+    /// The process is dead: takes away what it had not synced, but for a part that `keep` chooses
+    /// of each file's (given how many bytes there are of it). Returns how many bytes are gone.
     pub(crate) fn cut(&self, mut keep: impl FnMut(u64) -> u64) -> u64 {
         // By inode: how far it is stable, and how large.
         let mut stable: HashMap<u64, (u64, u64)> = HashMap::new();

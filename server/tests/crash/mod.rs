@@ -1,5 +1,5 @@
-//! The disk store, snapshots, and the end of their process: SIGKILL at random moments under load, with and without the loss of what was not synced;
-//! disks that fail; files that are damaged.
+//! The disk store, snapshots, and the end of their process: SIGKILL at random moments under load,
+//! with and without the loss of what was not synced; disks that fail; files that are damaged.
 
 mod layer;
 mod snapshots;
@@ -95,7 +95,8 @@ struct Seen {
     oldest: Duration,
 }
 
-/// Kills a store under load so many times; every time, what is there afterwards must be a whole earlier moment of each writer.
+/// Kills a store under load so many times; every time, what is there afterwards must be a whole
+/// earlier moment of each writer.
 fn kill(times: usize, durability: &str, end: End) -> Seen {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("store");
@@ -130,7 +131,8 @@ fn kill(times: usize, durability: &str, end: End) -> Seen {
         seen.kills += 1;
         seen.acknowledged += writers.iter().map(Writer::acknowledged).sum::<usize>();
         if let Some(layer) = &layer {
-            // Nothing, all, or a part that may end in the middle of a write. The first time all, for there to be a loss whatever is drawn.
+            // Nothing, all, or a part that may end in the middle of a write. The first time all, for there to
+            // be a loss whatever is drawn.
             layer.cut(|unsynced| match next() % 4 {
                 _ if round == 0 => 0,
                 0 => unsynced,
@@ -177,14 +179,16 @@ fn a_power_cut_takes_only_the_latest_under_interval() {
     assert!(seen.acknowledged > 0 && seen.oldest < Duration::from_secs(2), "{seen:?}");
 }
 
-/// And this is how it is seen that the layer takes anything: without syncs, what was acknowledged goes, but nothing is torn.
+/// And this is how it is seen that the layer takes anything: without syncs, what was acknowledged
+/// goes, but nothing is torn.
 #[test]
 fn a_power_cut_takes_what_was_never_synced() {
     let seen = kill(kills(6), "os", End::PowerCut);
     assert!(seen.missing > 0, "{seen:?}");
 }
 
-/// A disk that is full, or fails: what was acknowledged is there, reads go on, and no write is taken until the store is opened anew.
+/// A disk that is full, or fails: what was acknowledged is there, reads go on, and no write is
+/// taken until the store is opened anew.
 #[test]
 fn a_disk_that_fails_poisons_the_store() {
     const ENOSPC: i32 = 28;
@@ -373,7 +377,8 @@ fn a_store_without_one_of_its_files_is_not_opened() {
     assert!(whole, "{text}");
 }
 
-/// What a damaged table holds is answered with an error, never with something else; the rest of the store serves on.
+/// What a damaged table holds is answered with an error, never with something else; the rest of the
+/// store serves on.
 #[test]
 fn a_damaged_table_is_never_read_wrong() {
     let scratch = tempfile::tempdir().unwrap();
@@ -465,7 +470,8 @@ fn a_backup_restores_to_the_same_and_damage_in_it_is_named() {
     assert!(!done && text.contains("is in use by another process"), "{text}");
 }
 
-/// While writers go on: each writer's keys in the backup are as they were together at some one moment.
+/// While writers go on: each writer's keys in the backup are as they were together at some one
+/// moment.
 #[test]
 fn a_backup_of_a_running_server_is_of_one_moment() {
     let scratch = tempfile::tempdir().unwrap();

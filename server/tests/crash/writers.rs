@@ -1,4 +1,5 @@
-//! Clients that write as fast as they are answered, and know what the store must and what it may hold.
+//! Clients that write as fast as they are answered, and know what the store must and what it may
+//! hold.
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
@@ -19,7 +20,8 @@ pub(crate) struct Writer {
     random: u64,
     /// What each key held at the begin.
     before: BTreeMap<u64, Option<u64>>,
-    /// In the order in which they were sent: key, new state (`None`: deleted), when it was acknowledged.
+    /// In the order in which they were sent: key, new state (`None`: deleted), when it was
+    /// acknowledged.
     ops: Vec<(u64, Option<u64>, Option<Instant>)>,
     sequence: u64,
 }
@@ -115,8 +117,9 @@ impl Writer {
         self.ops.iter().filter(|op| op.2.is_some()).count()
     }
 
-    /// Reads everything back: it must be what was there after some one of the writes, and every key whole. Returns how many of those
-    /// that were acknowledged are missing, and when the first of these had been acknowledged. Goes on from what there is.
+    /// Reads everything back: it must be what was there after some one of the writes, and every key
+    /// whole. Returns how many of those that were acknowledged are missing, and when the first
+    /// of these had been acknowledged. Goes on from what there is.
     pub(crate) fn verify(&mut self, port: u16) -> (usize, Option<Instant>) {
         let mut http = Http::connect(port).unwrap();
         let mut found = BTreeMap::new();

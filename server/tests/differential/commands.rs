@@ -1,8 +1,10 @@
-//! Random commands on every type of value. A few in a hundred are spoilt: too short, too long, or for a key of another type.
+//! Random commands on every type of value. A few in a hundred are spoilt: too short, too long, or
+//! for a key of another type.
 //!
-//! Not in here, because no two servers answer alike: what depends on chance (RANDOMKEY, SPOP of less than all, …), on the clock (TIME,
-//! XADD with `*`, `OBJECT IDLETIME`), on what a server is or counts (INFO, CLIENT, CONFIG, COMMAND, OBJECT FREQ, MEMORY, SLOWLOG),
-//! and lifetimes that end while the test runs.
+//! Not in here, because no two servers answer alike: what depends on chance (RANDOMKEY, SPOP of
+//! less than all, …), on the clock (TIME, XADD with `*`, `OBJECT IDLETIME`), on what a server is or
+//! counts (INFO, CLIENT, CONFIG, COMMAND, OBJECT FREQ, MEMORY, SLOWLOG), and lifetimes that end
+//! while the test runs.
 
 /// Random numbers that a seed repeats (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
@@ -24,8 +26,9 @@ impl Random {
     }
 }
 
-/// Words of a command, separated by spaces. `%…` stands for something random ([`Generator::word`]); `!A|B` is one of them, `?A|B` one or
-/// none, `+A` one to three times; within these three `_` separates words.
+/// Words of a command, separated by spaces. `%…` stands for something random ([`Generator::word`]);
+/// `!A|B` is one of them, `?A|B` one or none, `+A` one to three times; within these three `_`
+/// separates words.
 type Family = (&'static str, &'static [&'static str]);
 
 #[rustfmt::skip]

@@ -1,4 +1,5 @@
-//! When two replies count as the same: byte for byte, but for the commands whose replies no two servers can share.
+//! When two replies count as the same: byte for byte, but for the commands whose replies no two
+//! servers can share.
 use super::resp::Reply;
 
 /// How replies are compared. Each rule but the first says why it is needed.
@@ -6,7 +7,8 @@ use super::resp::Reply;
 pub(crate) enum Rule {
     /// Byte for byte.
     Exact,
-    /// Members of a set, or keys, come in the order of a hash table, whose seed each process draws anew.
+    /// Members of a set, or keys, come in the order of a hash table, whose seed each process draws
+    /// anew.
     Unordered,
     /// Likewise the fields of a large hash, each with its value behind it.
     UnorderedPairs,
@@ -14,7 +16,8 @@ pub(crate) enum Rule {
     Scan,
     /// Milliseconds pass between one server and the other: numbers may differ by that.
     Clock,
-    /// The names and versions of servers, or bytes in the order of a hash table: only the kind of the reply is compared.
+    /// The names and versions of servers, or bytes in the order of a hash table: only the kind of
+    /// the reply is compared.
     Kind,
 }
 

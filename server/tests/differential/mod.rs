@@ -1,10 +1,13 @@
-//! Two redis-servers that are told the same, one directly and one through Larder, must answer the same, byte for byte.
+//! Two redis-servers that are told the same, one directly and one through Larder, must answer the
+//! same, byte for byte.
 //!
 //! So must two Larders, one without a source and one with a disk store.
 //!
-//! Three clients send random commands on every type of value, in pipelines of random length, with transactions, in both
-//! protocols. `LARDER_DIFFERENTIAL_SECONDS=600 cargo test -p larder --test integration differential::` tries one seed after another for that
-//! long, from `LARDER_TEST_SEED` on. How fast writes that do not come through Larder are seen is the coherence checker's business.
+//! Three clients send random commands on every type of value, in pipelines of random length, with
+//! transactions, in both protocols. `LARDER_DIFFERENTIAL_SECONDS=600 cargo test -p larder --test
+//! integration differential::` tries one seed after another for that long, from `LARDER_TEST_SEED`
+//! on. How fast writes that do not come through Larder are seen is the coherence checker's
+//! business.
 
 use crate::{common, larder};
 
@@ -196,7 +199,8 @@ fn run(seed: u64, known: Known, of: Option<&Names>, direct: u16, through: u16) {
     assert!(errors < COMMANDS / 3 && transactions > COMMANDS / 1000, "{errors} errors, {transactions} transactions");
 }
 
-/// What Larder refuses is left aside: a change of protocol and of the database within a transaction.
+/// What Larder refuses is left aside: a change of protocol and of the database within a
+/// transaction.
 fn permitted(args: Vec<Vec<u8>>) -> Vec<Vec<Vec<u8>>> {
     let before: &[&str] = match args[0].to_ascii_uppercase().as_slice() {
         b"HELLO" | b"SELECT" => &["DISCARD"],

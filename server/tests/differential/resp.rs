@@ -1,4 +1,5 @@
-//! Replies of RESP2 and RESP3 as the tree that their bytes are. Written apart from Larder's own parser, which is under test.
+//! Replies of RESP2 and RESP3 as the tree that their bytes are. Written apart from Larder's own
+//! parser, which is under test.
 use std::io::{BufRead, Result};
 
 /// A reply: its kind is the first byte on the wire.

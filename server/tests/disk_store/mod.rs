@@ -1,4 +1,5 @@
-//! A disk store as its applications see it: the real server, many connections, real clients, restarts.
+//! A disk store as its applications see it: the real server, many connections, real clients,
+//! restarts.
 
 use crate::{common, larder};
 
@@ -151,7 +152,8 @@ fn a_pipeline_sees_its_own_writes_in_order() {
     assert!(got == expected, "{}", got.escape_ascii());
 }
 
-/// Written faster than flushes and compactions can follow, at each of which fjall would stop all writers.
+/// Written faster than flushes and compactions can follow, at each of which fjall would stop all
+/// writers.
 #[test]
 fn writers_are_slowed_and_never_stopped() {
     const WRITERS: u64 = 16;
@@ -173,7 +175,8 @@ fn writers_are_slowed_and_never_stopped() {
         }
         written
     };
-    // How often in a row it was looked without a write since: what makes writers slow on a busy machine makes looking slow as well.
+    // How often in a row it was looked without a write since: what makes writers slow on a busy machine
+    // makes looking slow as well.
     let watch = || {
         let (mut taken, mut idle) = (0.0, 0);
         wait_until("the writers to be slowed", || {

@@ -1,4 +1,5 @@
-//! Attacks over HTTP/1.1: smuggling past a proxy, injected lines, paths out of their place, heads and bodies that come slowly or are huge.
+//! Attacks over HTTP/1.1: smuggling past a proxy, injected lines, paths out of their place, heads
+//! and bodies that come slowly or are huge.
 use super::{
     established::{ARGS, Established},
     larder::{Larder, connect},
@@ -81,7 +82,8 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
             let answer = exchange(connect(larder.http), &ended(&[before.as_bytes(), &smuggling(&request)].concat()));
             let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
             let refusal = statuses.last().copied().unwrap_or_default();
-            // It may also be answered by the one reading (RFC 9112 section 6.3) or without its body, if nothing behind it is.
+            // It may also be answered by the one reading (RFC 9112 section 6.3) or without its body, if nothing
+            // behind it is.
             let ends = statuses.len() == 1 + usize::from(!before.is_empty());
             assert!(ends || ["400", "408", "413", ""].contains(&refusal), "{what}: {start}: {answer}");
             assert!(!is_stored(&larder, "smuggled"), "{what}: {start}: {answer}");
@@ -119,7 +121,8 @@ fn nginx_in_front_and_larder_agree_where_requests_end() {
     let mut established = Established::of(&larder);
     for (what, request) in AMBIGUOUS {
         let answer = exchange(from(1, nginx.port(0)), &ended(&smuggling(request)));
-        // nginx may pass one on in a form that means one thing; then what follows is that, and no request of Larder's own.
+        // nginx may pass one on in a form that means one thing; then what follows is that, and no request
+        // of Larder's own.
         assert!(!is_stored(&larder, "smuggled") || answer.matches("HTTP/1.1 ").count() >= 2, "{what}: {answer}");
         larder.http("DELETE /v1/kv/smuggled HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         // The next client of the same upstream connection gets its own answer.

@@ -1,4 +1,5 @@
-//! Attacks over HTTP/2, frame by frame (RFC 9113): rapid reset, CONTINUATION floods, and others that ask for much and take nothing.
+//! Attacks over HTTP/2, frame by frame (RFC 9113): rapid reset, CONTINUATION floods, and others
+//! that ask for much and take nothing.
 use super::{
     established::{ARGS, Established},
     larder::{Larder, connect},

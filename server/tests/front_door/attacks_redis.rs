@@ -1,4 +1,5 @@
-//! Attacks over the Redis protocol: huge lengths, pipelines that nobody reads, slow commands, crowds.
+//! Attacks over the Redis protocol: huge lengths, pipelines that nobody reads, slow commands,
+//! crowds.
 use super::{
     common::{Reply, wait_until},
     established::{ARGS, Established},

@@ -1,4 +1,5 @@
-//! A client that was there before an attack: it is still served, and all buffers together stay within their bound.
+//! A client that was there before an attack: it is still served, and all buffers together stay
+//! within their bound.
 use super::{
     common::{Client, Reply},
     larder::Larder,

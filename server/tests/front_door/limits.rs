@@ -1,4 +1,5 @@
-//! Limits by command, by prefix and by address; what clients are told of them; and the memory that they take.
+//! Limits by command, by prefix and by address; what clients are told of them; and the memory that
+//! they take.
 use super::{
     common::Reply,
     larder::Larder,

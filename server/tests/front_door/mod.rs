@@ -1,4 +1,5 @@
-//! What stands between clients and Larder, and what comes that should not: real proxies, limits, overload, attacks on real sockets.
+//! What stands between clients and Larder, and what comes that should not: real proxies, limits,
+//! overload, attacks on real sockets.
 
 use crate::{
     common, larder,

@@ -1,4 +1,5 @@
-//! Overload: more is asked than one core can do. What can be answered in time is, the rest is refused at once.
+//! Overload: more is asked than one core can do. What can be answered in time is, the rest is
+//! refused at once.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::Larder,
@@ -12,7 +13,8 @@ use std::{
     thread,
 };
 
-/// Sends a command over many connections, `ahead` of its replies, while `probe` runs. Replies must be lines. Returns how many were refused.
+/// Sends a command over many connections, `ahead` of its replies, while `probe` runs. Replies must
+/// be lines. Returns how many were refused.
 fn under_load(port: u16, command: &[u8], ahead: &AtomicUsize, probe: impl FnOnce()) -> usize {
     let (ends, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {

@@ -132,7 +132,8 @@ fn only_the_header_of_the_setting_counts_and_only_from_trusted_proxies() {
     ] {
         let header = format!("--forwarded-header={header}");
         let larder = Larder::start(&["--trusted-proxies=127.0.0.81", &header, "--throttle=1/s", "--throttle-burst=4"]);
-        // Plain reads, those of other routes, HTTP/2 and the admin listener's health are all of the same client or of none.
+        // Plain reads, those of other routes, HTTP/2 and the admin listener's health are all of the same
+        // client or of none.
         let ask = |host: u8, fields: &str, path: &str| {
             let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{fields}\r\nconnection: close\r\n\r\n");
             status(&exchange(from(host, larder.http), request.as_bytes()))

@@ -1,4 +1,5 @@
-//! Headers of the PROXY protocol that are right, wrong, half there, slow, or from somebody who may send none.
+//! Headers of the PROXY protocol that are right, wrong, half there, slow, or from somebody who may
+//! send none.
 use super::{
     certificates::Authority,
     larder::{Larder, expect, expect_end},

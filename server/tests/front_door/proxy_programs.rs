@@ -15,7 +15,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// nginx with these servers, each for one port: `stream` blocks, then `http` blocks. A block has `LISTEN` for its address.
+    /// nginx with these servers, each for one port: `stream` blocks, then `http` blocks. A block
+    /// has `LISTEN` for its address.
     pub fn nginx(stream: &[String], http: &[String]) -> Proxy {
         let servers = |blocks: &[String]| -> String {
             blocks.iter().map(|block| format!("server {{ listen LISTEN; {block} }}\n")).collect()
@@ -32,7 +33,8 @@ impl Proxy {
         Proxy::start("nginx", &["-p", "DIR", "-c", "DIR/conf"], &configuration, stream.len() + http.len())
     }
 
-    /// haproxy with these proxies, each for one port: the lines of a `listen` section, in which the address is `LISTEN`.
+    /// haproxy with these proxies, each for one port: the lines of a `listen` section, in which the
+    /// address is `LISTEN`.
     pub fn haproxy(proxies: &[String]) -> Proxy {
         let sections: String = (proxies.iter().enumerate())
             .map(|(at, lines)| format!("listen p{at}\n  bind LISTEN\n  {}\n", lines.replace('\n', "\n  ")))

@@ -28,7 +28,8 @@ pub fn exchange(mut stream: TcpStream, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// What CLIENT INFO says of a connection's address, with the port; `before` is sent in front of the command.
+/// What CLIENT INFO says of a connection's address, with the port; `before` is sent in front of the
+/// command.
 pub fn shown_address(mut stream: TcpStream, before: &[u8]) -> String {
     stream.write_all(&[before, b"CLIENT INFO\r\nQUIT\r\n"].concat()).unwrap();
     let answer = exchange(stream, b"");

@@ -1,4 +1,5 @@
-//! JSON Web Tokens of PyJWT as logins over HTTP and the Redis protocol, and the ways in which tokens are forged.
+//! JSON Web Tokens of PyJWT as logins over HTTP and the Redis protocol, and the ways in which
+//! tokens are forged.
 use super::{
     common::{Client, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},
@@ -156,7 +157,8 @@ fn logins_end_with_their_token_and_with_their_key() {
         assert!(answer.starts_with(expected), "{answer}");
     };
     answers(&mut kept, &old, "200");
-    // Other keys, at once: what was verified with the old ones counts no more, on open connections either.
+    // Other keys, at once: what was verified with the old ones counts no more, on open connections
+    // either.
     let new = issuer.tokens(6);
     larder.signal(Signal::HUP);
     let soon = &new["ends soon"];

@@ -1,4 +1,5 @@
-//! Values larger than `max-value` pass through from an HTTP source to HTTP clients, and are not kept.
+//! Values larger than `max-value` pass through from an HTTP source to HTTP clients, and are not
+//! kept.
 use super::{
     common::PATIENCE,
     curl,
@@ -42,7 +43,8 @@ fn a_large_value_passes_through() {
     });
     let larder = in_front_of(origin.port, &[]);
     let mut asked = 0;
-    // The first read of a key learns that its value is large, from the head if that says it. The others ask once.
+    // The first read of a key learns that its value is large, from the head if that says it. The others
+    // ask once.
     for (key, times) in [("big", 2), ("big", 1), ("private", 2), ("chunks", 2), ("chunks", 1)] {
         for (condition, times) in [(&[][..], times), (&["-H", CONDITION], 1)] {
             let found = curl(&[&[&*url(&larder, &format!("/v1/kv/{key}"))], condition].concat());
@@ -68,7 +70,8 @@ fn a_large_value_passes_through() {
         assert!(curl(&[&url(&larder, path)]).body == large(), "{path}");
     }
     assert!(curl(&["--http2-prior-knowledge", &url(&larder, "/v1/kv/big")]).body == large());
-    // Where the value is part of something else, and over the Redis protocol, the error names the setting, and nothing is fetched.
+    // Where the value is part of something else, and over the Redis protocol, the error names the
+    // setting, and nothing is fetched.
     let asked = origin.asked();
     let refused = larder.client().command(&["GET", "big"]);
     let error = refused.error();

@@ -215,7 +215,8 @@ fn the_log_level_changes_at_run_time() {
     assert_eq!(curl(&[&format!("http://127.0.0.1:{}/v1/log-level", larder.http)]).status, 404);
 }
 
-/// The kinds of the operations that were recorded, with the bytes of writes, and how many keys they are of.
+/// The kinds of the operations that were recorded, with the bytes of writes, and how many keys they
+/// are of.
 fn recorded(answer: &Answer) -> (Vec<(u8, u32)>, usize) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.body[..8], [0; 8], "none was lost");

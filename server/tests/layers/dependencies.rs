@@ -1,5 +1,5 @@
-//! What deny.toml says of licences, versions, banned crates and sources, checked with `cargo metadata` alone: `cargo deny`
-//! is not on every machine, and takes minutes to build.
+//! What deny.toml says of licences, versions, banned crates and sources, checked with `cargo
+//! metadata` alone: `cargo deny` is not on every machine, and takes minutes to build.
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,7 +72,8 @@ fn crates(rules: &Value) -> BTreeMap<String, Crate> {
     found
 }
 
-/// Whether an SPDX expression is satisfied by licences that `allowed` accepts. `OR` binds less than `AND`; the old `/` is `OR`.
+/// Whether an SPDX expression is satisfied by licences that `allowed` accepts. `OR` binds less than
+/// `AND`; the old `/` is `OR`.
 fn satisfied(expression: &str, allowed: &mut dyn FnMut(&str) -> bool) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! The documents: width of their lines, paths that exist, a list of all decisions, claims equal to the pages that they
-//! link, charts that say where they come from.
+//! The documents: width of their lines, paths that exist, a list of all decisions, claims equal to
+//! the pages that they link, charts that say where they come from.
 use regex::Regex;
 use std::{
     fs,
@@ -46,7 +46,8 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a line of more than 100 columns could be shorter: it has a space outside of code spans and links.
+/// Whether a line of more than 100 columns could be shorter: it has a space outside of code spans
+/// and links.
 fn could_be_shorter(line: &str) -> bool {
     let text = line.trim_start().trim_start_matches(['-', ' ']);
     let (mut code, mut link) = (false, false);

@@ -1,10 +1,12 @@
 //! The layers of the workspace: crates, rooms and files import only downwards.
 //!
-//! - A crate's room (a folder or file directly below `src`) imports only rooms that [`ROOMS`] lists before it.
-//! - Inside a crate no circle of imports has more than two files. A folder's `mod.rs` counts as a file: it says what the room is for
-//!   and re-exports; what its files share has a file of its own.
+//! - A crate's room (a folder or file directly below `src`) imports only rooms that [`ROOMS`] lists
+//!   before it.
+//! - Inside a crate no circle of imports has more than two files. A folder's `mod.rs` counts as a
+//!   file: it says what the room is for and re-exports; what its files share has a file of its own.
 //!
-//! Imports are read from the syntax tree, so that neither a comment nor a string counts, and tests (`#[cfg(test)]`) do not.
+//! Imports are read from the syntax tree, so that neither a comment nor a string counts, and tests
+//! (`#[cfg(test)]`) do not.
 #![expect(clippy::unwrap_used)]
 
 mod dependencies;

@@ -1,7 +1,8 @@
 //! Texts for users are plain English: riddles that were in them once do not come back.
 //!
-//! The files with help texts and descriptions are checked without their comments; and `openapi.json`, README and the pages
-//! in `docs`. Of a page a paragraph is one text, so that a phrase is found over the end of a line.
+//! The files with help texts and descriptions are checked without their comments; and
+//! `openapi.json`, README and the pages in `docs`. Of a page a paragraph is one text, so that a
+//! phrase is found over the end of a line.
 use std::{fs, path::Path};
 
 /// A phrase, as whole words without regard to case, and what to write instead.
@@ -61,7 +62,8 @@ fn code(file: &str) -> String {
     lines.map(|line| line.strip_suffix('\\').map_or_else(|| format!("{line}\n"), str::to_owned)).collect()
 }
 
-/// The parts between empty lines, each on one line, with the numbers of their first lines. A row of a table is a part.
+/// The parts between empty lines, each on one line, with the numbers of their first lines. A row of
+/// a table is a part.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut paragraphs: Vec<(usize, String)> = Vec::new();
     let mut open = false;

@@ -18,7 +18,8 @@ fn code_is_that_of_the_client_programs() {
     assert!(blocks >= 5, "one for each language");
 }
 
-/// The first line of a code block that runs `larder`, and whether the page says before it where the program comes from.
+/// The first line of a code block that runs `larder`, and whether the page says before it where the
+/// program comes from.
 fn first_call(page: &str) -> Option<(&str, bool)> {
     let (mut inside, mut told) = (false, false);
     for line in page.lines() {

@@ -65,7 +65,8 @@ fn nodes_come_and_go_with_the_addresses_of_a_name() {
     assert_eq!(nodes[0].peers()["epoch"], third.peers()["epoch"]);
     set(&["127.0.0.1", "127.0.0.2"]);
     agree(&two);
-    // No answer: those that are known stay. Nothing shows that it has been looked up, so this waits for some look-ups.
+    // No answer: those that are known stay. Nothing shows that it has been looked up, so this waits for
+    // some look-ups.
     set(&[]);
     std::thread::sleep(std::time::Duration::from_millis(500));
     agree(&two);

@@ -21,7 +21,8 @@ pub struct Fleet {
     args: Vec<String>,
     /// 0: none. Node number n is in zone n mod `zones`.
     zones: usize,
-    /// The nodes find each other by gossip, on the UDP ports of these numbers, and each is told of so many.
+    /// The nodes find each other by gossip, on the UDP ports of these numbers, and each is told of
+    /// so many.
     seeds: Option<(usize, Vec<Port>)>,
 }
 
@@ -90,7 +91,8 @@ impl Fleet {
         self.ports.iter().position(|port| owner == format!("127.0.0.1:{}", port.number)).unwrap()
     }
 
-    /// Keys that a node owns. Keys that differ in their last letters alone have the same owner, for FNV-1 spreads those badly.
+    /// Keys that a node owns. Keys that differ in their last letters alone have the same owner, for
+    /// FNV-1 spreads those badly.
     pub fn keys_of(&self, node: usize) -> impl Iterator<Item = String> {
         (0..).map(|number| format!("{number:x}-key")).filter(move |key| self.owner(key) == node)
     }

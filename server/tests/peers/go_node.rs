@@ -15,7 +15,8 @@ pub(crate) struct GoNode {
 }
 
 impl GoNode {
-    /// Starts one on free ports, with more arguments (`tests/interop/node`). It is its own only peer.
+    /// Starts one on free ports, with more arguments (`tests/interop/node`). It is its own only
+    /// peer.
     pub(crate) fn start(args: &[&str]) -> GoNode {
         let mut child = Command::new(interop::program("node"))
             .arg("-while-input")
@@ -136,7 +137,8 @@ fn go_nodes_share_a_ring() {
         assert_eq!(second.get(key).0, 200);
     }
     second.remove_keys(&names);
-    // Each asked of its owner: the library leaves the caller's own copies of keys that others own (groupcache-go#27).
+    // Each asked of its owner: the library leaves the caller's own copies of keys that others own
+    // (groupcache-go#27).
     assert_eq!((first.get(&own).0, second.get(&others).0), (200, 200));
     assert_eq!((first.calls(&own), second.calls(&others)), (2, 2), "removed, each key is filled again");
     let absent = key_of(&first, "absent:", &second.address);

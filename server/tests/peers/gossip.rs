@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest that a node which has gone without a word stays on the rings of the others, by docs/peers.md; doubled for a busy machine.
+/// The longest that a node which has gone without a word stays on the rings of the others, by
+/// docs/peers.md; doubled for a busy machine.
 const BOUND: Duration = Duration::from_secs(10);
 
 fn names(node: &Larder) -> Vec<String> {

@@ -76,7 +76,8 @@ fn nothing_moves_where_that_is_off() {
     assert_eq!(origin.asked(), 2);
 }
 
-/// Reads of random keys at random nodes, 600 a second. A read that a node does not answer goes to the next, as behind a load balancer.
+/// Reads of random keys at random nodes, 600 a second. A read that a node does not answer goes to
+/// the next, as behind a load balancer.
 struct Load {
     stop: Arc<AtomicBool>,
     failed: Arc<AtomicUsize>,
@@ -138,7 +139,8 @@ fn replacing_nodes_that_gossip_does_not_stampede_the_source() {
 
 fn replace_one_by_one(start: impl FnOnce(&[&str]) -> Fleet) {
     const WINDOW: Duration = Duration::from_secs(12);
-    // Lives differ, so that keys do not end together: a window would have one such moment more than another.
+    // Lives differ, so that keys do not end together: a window would have one such moment more than
+    // another.
     let (origin, source) = origin(3..=8);
     // Short copies of other nodes' keys: long ones would hide what is lost.
     let mut fleet = start(&["--source", &source, "--hot-copy-ttl", "1s"]);
@@ -165,6 +167,7 @@ fn replace_one_by_one(start: impl FnOnce(&[&str]) -> Fleet) {
         (rolling / steady - 1.0) * 100.0
     );
     assert_eq!(failed, 0);
-    // 5 % over a longer time (docs/peers.md). Here both windows are short and vary by a few percent; without a handover it is far more.
+    // 5 % over a longer time (docs/peers.md). Here both windows are short and vary by a few percent;
+    // without a handover it is far more.
     assert!(rolling < steady * 1.15, "{rolling:.1}/s instead of {steady:.1}/s");
 }

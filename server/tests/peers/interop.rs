@@ -5,7 +5,8 @@ use std::{
     process::Command,
 };
 
-/// Builds a program of `tests/interop` and returns where it is. Go's own cache makes that quick when nothing has changed.
+/// Builds a program of `tests/interop` and returns where it is. Go's own cache makes that quick
+/// when nothing has changed.
 pub(crate) fn program(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{name}"));

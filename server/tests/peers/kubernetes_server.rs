@@ -1,4 +1,5 @@
-//! An API server of Kubernetes that knows pods: TLS, tokens of accounts, lists in pages, and watches that go on from a version.
+//! An API server of Kubernetes that knows pods: TLS, tokens of accounts, lists in pages, and
+//! watches that go on from a version.
 use super::certificates::Authority;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! One ring of two Larders and a groupcache-go v3 node: each reads, sets and removes keys that the other owns.
+//! One ring of two Larders and a groupcache-go v3 node: each reads, sets and removes keys that the
+//! other owns.
 use super::{
     common::Port,
     fleet::send,
@@ -143,7 +144,8 @@ fn a_value_that_one_node_sets_is_read_by_all() {
 #[test]
 fn several_keys_are_removed_at_once_and_lives_are_kept() {
     let ring = MixedRing::start(&[]);
-    // Of one owner: groupcache-go tells an owner its own keys alone, so that of other keys it keeps what it has.
+    // Of one owner: groupcache-go tells an owner its own keys alone, so that of other keys it keeps
+    // what it has.
     let ([first, ..], [second, ..]) = (ring.keys("many"), ring.keys("more"));
     for key in [&first, &second] {
         ring.go.set(key, b"value", Some("1h"));

@@ -1,4 +1,5 @@
-//! Several Larders as one cache: real processes that own keys of one ring, and the Go libraries whose ring it is.
+//! Several Larders as one cache: real processes that own keys of one ring, and the Go libraries
+//! whose ring it is.
 
 use crate::{common, larder, network, source_conformance::scripted_origin, tls::certificates};
 

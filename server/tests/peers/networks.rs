@@ -36,7 +36,8 @@ fn packets_that_are_lost_cost_time_and_no_answer() {
         }
     }
     (1..=3).for_each(|host| network.filter(host, "D", loss));
-    // A node that lost too much was taken for gone; it is asked again, and then all give the owner's copy.
+    // A node that lost too much was taken for gone; it is asked again, and then all give the owner's
+    // copy.
     for key in &keys {
         let owned = network.read(owner(&network, key), key);
         wait_until("all to give the owner's copy", || (1..=3).all(|host| network.read(host, key) == owned));

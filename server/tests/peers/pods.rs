@@ -98,7 +98,8 @@ fn ready_pods_form_a_ring_and_one_that_is_not_ready_any_more_leaves() {
     pods.server.delete("larder-3");
     pods.agree(others, &[1, 2]);
     pods.server.set("another", "another program", &Pods::ip(3), true);
-    // No pod is ready: their source is gone. Nothing shows that this was seen, so this waits for longer than a pod stays.
+    // No pod is ready: their source is gone. Nothing shows that this was seen, so this waits for longer
+    // than a pod stays.
     pods.set(1, false);
     pods.set(2, false);
     sleep(Duration::from_secs(2));

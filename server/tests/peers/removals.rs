@@ -101,7 +101,8 @@ fn a_transaction_has_no_clear_of_a_tag_at_all_nodes() {
         assert_eq!(client.command(&["LARDER.CLEARTAG", "t"]), Reply::Error(not_here.into()));
         assert!(matches!(client.command(&["EXEC"]), Reply::Error(text) if text.starts_with("EXECABORT")));
         assert_eq!(client.command(&["GET", &key]), Reply::nil(), "nothing was done");
-        // A tag goes to the key's owner, where nodes are one store; else it is of this node's copy, of which there is none.
+        // A tag goes to the key's owner, where nodes are one store; else it is of this node's copy, of
+        // which there is none.
         client.command(&["MULTI"]);
         client.command(&["SET", &key, "1"]);
         client.command(&["LARDER.TAG", &key, "t"]);

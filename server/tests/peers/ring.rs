@@ -9,7 +9,8 @@ use std::{
 
 const KEYS: u64 = 100_000;
 
-/// Keys of many kinds: short and long numbers, names with a common beginning, paths, text of several alphabets, any bytes, none at all.
+/// Keys of many kinds: short and long numbers, names with a common beginning, paths, text of
+/// several alphabets, any bytes, none at all.
 fn keys() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(17);
     let mut keys = vec![Vec::new(), b"\0".to_vec(), vec![0xff; 300], b"a/b?c=%20 d+e".to_vec(), "ключ/鍵".into()];

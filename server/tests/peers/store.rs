@@ -312,7 +312,8 @@ fn what_a_dead_owner_has_is_an_error_and_comes_from_nowhere_else(transport: &str
     assert_eq!(client.command(&["INCR", &here]).int(), 2);
 }
 
-/// A node that answers the first command, and loses the connection after each later one. How many it has had.
+/// A node that answers the first command, and loses the connection after each later one. How many
+/// it has had.
 fn unreliable_owner() -> (u16, Arc<AtomicUsize>) {
     // An `OwnerAnswer`: status 200, and the reply `:1`.
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n\xc8\x0c\xc8\x01\xda\x0c\x04:1\r\n";

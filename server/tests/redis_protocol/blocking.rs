@@ -1,4 +1,5 @@
-//! Commands that wait for something to happen at the source: as long as it takes, on connections of their own.
+//! Commands that wait for something to happen at the source: as long as it takes, on connections of
+//! their own.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, encode, expect, expect_end},

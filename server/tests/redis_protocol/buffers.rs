@@ -1,4 +1,5 @@
-//! All buffers together have one bound (`max-buffers`): clients that hold much are held back and then cut, the others are served.
+//! All buffers together have one bound (`max-buffers`): clients that hold much are held back and
+//! then cut, the others are served.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, encode, expect, expect_end},
@@ -18,7 +19,8 @@ fn start(more: &[&str]) -> Larder {
     Larder::start(&[&ARGS, more].concat())
 }
 
-/// A client among those that hold too much: what it gets must be right, and what the process occupies within the bound.
+/// A client among those that hold too much: what it gets must be right, and what the process
+/// occupies within the bound.
 struct Innocent<'l> {
     larder: &'l Larder,
     client: Client,
@@ -253,7 +255,8 @@ fn one_reply_that_does_not_fit() {
     expect_given_back(&larder);
 }
 
-/// A value leaves by reference: while the memory tier has it, it counts there; once another has taken its place, it counts here.
+/// A value leaves by reference: while the memory tier has it, it counts there; once another has
+/// taken its place, it counts here.
 #[test]
 fn large_values_that_slow_readers_hold() {
     let larder = start(&[]);

@@ -1,4 +1,5 @@
-//! CLIENT PAUSE: at Redis itself, which shows what is expected, at Larder alone, and at Larder in front of Redis.
+//! CLIENT PAUSE: at Redis itself, which shows what is expected, at Larder alone, and at Larder in
+//! front of Redis.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::Larder,

@@ -1,5 +1,6 @@
-//! Clients with connections to Redis of their own: subscriptions, MONITOR, SELECT, CLIENT TRACKING. Each script runs against Redis itself
-//! first, which shows that what is expected is what Redis says.
+//! Clients with connections to Redis of their own: subscriptions, MONITOR, SELECT, CLIENT TRACKING.
+//! Each script runs against Redis itself first, which shows that what is expected is what Redis
+//! says.
 use super::{
     common::{RedisServer, wait_until},
     larder::{Larder, connect, expect, expect_end, send, skip_until},

@@ -1,5 +1,5 @@
-//! In front of a Redis the data's identity is that Redis's: what is compared with it is asked of a real redis-server. Larder's own facts
-//! carry its name.
+//! In front of a Redis the data's identity is that Redis's: what is compared with it is asked of a
+//! real redis-server. Larder's own facts carry its name.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, expect, send, skip_until},
@@ -131,7 +131,8 @@ fn a_redis_that_does_not_show_larder_its_info_still_has_a_version() {
     let version = pairs(redis.command(&["HELLO"]))["version"].clone();
     assert_eq!(Reply::bulk(field(&ours, "redis_version")), version);
     assert_eq!(field(&ours, "larder_source_state"), "up");
-    // A client that logs in as what Larder is there needs no connection of its own; as another user it sees what that one may see.
+    // A client that logs in as what Larder is there needs no connection of its own; as another user it
+    // sees what that one may see.
     let mut client = larder.client();
     assert_eq!(client.command(&["AUTH", "larder", "pw"]), Reply::ok());
     assert_eq!(client.command(&["AUTH", "default", "any"]), Reply::ok());

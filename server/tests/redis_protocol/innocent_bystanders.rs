@@ -1,7 +1,9 @@
-//! Clients that send anything: commands from Redis's own table with any arguments, garbage, HTTP, halves of requests, lengths that come to nothing. Beside
-//! them two clients that do nothing wrong get right replies, and none of the connections that they share with the strangers is lost.
+//! Clients that send anything: commands from Redis's own table with any arguments, garbage, HTTP,
+//! halves of requests, lengths that come to nothing. Beside them two clients that do nothing wrong
+//! get right replies, and none of the connections that they share with the strangers is lost.
 //!
-//! `LARDER_STRANGERS_SECONDS=600 cargo test -p larder --test integration strangers` goes on for this long, from `LARDER_TEST_SEED` on.
+//! `LARDER_STRANGERS_SECONDS=600 cargo test -p larder --test integration strangers` goes on for
+//! this long, from `LARDER_TEST_SEED` on.
 use super::{
     common::{RedisServer, Reply, wait_until},
     innocent::Innocent,
@@ -20,7 +22,8 @@ const SECONDS: u64 = 8;
 const REQUESTS: usize = 40;
 const STRANGERS: u64 = 4;
 
-/// Left aside: what a client may do to others by right (they are Redis's to guard, or `deny-commands`').
+/// Left aside: what a client may do to others by right (they are Redis's to guard, or
+/// `deny-commands`').
 const BY_RIGHT: [&str; 9] = [
     "flushall",
     "flushdb",
@@ -182,7 +185,8 @@ impl Stranger<'_> {
             _ => encode(&[b"BLPOP", b"f:a", b"0"]),
         }
     }
-    /// Sends some requests to a new connection, without waiting for replies, and reads those that are there.
+    /// Sends some requests to a new connection, without waiting for replies, and reads those that
+    /// are there.
     fn visit(&mut self, port: u16) -> usize {
         let mut stream = connect(port);
         let mut came = 0;

@@ -1,4 +1,5 @@
-//! What RedisJSON's documentation shows, command by command (`json_examples.txt`): over RESP2 and RESP3, in memory and on a disk store.
+//! What RedisJSON's documentation shows, command by command (`json_examples.txt`): over RESP2 and
+//! RESP3, in memory and on a disk store.
 use super::{
     larder::{Larder, connect, encode},
     resp::Reply,

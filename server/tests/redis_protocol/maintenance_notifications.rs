@@ -1,4 +1,5 @@
-//! Clients that ask for maintenance notifications are told to move when the process drains, and have the time that they are told.
+//! Clients that ask for maintenance notifications are told to move when the process drains, and
+//! have the time that they are told.
 use super::{
     common::wait_until,
     larder::{Larder, expect, expect_end, send, skip_until},

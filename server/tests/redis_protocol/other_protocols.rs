@@ -1,5 +1,5 @@
-//! What strangers and careless clients send must not reach the connections to Redis that all clients share. An innocent client talks
-//! all the while.
+//! What strangers and careless clients send must not reach the connections to Redis that all
+//! clients share. An innocent client talks all the while.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     innocent::Innocent,

@@ -1,5 +1,5 @@
-//! `auth = "passthrough"`: users of the Redis behind Larder log in with their own credentials, and read copies only where that Redis's ACL
-//! lets them.
+//! `auth = "passthrough"`: users of the Redis behind Larder log in with their own credentials, and
+//! read copies only where that Redis's ACL lets them.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect},
@@ -192,7 +192,8 @@ fn a_redis_that_tells_nothing_is_asked_each_time() {
     }
 }
 
-/// Commands that Larder runs itself are not Redis's to refuse: without rules, those for administrators are refused here.
+/// Commands that Larder runs itself are not Redis's to refuse: without rules, those for
+/// administrators are refused here.
 #[test]
 fn commands_of_larder_need_rules_that_are_known() {
     let redis = redis(&[APP, OTHER]);
@@ -304,7 +305,8 @@ fn transactions_subscriptions_and_other_databases_are_the_users_own() {
     assert_eq!(app.read().unwrap(), direct.read().unwrap());
 }
 
-/// `Authorization: Basic` with the users of Redis: on one connection, so that the fast path knows the user, and each on its own.
+/// `Authorization: Basic` with the users of Redis: on one connection, so that the fast path knows
+/// the user, and each on its own.
 #[test]
 fn users_of_redis_log_in_over_http() {
     let redis = redis(&[APP, OTHER]);
@@ -431,7 +433,8 @@ fn failed_logins_are_throttled_before_redis_sees_them() {
     assert!(connections() < before + 10, "wrong passwords are passed on");
 }
 
-/// Random rules and random commands: a client of Larder gets what a client of Redis gets, from memory or not.
+/// Random rules and random commands: a client of Larder gets what a client of Redis gets, from
+/// memory or not.
 #[test]
 fn random_rules_give_the_answers_of_redis() {
     let redis = redis(&[OTHER]);

@@ -23,7 +23,8 @@ fn connections(direct: &mut Client) -> u64 {
     let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
     line.unwrap().parse().unwrap()
 }
-/// Commands of each kind of connection: those that fetch, that write, that are slow, that speak RESP3, and a client's own.
+/// Commands of each kind of connection: those that fetch, that write, that are slow, that speak
+/// RESP3, and a client's own.
 fn answers(larder: &Larder, number: &str) -> bool {
     let mut client = larder.client();
     let mut good = vec![client.command(&["SET", "k", number]) == Reply::ok()];
@@ -120,7 +121,8 @@ fn a_password_in_the_url_is_said_to_be_refused() {
     wait_until("it to come back", || answers(&larder, "2"));
 }
 
-/// An administrator who changes the password by way of Larder does not lock Larder out: it says the new one from then on.
+/// An administrator who changes the password by way of Larder does not lock Larder out: it says the
+/// new one from then on.
 #[test]
 fn a_password_that_is_set_through_larder_is_said_by_larder() {
     let redis = RedisServer::start();

@@ -9,7 +9,8 @@ use std::{
     thread,
 };
 
-/// Sends all of `input` from another thread while the replies are read here: either alone would fill the sockets.
+/// Sends all of `input` from another thread while the replies are read here: either alone would
+/// fill the sockets.
 fn exchange(mut stream: TcpStream, input: Vec<u8>, expected: &[u8]) {
     let mut sender = stream.try_clone().unwrap();
     let sending = thread::spawn(move || {

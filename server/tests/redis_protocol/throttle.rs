@@ -18,7 +18,8 @@ fn redis_commands_over_the_limit_are_refused_one_by_one() {
     for reply in refused {
         assert!(reply.starts_with("-ERR throttled: limit of setting throttle reached, retry after "), "{reply}");
     }
-    // Another connection of the same address draws on the same budget, which is less than ten for ten seconds.
+    // Another connection of the same address draws on the same budget, which is less than ten for ten
+    // seconds.
     let mut other = larder.client();
     let replies: Vec<Reply> = (0..10).map(|_| other.command(&["PING"])).collect();
     let refused = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("ERR throttled"));

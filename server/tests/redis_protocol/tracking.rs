@@ -1,5 +1,5 @@
-//! CLIENT TRACKING at three doors: Redis itself, which shows that what is expected is what Redis says; Larder in front of it; Larder
-//! alone, on two cores.
+//! CLIENT TRACKING at three doors: Redis itself, which shows that what is expected is what Redis
+//! says; Larder in front of it; Larder alone, on two cores.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::{Larder, connect, expect},
@@ -313,7 +313,8 @@ fn every_way_to_change_a_key_is_told() {
     reader.say(&["SET k v", "EXISTS k"], "+OK :1");
     let mut writer = larder.client();
     let value = "x".repeat(10_000);
-    // How many it takes depends on the hash's seed: mostly less than 500; one try of thirty needed 3,000.
+    // How many it takes depends on the hash's seed: mostly less than 500; one try of thirty needed
+    // 3,000.
     for i in 0..10_000 {
         writer.command(&["SET", &format!("other{i}"), &value]);
     }

@@ -7,7 +7,8 @@ use std::{
 
 const TRANSACTIONS: usize = 2000;
 
-/// Sends transactions that leave an even number behind each; meanwhile another client, of another thread, looks for odd ones.
+/// Sends transactions that leave an even number behind each; meanwhile another client, of another
+/// thread, looks for odd ones.
 fn nothing_is_seen_halfway(steps: &[&[&str]]) {
     let larder = Larder::start(&["--threads", "2"]);
     let (mut writer, is_over) = (larder.client(), AtomicBool::new(false));

@@ -143,7 +143,8 @@ fn mark(record: u64) -> Vec<u8> {
     frame(5, &[&[0; 8][..], &records].concat())
 }
 
-/// A primary resumes, finds that it cannot, and begins a full copy. Its marks say nothing then: who has a half copy cannot go on from them.
+/// A primary resumes, finds that it cannot, and begins a full copy. Its marks say nothing then: who
+/// has a half copy cannot go on from them.
 #[test]
 fn a_copy_that_breaks_off_is_begun_anew() {
     let (copy_begins, copy_ends) = (frame(6, b""), frame(7, b""));

@@ -1,4 +1,5 @@
-//! Primary and replicas as real processes, with connections that are cut and processes that are killed and frozen.
+//! Primary and replicas as real processes, with connections that are cut and processes that are
+//! killed and frozen.
 
 use crate::{common, larder, network, sentinel};
 

@@ -1,4 +1,5 @@
-//! A primary and its replicas on hosts of their own, whose network loses packets and is cut without a word.
+//! A primary and its replicas on hosts of their own, whose network loses packets and is cut without
+//! a word.
 use super::{
     common::wait_until,
     network::{Network, REDIS},

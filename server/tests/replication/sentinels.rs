@@ -1,4 +1,5 @@
-//! Redis Sentinel watches a pair: real redis-sentinel processes, a primary that is killed, and one that comes back.
+//! Redis Sentinel watches a pair: real redis-sentinel processes, a primary that is killed, and one
+//! that comes back.
 use super::{
     common::wait_until,
     larder::Larder,

@@ -1,4 +1,5 @@
-//! A replica whose clock is wrong: libfaketime moves the wall clock of one process, and leaves its timers alone.
+//! A replica whose clock is wrong: libfaketime moves the wall clock of one process, and leaves its
+//! timers alone.
 use super::{
     common::{Reply, wait_until},
     larder::Larder,

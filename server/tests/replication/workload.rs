@@ -134,7 +134,8 @@ impl Writes {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// Runs so many random writes, over both protocols, some of them in transactions. What becomes of each does not matter.
+    /// Runs so many random writes, over both protocols, some of them in transactions. What becomes
+    /// of each does not matter.
     pub fn run(&mut self, to: &Larder, writes: usize, clears: bool) {
         let mut client = to.client();
         for _ in 0..writes {

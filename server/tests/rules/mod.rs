@@ -1,4 +1,5 @@
-//! Mode rules, the inspector and reloads of the configuration, in a real Larder, where they need one before a real redis-server.
+//! Mode rules, the inspector and reloads of the configuration, in a real Larder, where they need
+//! one before a real redis-server.
 
 use crate::{common, larder};
 

@@ -1,4 +1,5 @@
-//! The configuration is read again while clients are connected: what changes, what waits for a restart, what is refused.
+//! The configuration is read again while clients are connected: what changes, what waits for a
+//! restart, what is refused.
 use super::{
     common::{Client, Reply, wait_until},
     larder::{Larder, binary},

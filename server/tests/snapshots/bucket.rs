@@ -180,7 +180,8 @@ fn errors_of_a_bucket_say_which_setting_is_wrong() {
     assert!(said.contains("snapshot-s3-credentials: has no meaning unless snapshot-file is s3://"), "{said}");
 }
 
-/// What a proxy before the storage does with a request: passes it on (0), answers with this status, or ends the connection (1).
+/// What a proxy before the storage does with a request: passes it on (0), answers with this status,
+/// or ends the connection (1).
 type Verdict = Box<dyn FnMut(&str) -> u16 + Send>;
 
 /// A proxy before the storage. Its address.

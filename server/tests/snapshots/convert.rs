@@ -5,7 +5,8 @@ fn convert(from: &Path, to: &Path, more: &[&str]) -> Output {
     Command::new(binary()).args(["snapshot", "convert"]).args([from, to]).args(more).output().unwrap()
 }
 
-/// Strings that RDB frames in different ways: small numbers, compressed text, lengths of 6, 14 and 32 bits. The same in each call.
+/// Strings that RDB frames in different ways: small numbers, compressed text, lengths of 6, 14 and
+/// 32 bits. The same in each call.
 fn strings() -> Vec<(String, Vec<u8>)> {
     let numbers = ["", "7", "-1", "300", "-70000", "2147483647", "-2147483648", "9223372036854775807", "007", "0x1"];
     let mut strings: Vec<(String, Vec<u8>)> =

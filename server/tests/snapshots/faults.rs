@@ -121,7 +121,8 @@ fn serves_and_saves_again(client: &mut Client) {
 #[test]
 fn a_save_that_finds_no_room_leaves_the_old_snapshot_and_says_so() {
     let scratch = Scratch::new();
-    // What would be written past the limit fails as on a full disk; the signal that comes with it is ignored.
+    // What would be written past the limit fails as on a full disk; the signal that comes with it is
+    // ignored.
     let (_child, mut client) = start_by("trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"", &scratch);
     assert_eq!(ask(&mut client, "SET key small"), Reply::ok());
     assert_eq!(ask(&mut client, "SAVE"), Reply::ok());

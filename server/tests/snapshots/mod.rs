@@ -1,4 +1,5 @@
-//! Snapshots from outside: restarts, commands, kills, full disks, damaged files. What the file is, and damage of every kind, are tested beside its code.
+//! Snapshots from outside: restarts, commands, kills, full disks, damaged files. What the file is,
+//! and damage of every kind, are tested beside its code.
 
 use crate::{common, larder};
 

@@ -1,4 +1,5 @@
-//! Copies of a Redis with `coherence = coherent` over a restart: they are read from that Redis again before they are served.
+//! Copies of a Redis with `coherence = coherent` over a restart: they are read from that Redis
+//! again before they are served.
 use super::*;
 use serde_json::Value;
 
@@ -16,7 +17,8 @@ fn get(client: &mut Client, key: usize) -> Reply {
     ask(client, &format!("GET key:{key}"))
 }
 
-/// A Redis with these keys, and the snapshot of a Larder that has read them all. The first hundred were read more often.
+/// A Redis with these keys, and the snapshot of a Larder that has read them all. The first hundred
+/// were read more often.
 fn restarted(scratch: &Scratch) -> RedisServer {
     let redis = RedisServer::start();
     let mut client = redis.client();

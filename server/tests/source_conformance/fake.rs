@@ -30,8 +30,8 @@ pub(crate) fn values(values: &[(&str, i64)]) -> Vec<u8> {
     }
     replies.into_bytes()
 }
-/// Serves connections one after the other until a client leaves of itself: shakes hands, then asks `answer`, with the
-/// number of the connection (from 0) and the request, at each EXEC or SET.
+/// Serves connections one after the other until a client leaves of itself: shakes hands, then asks
+/// `answer`, with the number of the connection (from 0) and the request, at each EXEC or SET.
 pub(crate) fn serve(
     listener: TcpListener,
     mut answer: impl FnMut(usize, &[u8]) -> Answer + Send + 'static,

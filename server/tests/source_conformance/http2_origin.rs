@@ -1,4 +1,5 @@
-//! An HTTP origin that speaks HTTP/2: nginx, and one that refuses requests, resets them or falls silent.
+//! An HTTP origin that speaks HTTP/2: nginx, and one that refuses requests, resets them or falls
+//! silent.
 use super::common::wait_until;
 use super::{
     Certificates, Fixture, LIMITS, Port, certificates,
@@ -47,7 +48,8 @@ async fn passed_through(group: &Fixture, key: &str) -> Vec<u8> {
     bytes
 }
 
-/// The lines of nginx's log: protocol, host and connection. It may write a line after the client has the answer.
+/// The lines of nginx's log: protocol, host and connection. It may write a line after the client
+/// has the answer.
 fn log(dir: &Path, lines: usize) -> Vec<[String; 3]> {
     let read = || fs::read_to_string(dir.join("protocol.log")).unwrap_or_default();
     wait_until("all lines of the log", || read().lines().count() >= lines);
@@ -249,7 +251,8 @@ fn what_the_origin_did_not_take_is_sent_again() {
         assert_eq!(asked(), 4);
         let said = unavailable(group.get("never").await);
         assert!(said.contains("the request was not taken: ") && asked() == 8, "{said} {}", asked());
-        // It may have been taken: a read is sent once more, as on an idle connection of HTTP/1.1, a write is not.
+        // It may have been taken: a read is sent once more, as on an idle connection of HTTP/1.1, a write
+        // is not.
         assert_eq!(group.get("calm").await, some("v"));
         unavailable(group.get("resets").await);
         assert_eq!(asked(), 11);

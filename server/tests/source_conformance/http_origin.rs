@@ -1,4 +1,5 @@
-//! An HTTP origin: the shared suite, what answers mean, how long values are kept, and an origin that misbehaves.
+//! An HTTP origin: the shared suite, what answers mean, how long values are kept, and an origin
+//! that misbehaves.
 use super::common::wait_until;
 use super::{
     Certificates, Fixture, LIMITS, Port, certificates, conformance_read_only, open, reason, run,

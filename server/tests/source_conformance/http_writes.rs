@@ -1,4 +1,5 @@
-//! Writes that go through to an HTTP origin, the header fields that it is sent, and certificates that it asks for.
+//! Writes that go through to an HTTP origin, the header fields that it is sent, and certificates
+//! that it asks for.
 use super::{
     Certificates, Fixture, LIMITS, Port, certificates,
     http_origin::{Nginx, refused},

@@ -25,7 +25,8 @@ use larder::{
 use larder_store::clock;
 use std::path::PathBuf;
 
-/// What every source promises, seen through a group. `behind`: it keeps values apart from the memory tier.
+/// What every source promises, seen through a group. `behind`: it keeps values apart from the
+/// memory tier.
 async fn conformance(group: &Fixture, behind: bool) {
     let all: Vec<u8> = (0..=255).cycle().take(4096).collect();
     let large: Vec<u8> = (0..8 * 1024 * 1024u32).map(|i| (i % 251) as u8).collect();
@@ -83,7 +84,8 @@ async fn conformance(group: &Fixture, behind: bool) {
     assert_eq!(group.health.in_flight(), 0);
 }
 
-/// What every source promises that is only read. It has a value for every key but `absent`; `is_value` tells whether one is the key's.
+/// What every source promises that is only read. It has a value for every key but `absent`;
+/// `is_value` tells whether one is the key's.
 async fn conformance_read_only(group: &Fixture, absent: &[u8], is_value: impl Fn(&[u8], &[u8]) -> bool) {
     let longest = vec![b'k'; 16 * 1024];
     let keys: [&[u8]; 6] = [b"text", b"a/b?c=d&e#f%20", b"\x00\r\n\xff key", "ключ".as_bytes(), b"a..b", &longest];

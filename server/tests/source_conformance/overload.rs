@@ -36,7 +36,8 @@ async fn until_answered(group: &Fixture) {
     group.until("an answer", async || group.get(format!("{:?}", Instant::now())).await.is_ok()).await;
 }
 
-/// An origin that answers after a delay (milliseconds) that the test changes, and how many requests it works on at most.
+/// An origin that answers after a delay (milliseconds) that the test changes, and how many requests
+/// it works on at most.
 struct SlowOrigin {
     url: SourceUrl,
     delay: Arc<AtomicU64>,
@@ -143,7 +144,8 @@ fn an_origin_that_hangs_is_probed_by_few_and_then_asked_by_all() {
         slow.delay.store(NEVER, SeqCst);
         get_many(&group, &keys("hung", 100)).await;
         assert_eq!(circuit(&group), BreakerState::Open);
-        // For three seconds a client asks every few milliseconds. Only probes reach the origin: three for each pause.
+        // For three seconds a client asks every few milliseconds. Only probes reach the origin: three for
+        // each pause.
         let (before, begun) = (slow.origin.asked(), Instant::now());
         let mut asked = 0;
         while begun.elapsed() < Duration::from_secs(3) {

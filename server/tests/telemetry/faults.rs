@@ -1,4 +1,5 @@
-//! Faults to order, from outside: each at its place, seen by clients, metrics and the list, until it ends.
+//! Faults to order, from outside: each at its place, seen by clients, metrics and the list, until
+//! it ends.
 use crate::{common, larder};
 use common::{RedisServer, Reply, wait_until};
 use larder::{Larder, connect};

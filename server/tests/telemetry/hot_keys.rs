@@ -1,4 +1,5 @@
-//! Hot keys from outside: over both protocols and both HTTP paths, in the forms of HTTP and of HOTKEYS.
+//! Hot keys from outside: over both protocols and both HTTP paths, in the forms of HTTP and of
+//! HOTKEYS.
 use crate::{common, larder};
 use common::{RedisServer, Reply};
 use larder::Larder;
@@ -23,7 +24,8 @@ fn every_way_to_read_is_counted() {
     client.command(&["SET", "user:1", "0123456789"]);
     client.command(&["SET", "big", &"x".repeat(1000)]);
     client.command(&[b"SET".as_slice(), b"\xff:1", b"v"]);
-    // The fast path; the general path, because of a header that it alone looks at; the plain GETs of Redis; and its other reads.
+    // The fast path; the general path, because of a header that it alone looks at; the plain GETs of
+    // Redis; and its other reads.
     read(&larder, "user:1", 5, "");
     read(&larder, "user:1", 4, "if-none-match: \"x\"\r\n");
     for _ in 0..8 {

@@ -1,4 +1,5 @@
-//! Files of certificates and keys: wrong at the start, replaced while Larder runs, at the end of their lives.
+//! Files of certificates and keys: wrong at the start, replaced while Larder runs, at the end of
+//! their lives.
 use super::{
     certificates::{Authority, text},
     common::wait_until,

@@ -1,4 +1,5 @@
-//! TLS as other programs see it: curl, redis-cli, redis-py and openssl against the listeners; peers, replicas and the command line.
+//! TLS as other programs see it: curl, redis-cli, redis-py and openssl against the listeners;
+//! peers, replicas and the command line.
 
 use crate::{common, larder};
 

@@ -1,12 +1,14 @@
 //! Threads that let others go first: those that flush and compact, and those that free memory.
 
-/// How far the threads that flush and compact stand behind those that answer, where there are not cores enough for all: nice(2), as far as
-/// it goes. If they fall behind for that, writers are slowed ([`pressure`](super::pressure)).
+/// How far the threads that flush and compact stand behind those that answer, where there are not
+/// cores enough for all: nice(2), as far as it goes. If they fall behind for that, writers are
+/// slowed ([`pressure`](super::pressure)).
 const NICE: i32 = 19;
 
 /// Lets others go before this thread, and before those that it starts.
 pub(super) fn go_behind() {
-    // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they are as all others.
+    // On Linux a thread has a priority of its own, which those that it starts inherit. Without it they
+    // are as all others.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(NICE);
 }

@@ -6,7 +6,8 @@
 //!  entry:  key length (2), value length (4), key, value as in format.rs (with its expiry)
 //!  end:    0 (4), number of entries (8), xxh3 of all that (8)
 //! ```
-//! Numbers are little-endian. A file without its end was interrupted; it is written under another name until it is whole.
+//! Numbers are little-endian. A file without its end was interrupted; it is written under another
+//! name until it is whole.
 use super::{
     dir::Dir,
     format,
@@ -42,10 +43,12 @@ pub struct Copied {
 }
 
 impl Tree {
-    /// Writes the entries as they are now into a file, which must not exist. There is none if it is told to `stop` meanwhile.
+    /// Writes the entries as they are now into a file, which must not exist. There is none if it is
+    /// told to `stop` meanwhile.
     ///
     /// # Errors
-    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file does, or another was made meanwhile.
+    /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file
+    /// does, or another was made meanwhile.
     pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
@@ -109,7 +112,8 @@ fn end(entries: u64) -> [u8; 12] {
     end
 }
 
-/// Makes a store in `dir`, which must be empty or not there, of a backup. There is a whole store or none, whatever happens.
+/// Makes a store in `dir`, which must be empty or not there, of a backup. There is a whole store or
+/// none, whatever happens.
 ///
 /// # Errors
 /// A text that names the file and the byte at which it is damaged, or the directory.

@@ -1,5 +1,5 @@
-//! The way of the committer's answers back to the cores. To wake another thread is a system call, so a core is woken once for all
-//! of its answers in a batch.
+//! The way of the committer's answers back to the cores. To wake another thread is a system call,
+//! so a core is woken once for all of its answers in a batch.
 use super::change::WriteError;
 use parking_lot::Mutex;
 use std::{mem, sync::Arc};

@@ -1,4 +1,5 @@
-//! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers every caller.
+//! The thread that writes: takes all that waits, writes it as one batch with one sync, and answers
+//! every caller.
 use super::{
     change::{StoreChange, WriteError},
     commit_replies::answer,

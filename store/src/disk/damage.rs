@@ -1,8 +1,9 @@
 //! Finds damaged files, by name, without opening the store.
 //!
-//! Every byte that counts is under a checksum: `current` holds that of its version file `vN`, which holds that of each table file;
-//! journals have one per batch. What is written at a clean end of the process (`closed`) says where the journal ends, so that its last
-//! batch cannot be damaged unseen either.
+//! Every byte that counts is under a checksum: `current` holds that of its version file `vN`, which
+//! holds that of each table file; journals have one per batch. What is written at a clean end of
+//! the process (`closed`) says where the journal ends, so that its last batch cannot be damaged
+//! unseen either.
 use super::{
     dir::{Dir, database},
     journal::{self, Journal},
@@ -92,8 +93,8 @@ impl Report {
         for keyspace in &whole {
             self.keyspace(keyspace, depth)?;
         }
-        // fjall deletes what lacks it, as begun and not finished. Its own, 0, never is, nor are all others: a clear makes the new one
-        // before it takes the old one away.
+        // fjall deletes what lacks it, as begun and not finished. Its own, 0, never is, nor are all others:
+        // a clear makes the new one before it takes the old one away.
         let own = keyspaces.join("0");
         if !whole.contains(&own) {
             self.problem(&own.join("current"), "is missing");
@@ -199,7 +200,8 @@ impl Report {
     }
 }
 
-/// The tables that a version file names, with their checksums. The file itself is known to be whole.
+/// The tables that a version file names, with their checksums. The file itself is known to be
+/// whole.
 fn tables(path: &Path, content: &[u8]) -> io::Result<Vec<(u64, u128)>> {
     let bad = |what: &str| io::Error::other(format!("cannot be read: {what}"));
     let archive =

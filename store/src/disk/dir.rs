@@ -1,4 +1,5 @@
-//! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile leaves nothing half done.
+//! The store's directory: whose it is, what is in it, and how it is made so that a crash meanwhile
+//! leaves nothing half done.
 use crate::atomic_files;
 use std::{
     fs::{self, File, TryLockError},
@@ -52,7 +53,8 @@ impl Dir {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-    /// fjall's directory, made by `make` under another name and then renamed: there is a whole database or none.
+    /// fjall's directory, made by `make` under another name and then renamed: there is a whole
+    /// database or none.
     pub(super) fn database(&self, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
         let path = database(&self.path);
         if !path.exists() {

@@ -34,7 +34,8 @@ impl CompactionFilter for Filter {
             return Ok(Verdict::Keep);
         }
         self.dropped += 1;
-        // A tombstone, not nothing: an older version of the key may lie in a deeper level, and must not come back.
+        // A tombstone, not nothing: an older version of the key may lie in a deeper level, and must not
+        // come back.
         Ok(Verdict::Remove)
     }
     fn finish(self: Box<Self>) {

@@ -5,8 +5,9 @@
 //!  0x11  expiry (8, LE, ms)  value  absent from that moment on (milliseconds since the Unix epoch)
 //!  0x12, 0x13                       the same for a JSON document
 //! ```
-//! The high half of the first byte is the version of this format. Anything else is damage, or a later Larder's. A Larder that is older than
-//! documents takes a document for damage, and says so where it reads one.
+//! The high half of the first byte is the version of this format. Anything else is damage, or a
+//! later Larder's. A Larder that is older than documents takes a document for damage, and says so
+//! where it reads one.
 use crate::{StoredValue, ValueKind};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
@@ -20,8 +21,9 @@ const EXPIRING: u8 = 1;
 /// Added to `PLAIN`: the value is a document.
 const DOCUMENT: u8 = 2;
 
-/// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is freed by a thread of its own; with an
-/// allocation for each of them, that one and those who allocate would wait for each other half a million times.
+/// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is
+/// freed by a thread of its own; with an allocation for each of them, that one and those who
+/// allocate would wait for each other half a million times.
 #[derive(Debug, Default)]
 pub(super) struct EntryEncoder(BytesMut);
 

@@ -1,12 +1,14 @@
-//! fjall's journals, read without fjall, which ends quietly at the first batch that it cannot read: a damaged byte would take every
-//! later write with it. Here the end of a journal is told from damage in its middle.
+//! fjall's journals, read without fjall, which ends quietly at the first batch that it cannot read:
+//! a damaged byte would take every later write with it. Here the end of a journal is told from
+//! damage in its middle.
 //!
 //! ```text
 //!  batch:  1, items (4), sequence number (8)   item …   3, xxh3 of the items (8), "FJL" 3
 //!  item:   2, type (1), compression (1), keyspace (8), key length (2), value length (4), length on disk (4), key, value
 //!     or:  4, keyspace (8)
 //! ```
-//! Numbers are little-endian. A journal is preallocated with zeros, and cut where it ends when it is opened again.
+//! Numbers are little-endian. A journal is preallocated with zeros, and cut where it ends when it
+//! is opened again.
 use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -54,7 +56,8 @@ pub(super) fn read(path: &Path) -> io::Result<Result<Journal, String>> {
         Rest { later: Some(later), page_lost: false, .. } => {
             Err(format!("the batch at byte {end} is damaged; later ones, from byte {later} on, are whole"))
         }
-        // A write begins with a 1. A page that was not synced may be missing after a power cut, with what follows still there.
+        // A write begins with a 1. A page that was not synced may be missing after a power cut, with what follows still
+        // there.
         Rest { first, page_lost: false, .. } if first != 1 => {
             Err(format!("byte {end} is {first}, where a batch begins with 1 or there is nothing"))
         }

@@ -1,11 +1,13 @@
-//! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether fjall has given up.
+//! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether
+//! fjall has given up.
 use super::{background::go_behind, opening::close, settings::Durability, shared::Shared, stats::Counts, tree::Tree};
 use std::{
     collections::HashSet,
     time::{Duration, Instant},
 };
 
-/// How often the memtable's size is looked at: at a gigabyte per second it outgrows its size by 20 MiB.
+/// How often the memtable's size is looked at: at a gigabyte per second it outgrows its size by 20
+/// MiB.
 const TICK: Duration = Duration::from_millis(20);
 /// How often fjall is asked whether its own threads have failed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -32,8 +34,8 @@ pub(super) fn run(shared: &Shared) {
         check(shared, shared.tree.rotate_if_larger(shared.settings.write_buffer));
         let retired = shared.tree.take_retired();
         if !retired.is_empty() {
-            // Beside and behind: it takes long enough to make a sync late, and to take a core from those who answer. Without a thread they are freed
-            // here.
+            // Beside and behind: it takes long enough to make a sync late, and to take a core from those who
+            // answer. Without a thread they are freed here.
             let _ = std::thread::Builder::new().name("store-free".to_string()).spawn(move || {
                 go_behind();
                 drop(retired);
@@ -59,7 +61,8 @@ fn check(shared: &Shared, done: Result<(), String>) {
     }
 }
 
-/// Counts tables as they appear. fjall does not say how much it writes; one that comes and goes between two looks is missed.
+/// Counts tables as they appear. fjall does not say how much it writes; one that comes and goes
+/// between two looks is missed.
 #[derive(Default)]
 struct Appearing {
     known: Option<HashSet<u64>>,

@@ -1,4 +1,5 @@
-//! The durable store (`disk:DIR`): an LSM tree (fjall) behind threads of its own, shared by all cores.
+//! The durable store (`disk:DIR`): an LSM tree (fjall) behind threads of its own, shared by all
+//! cores.
 //!
 //! ```text
 //!  cores ── Work ────────► read_queue ──► readers (store-threads) ──► each answers by itself
@@ -12,12 +13,14 @@
 //! ```
 //!
 //! Invariants:
-//! - Only the committer writes entries, and it reads none. What was read for a write is still so when it is written because the caller
-//!   holds the key's lock from that read until the write is done.
-//! - A write that failed in the middle poisons the store: it takes no more writes until it is opened again, for what reached the
-//!   disk is not known any more. Reads go on.
+//! - Only the committer writes entries, and it reads none. What was read for a write is still so
+//!   when it is written because the caller holds the key's lock from that read until the write is
+//!   done.
+//! - A write that failed in the middle poisons the store: it takes no more writes until it is
+//!   opened again, for what reached the disk is not known any more. Reads go on.
 //! - An entry that has expired is absent at once; compaction drops it (`expiry`).
-//! - Nothing here blocks a core: queues are locked for a push, and what waits is a thread of the store.
+//! - Nothing here blocks a core: queues are locked for a push, and what waits is a thread of the
+//!   store.
 //!
 //! Lock order: a queue's lock is never held while fjall is called.
 mod background;

@@ -1,4 +1,5 @@
-//! Opens and closes what is in a store's directory: lock, checks for damage, fjall, and the note of a clean end.
+//! Opens and closes what is in a store's directory: lock, checks for damage, fjall, and the note of
+//! a clean end.
 use super::{
     damage::{self, Depth, Report},
     dir::Dir,

@@ -1,11 +1,13 @@
 //! Slows writers before flushes and compactions fall behind.
 //!
-//! fjall alone stops every writer at 4 sealed memtables (in steps of 100 ms) or at 30 runs in level 0, and hardly slows them before.
-//! Here the rate that is let through falls smoothly from where the backlog begins, so that fjall's own halts are not reached.
+//! fjall alone stops every writer at 4 sealed memtables (in steps of 100 ms) or at 30 runs in level
+//! 0, and hardly slows them before. Here the rate that is let through falls smoothly from where the
+//! backlog begins, so that fjall's own halts are not reached.
 use super::{shared::Shared, tree::Tree};
 use std::time::{Duration, Instant};
 
-/// Runs in level 0: more than these slow writers, and so many let only [`LEAST`] through. fjall compacts from 4 on.
+/// Runs in level 0: more than these slow writers, and so many let only [`LEAST`] through. fjall
+/// compacts from 4 on.
 const RUNS: (f64, f64) = (8.0, 20.0);
 /// Sealed memtables: one is being flushed in normal times.
 const SEALED: (f64, f64) = (1.0, 3.0);

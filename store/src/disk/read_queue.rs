@@ -28,7 +28,8 @@ impl ReadQueue {
         self.state.lock().stopped = true;
         self.changed.notify_all();
     }
-    /// `None`: stopped. Who leaves work behind wakes another, so that a core that brings much wakes only one.
+    /// `None`: stopped. Who leaves work behind wakes another, so that a core that brings much wakes
+    /// only one.
     pub(super) fn pop(&self) -> Option<Work> {
         let mut state = self.state.lock();
         loop {

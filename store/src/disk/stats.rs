@@ -62,6 +62,7 @@ pub struct StoreStats {
     /// Batches that were held back because flushes or compactions were behind.
     pub stalls: u64,
     pub stalled: Duration,
-    /// Of tables made by flushes and compactions; divided by `bytes`, and one for the journal: the write amplification.
+    /// Of tables made by flushes and compactions; divided by `bytes`, and one for the journal: the
+    /// write amplification.
     pub table_bytes: u64,
 }

@@ -42,7 +42,8 @@ impl Store {
     /// Opens the store in `dir`, or makes one where there is nothing.
     ///
     /// # Errors
-    /// A text that names the directory or file: it is in use, not a store, of another version, damaged, or the system refuses.
+    /// A text that names the directory or file: it is in use, not a store, of another version,
+    /// damaged, or the system refuses.
     pub fn open(dir: &Path, settings: StoreSettings, told: OnPoison) -> Result<Store, String> {
         let (dir, tree) = opening::open(dir, &settings)?;
         let shared = Arc::new(Shared {
@@ -83,11 +84,13 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         self.shared().stats()
     }
-    /// Writes all entries as they are now into a new file of `dir`, which is made if its parent is there, on a thread of its own.
-    /// If the store is closed meanwhile it ends without one.
+    /// Writes all entries as they are now into a new file of `dir`, which is made if its parent is
+    /// there, on a thread of its own. If the store is closed meanwhile it ends without one.
     ///
     /// # Errors
-    /// The system has no thread, or the file is being written ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of [`Tree::backup`](super::Tree::backup).
+    /// The system has no thread, or the file is being written
+    /// ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of
+    /// [`Tree::backup`](super::Tree::backup).
     pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
         let (reply, answer) = oneshot::channel();
         let (shared, to) = (self.shared().clone(), dir.join(name));
@@ -116,15 +119,18 @@ impl Store {
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
         self.shared().reads.push(work);
     }
-    /// Counts the entries, however many ask at once; no reads wait for it. The answer of a thread that died is none.
+    /// Counts the entries, however many ask at once; no reads wait for it. The answer of a thread
+    /// that died is none.
     pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
         let (answer, waiting) = (self.shared().counting.join(), self.shared().counting.clone());
         let work: Work = Box::new(move |tree| waiting.count(tree));
         self.shared().scans.push([work]);
         answer
     }
-    /// Hands changes to the committer, in their order. The answers come by way of `to` when they are as durable as promised; at once, if it does not take
-    /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a thread that died is none.
+    /// Hands changes to the committer, in their order. The answers come by way of `to` when they
+    /// are as durable as promised; at once, if it does not take
+    /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a
+    /// thread that died is none.
     pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<CommitReplies>) {
         let shared = self.shared();
         match shared.poison.reason() {
@@ -151,7 +157,8 @@ impl Drop for Owner {
         self.shared.reads.stop();
         self.shared.scans.stop();
         self.shared.writes.stop();
-        // The committer first: what it has taken is synced by the upkeep's last round, so that one is stopped after it.
+        // The committer first: what it has taken is synced by the upkeep's last round, so that one is
+        // stopped after it.
         let upkeep = self.threads.pop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();

@@ -190,7 +190,8 @@ fn the_memtable_is_flushed_when_it_is_full() {
     }
 }
 
-/// A store whose process died in the middle of a write, at each of its bytes; and one that lost a page of what was not synced.
+/// A store whose process died in the middle of a write, at each of its bytes; and one that lost a
+/// page of what was not synced.
 #[test]
 fn the_end_of_a_journal_is_told_from_damage() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -249,7 +250,8 @@ fn those_who_flush_and_compact_go_behind() {
         let named = threads.filter(|thread| {
             std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim().starts_with(name))
         });
-        // proc(5): the 19th field; the second is the name, in brackets. A thread of another test may have gone.
+        // proc(5): the 19th field; the second is the name, in brackets. A thread of another test may have
+        // gone.
         let stats = named.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
         stats
             .map(|stat| {

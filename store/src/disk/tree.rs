@@ -67,8 +67,8 @@ pub struct Tree {
     db: Database,
 }
 
-/// What fjall has done with or soon will. The thread that drops the last handle frees half a million nodes, or deletes files; fjall would do it
-/// with all readers and writers locked out.
+/// What fjall has done with or soon will. The thread that drops the last handle frees half a
+/// million nodes, or deletes files; fjall would do it with all readers and writers locked out.
 #[derive(Default)]
 struct Retired {
     /// Sealed memtables.
@@ -228,7 +228,8 @@ impl Tree {
         Ok(live)
     }
 
-    /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if `sync`.
+    /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if
+    /// `sync`.
     pub(super) fn commit(&self, writes: HashMap<Bytes, Option<Bytes>>, sync: bool) -> Result<(), String> {
         let keyspace = self.keyspace();
         let mut batch =
@@ -248,7 +249,8 @@ impl Tree {
     pub(super) fn begin_clear(&self, number: u64) -> Result<Keyspace, String> {
         self.db.keyspace(&format!("{NAME}{number}"), || self.options.clone()).map_err(|error| self.error(&error))
     }
-    /// Deletes everything, durably. The next keyspace is there before this one goes, and an interrupted clear leaves this one.
+    /// Deletes everything, durably. The next keyspace is there before this one goes, and an
+    /// interrupted clear leaves this one.
     ///
     /// Not fjall's own `clear`, which a flush or compaction under way may undo.
     pub(super) fn clear(&self) -> Result<(), String> {
@@ -298,8 +300,9 @@ impl Tree {
     pub(super) fn probe(&self) -> Result<(), String> {
         self.db.persist(PersistMode::Buffer).map_err(|error| self.error(&error))
     }
-    /// Syncs what was written, and waits only for the disk: fjall's own sync would hold its journal's lock, and thereby every
-    /// writer, as long as it takes. A journal is synced by fjall before the next one is begun.
+    /// Syncs what was written, and waits only for the disk: fjall's own sync would hold its
+    /// journal's lock, and thereby every writer, as long as it takes. A journal is synced by
+    /// fjall before the next one is begun.
     pub(super) fn sync(&self) -> Result<(), String> {
         let failed = |path: &Path, error| format!("{}: {error}", path.display());
         let mut synced = self.journal.lock();

@@ -42,7 +42,8 @@ impl State {
     }
 }
 
-/// A batch ends with the write that brings it to this size: larger ones would make those behind wait for little gain.
+/// A batch ends with the write that brings it to this size: larger ones would make those behind
+/// wait for little gain.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_OPS: usize = 4096;
 

@@ -35,7 +35,8 @@ impl<R: Read> Input<R> {
         RdbError::Damaged { at: self.at, what }
     }
 
-    /// The sum of all that was read. Of bytes that end with their own sum it is 0. To be asked at the end.
+    /// The sum of all that was read. Of bytes that end with their own sum it is 0. To be asked at
+    /// the end.
     pub(super) fn sum(&self) -> u64 {
         self.bytes.get_ref().sum.clone().finalize()
     }
@@ -79,7 +80,8 @@ impl<R: Read> Input<R> {
         if taken == len { Ok(()) } else { Err(self.cut_off()) }
     }
 
-    /// `00xxxxxx`, `01xxxxxx` and a byte, `80` and 4 bytes, `81` and 8 bytes; `11xxxxxx`: an encoding.
+    /// `00xxxxxx`, `01xxxxxx` and a byte, `80` and 4 bytes, `81` and 8 bytes; `11xxxxxx`: an
+    /// encoding.
     fn length_or_encoding(&mut self) -> Result<Length, RdbError> {
         let first = self.byte()?;
         Ok(match (first >> 6, first) {

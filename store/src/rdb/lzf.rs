@@ -10,7 +10,8 @@ const LITERAL: usize = 32;
 /// The most bytes that one byte becomes: 3 bytes become 264.
 const RATIO: usize = 88;
 
-/// Whether `packed` becomes exactly `len` bytes, which are in `out` then. Memory is had for what `packed` can become, at most.
+/// Whether `packed` becomes exactly `len` bytes, which are in `out` then. Memory is had for what
+/// `packed` can become, at most.
 pub(super) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> bool {
     out.clear();
     out.reserve(len.min(packed.len().saturating_mul(RATIO)));

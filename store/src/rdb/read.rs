@@ -89,7 +89,8 @@ impl<R: Read> RdbReader<R> {
         self.has_sum
     }
 
-    /// The next key; `None` after the last, if the checksum is right and nothing follows it. Ask no more after an error.
+    /// The next key; `None` after the last, if the checksum is right and nothing follows it. Ask no
+    /// more after an error.
     ///
     /// # Errors
     /// The input cannot be read, or is damaged.

@@ -85,7 +85,8 @@ fn lengths<R: Read>(input: &mut Input<R>, count: usize) -> Result<(), RdbError> 
     (0..count).try_for_each(|_| input.length().map(drop))
 }
 
-/// Nodes of entries, what is known of the whole, and groups of consumers with what each has not acknowledged.
+/// Nodes of entries, what is known of the whole, and groups of consumers with what each has not
+/// acknowledged.
 fn stream<R: Read>(input: &mut Input<R>, kind: u8) -> Result<(), RdbError> {
     let (has_first, has_active, has_producers) = (kind >= 19, kind >= 21, kind >= 26);
     each(input, |input| {
@@ -122,7 +123,8 @@ fn stream<R: Read>(input: &mut Input<R>, kind: u8) -> Result<(), RdbError> {
     Ok(())
 }
 
-/// What a module has written: numbers, floats and strings, each behind a number that says which, up to a 0.
+/// What a module has written: numbers, floats and strings, each behind a number that says which, up
+/// to a 0.
 fn module_fields<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
     loop {
         match input.length()? {

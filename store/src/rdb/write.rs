@@ -25,7 +25,8 @@ impl<W: Write> RdbWriter<W> {
         Ok(writer)
     }
 
-    /// Adds a string of at most 4 GiB, which ends at `expiry` (milliseconds since the Unix epoch). The caller gives no key of a database twice.
+    /// Adds a string of at most 4 GiB, which ends at `expiry` (milliseconds since the Unix epoch).
+    /// The caller gives no key of a database twice.
     ///
     /// # Errors
     /// What the output says.
@@ -158,7 +159,8 @@ mod tests {
     #[test]
     fn lengths_that_the_file_does_not_have_are_damage() {
         for bytes in [
-            // Plain, of 2^62 bytes: skipped. Of 20,000 bytes: read. Compressed, to 2^62 bytes; to 20,000 bytes from 9,000.
+            // Plain, of 2^62 bytes: skipped. Of 20,000 bytes: read. Compressed, to 2^62 bytes; to 20,000 bytes from
+            // 9,000.
             &b"\x00\x01k\x81\x40\0\0\0\0\0\0\0"[..],
             b"\x00\x01k\x80\0\0\x4e\x20",
             b"\x00\x01k\xc3\x04\x81\x40\0\0\0\0\0\0\0\x03abcd",

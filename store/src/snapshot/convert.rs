@@ -1,4 +1,5 @@
-//! Snapshots from and to RDB files of Redis: strings with their ends. A database of Redis is a group of Larder.
+//! Snapshots from and to RDB files of Redis: strings with their ends. A database of Redis is a
+//! group of Larder.
 use super::{
     entry::SavedEntry,
     error::SnapshotError,
@@ -46,7 +47,8 @@ pub struct Converted {
     pub expired: u64,
     /// Keys that were left out, by the reason: `of type list`.
     pub left_out: BTreeMap<String, u64>,
-    /// Entries that were written without something that an RDB file has no place for, by what it is: `tags`.
+    /// Entries that were written without something that an RDB file has no place for, by what it
+    /// is: `tags`.
     pub reduced: BTreeMap<&'static str, u64>,
     /// Of an RDB file that was read: whether it had a checksum.
     pub had_sum: bool,
@@ -93,7 +95,8 @@ pub fn is_rdb(path: &Path) -> Result<bool, SnapshotError> {
 /// Writes the strings of an RDB file to a snapshot. What has expired is not written.
 ///
 /// # Errors
-/// A file cannot be read or written, is damaged, or has what would be left out. Then `to` is as before.
+/// A file cannot be read or written, is damaged, or has what would be left out. Then `to` is as
+/// before.
 pub fn from_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<Converted, ConvertError> {
     let of_rdb = |error| ConvertError::Rdb { path: from.into(), error };
     let input = File::open(from).map_err(|error| SnapshotError::io(from, error))?;
@@ -140,7 +143,8 @@ pub fn from_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<C
     })
 }
 
-/// Writes the entries of a snapshot to an RDB file. What has expired is not written, and of an entry that the snapshot has twice, one.
+/// Writes the entries of a snapshot to an RDB file. What has expired is not written, and of an
+/// entry that the snapshot has twice, one.
 ///
 /// # Errors
 /// As [`from_rdb`].
@@ -222,7 +226,8 @@ fn write_file(
 mod tests {
     use super::*;
 
-    /// A snapshot may have an entry as it was before and after a write; Redis refuses a file that has a key twice.
+    /// A snapshot may have an entry as it was before and after a write; Redis refuses a file that
+    /// has a key twice.
     #[test]
     fn an_entry_that_is_there_twice_is_written_once() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! One entry as bytes: in the blocks of a snapshot, and in the stream from a primary to its replicas.
+//! One entry as bytes: in the blocks of a snapshot, and in the stream from a primary to its
+//! replicas.
 //!
 //! ```text
 //!   head 1 | key length | value length | end 6 (if any) | tags (if any) | metadata (if any) | key | value
@@ -10,8 +11,10 @@
 //!   metadata:  length, bytes
 //! ```
 //!
-//! The value comes last, so that a large one can follow its head by reference. Everything that is read is compared with its limit and with the bytes that
-//! are there before it is used; nothing is allocated for a length that a stranger wrote. Entries are not sealed: blocks and frames have checksums.
+//! The value comes last, so that a large one can follow its head by reference. Everything that is
+//! read is compared with its limit and with the bytes that are there before it is used; nothing is
+//! allocated for a length that a stranger wrote. Entries are not sealed: blocks and frames have
+//! checksums.
 use crate::table::{MAX_KEY, MAX_VALUE};
 use larder_engine::{Attributes, End, Entry, Millis, PolicyState, RestoredEntry};
 use smallvec::SmallVec;
@@ -38,7 +41,8 @@ pub const MAX_HEAD: usize = 1
 /// The most bytes of an entry.
 pub const MAX_ENTRY: usize = MAX_HEAD + MAX_VALUE;
 
-/// An entry outside of the memory tier. Its parts lie in the bytes that it was decoded from, or in the tier.
+/// An entry outside of the memory tier. Its parts lie in the bytes that it was decoded from, or in
+/// the tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedEntry<'a> {
     /// 1 byte to 64 KiB.

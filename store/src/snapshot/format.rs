@@ -98,7 +98,8 @@ impl Header {
         Ok(names + SUM)
     }
 
-    /// Reads the whole header, the checksum included. Gives the seed of the blocks' checksums as well.
+    /// Reads the whole header, the checksum included. Gives the seed of the blocks' checksums as
+    /// well.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Header, u64), SnapshotError> {
         let damaged = |what: &str| SnapshotError::damaged("header", 0, what);
         let (summed, sum) = bytes.split_last_chunk().ok_or_else(|| damaged("it is cut off"))?;
@@ -194,7 +195,8 @@ impl BlockHead {
     }
 }
 
-/// The checksum of a block. The seed is the checksum of the file's header, so that a block of another file is not taken for one of this.
+/// The checksum of a block. The seed is the checksum of the file's header, so that a block of
+/// another file is not taken for one of this.
 pub(super) fn block_sum(head: &[u8; BLOCK_HEAD], payload: &[u8], seed: u64) -> u64 {
     let mut summed = [0; BLOCK_HEAD];
     summed[..SUMMED_HEAD].copy_from_slice(&head[..SUMMED_HEAD]);

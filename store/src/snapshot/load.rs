@@ -44,14 +44,17 @@ pub struct Load {
 }
 
 impl Load {
-    /// A load to these tiers, by the names of their groups. From now on changes are noted, so make it before anybody is served.
+    /// A load to these tiers, by the names of their groups. From now on changes are noted, so make
+    /// it before anybody is served.
     pub fn new<'c>(groups: impl IntoIterator<Item = (&'c str, &'c Arc<Cache>)>) -> Load {
         let groups = groups.into_iter().map(|(name, cache)| (name.to_owned(), cache.begin_restore()));
         Load { groups: groups.collect() }
     }
 
-    /// Loads a snapshot from its begin. Entries of groups that this load does not have are skipped. `step` is called after each block with what was done and
-    /// the bytes that were read; its error ends the load. After an error the blocks before it are loaded, and nothing of the block at fault.
+    /// Loads a snapshot from its begin. Entries of groups that this load does not have are skipped.
+    /// `step` is called after each block with what was done and the bytes that were read; its
+    /// error ends the load. After an error the blocks before it are loaded, and nothing of the
+    /// block at fault.
     ///
     /// # Errors
     /// The snapshot cannot be read or is damaged, or `step`'s own.

@@ -1,4 +1,5 @@
-//! Snapshots: a file of the memory tiers' entries, written while the server runs and read when it starts again.
+//! Snapshots: a file of the memory tiers' entries, written while the server runs and read when it
+//! starts again.
 //!
 //! ```text
 //!   tiers ─ save: some entries under a lock ─► SnapshotWriter: blocks, compressed, with checksums ─► FILE        (docs/formats/snapshot.md)
@@ -6,12 +7,15 @@
 //! ```
 //!
 //! Invariants:
-//! - No byte of a block is believed before the block has been compared with its checksum; lengths are compared with their limits before memory is had for them.
+//! - No byte of a block is believed before the block has been compared with its checksum; lengths
+//!   are compared with their limits before memory is had for them.
 //! - Any bytes are an answer, never a panic. Nothing of a damaged block is loaded.
-//! - A file is never changed in place: the new one is written beside it, synced and renamed, so a name leads to a whole snapshot or to the one before.
+//! - A file is never changed in place: the new one is written beside it, synced and renamed, so a
+//!   name leads to a whole snapshot or to the one before.
 //! - One block is in memory at a time; of a large entry that is written, a piece.
 //!
-//! [`SavedEntry`] is also how a primary sends entries to its replicas: a snapshot's blocks and the change stream have one codec.
+//! [`SavedEntry`] is also how a primary sends entries to its replicas: a snapshot's blocks and the
+//! change stream have one codec.
 mod convert;
 mod entry;
 mod error;

@@ -141,7 +141,8 @@ impl<R: Read> SnapshotReader<R> {
         self.number
     }
 
-    /// The next block with entries; `None` after the footer, if that is right and the last of the file. Ask no more after an error.
+    /// The next block with entries; `None` after the footer, if that is right and the last of the
+    /// file. Ask no more after an error.
     ///
     /// # Errors
     /// The input cannot be read, or the block is damaged. Nothing of it is given.

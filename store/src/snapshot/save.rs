@@ -1,8 +1,9 @@
 //! Writes the entries of memory tiers to a file while they are in use.
 //!
-//! The tiers are walked some entries at a time. Under a shard's lock entries are encoded to a buffer, a large value only by reference; compression,
-//! checksums and the file come after the lock. So each entry is written as it was at some moment between begin and end
-//! (docs/decisions/0043-each-entry-at-a-moment-of-its-own.md).
+//! The tiers are walked some entries at a time. Under a shard's lock entries are encoded to a
+//! buffer, a large value only by reference; compression, checksums and the file come after the
+//! lock. So each entry is written as it was at some moment between begin and end (docs/decisions/
+//! 0043-each-entry-at-a-moment-of-its-own.md).
 use super::{
     entry::SavedEntry,
     error::SnapshotError,
@@ -66,9 +67,10 @@ impl<'g> From<(&'g str, &'g Cache)> for SavedGroup<'g> {
     }
 }
 
-/// Writes these groups to a file, which takes the place of the one before when it is whole and synced. That one stays as `kept`, if such a name
-/// is given. `step` is called between two steps, with no lock held: it may wait, and an error ends the save. Then, and after any other error, the file is as
-/// before.
+/// Writes these groups to a file, which takes the place of the one before when it is whole and
+/// synced. That one stays as `kept`, if such a name is given. `step` is called between two steps,
+/// with no lock held: it may wait, and an error ends the save. Then, and after any other error, the
+/// file is as before.
 ///
 /// # Errors
 /// The file cannot be written, or `step`'s own.

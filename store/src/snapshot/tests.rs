@@ -129,7 +129,8 @@ fn what_has_expired_is_dropped() {
     let now = crate::clock::now();
     for (key, end) in [("over", Some(now - 1)), ("later", Some(now + 3_600_000)), ("never", None)] {
         let expiry = end.map_or(Expiry::Never, Expiry::At);
-        // Written at a time when none had expired, and saved at such a time: the file is older than the load.
+        // Written at a time when none had expired, and saved at such a time: the file is older than the
+        // load.
         cache.tier().set(cache.key(key.as_bytes()), Write { expiry, ..Write::new(b"v") }, 0).expect("it fits");
     }
     let header = Header { created: 0, compression: SnapshotCompression::None, groups: vec!["default".into()] };
@@ -149,7 +150,8 @@ fn place(error: &SnapshotError) -> Option<(String, u64)> {
     }
 }
 
-/// What is loaded of a damaged file must be entries of the whole one, and the error must name a place in the file.
+/// What is loaded of a damaged file must be entries of the whole one, and the error must name a
+/// place in the file.
 fn check_damaged(scratch: &Scratch, bytes: &[u8], original: &Entries, how: &str) {
     fs::write(&scratch.path, bytes).expect("a file");
     let quick = SnapshotReader::open(&scratch.path).and_then(|mut reader| reader.check(Scrutiny::Checksum));
@@ -211,7 +213,8 @@ fn a_block_of_another_file_is_not_taken_for_one_of_this() {
         }
         writer.finish().expect("memory").0
     };
-    // All writes of the new file but the first were lost: behind its header are the blocks of the one before.
+    // All writes of the new file but the first were lost: behind its header are the blocks of the one
+    // before.
     let (old, new) = (write(&one, 1), write(&two, 2));
     let header = 32 + 2 + "default".len() + 8;
     let torn = [&new[..header], &old[header..]].concat();

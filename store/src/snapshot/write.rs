@@ -76,7 +76,8 @@ impl<W: Write> SnapshotWriter<W> {
         self.push_encoded(&head, entry.value, 1)
     }
 
-    /// Adds entries that are encoded one after the other; `last`: bytes that the last one goes on with.
+    /// Adds entries that are encoded one after the other; `last`: bytes that the last one goes on
+    /// with.
     ///
     /// # Errors
     /// What the output says.
@@ -118,7 +119,8 @@ impl<W: Write> SnapshotWriter<W> {
         &self.footer.groups
     }
 
-    /// Writes what is left and the footer. Gives the output, what was written by groups, and the bytes of the whole.
+    /// Writes what is left and the footer. Gives the output, what was written by groups, and the
+    /// bytes of the whole.
     ///
     /// # Errors
     /// What the output says.

@@ -35,7 +35,8 @@ impl Table {
         Ok((key, StoredFrame { bytes, at: key_at + key.len(), raw: value, value: 0..value }))
     }
 
-    /// The same of a block with frames, which begins at `begin`: in `data` are the keys, the frames' lengths, the frames.
+    /// The same of a block with frames, which begins at `begin`: in `data` are the keys, the
+    /// frames' lengths, the frames.
     fn framed(
         &self,
         frames: &Frames,
@@ -76,7 +77,8 @@ impl Table {
         self.body.stop("block", block, "its lengths exceed it")
     }
 
-    /// Fetches about what an entry of a block from `begin` to `end` has: exactly where it lies is read from the block.
+    /// Fetches about what an entry of a block from `begin` to `end` has: exactly where it lies is
+    /// read from the block.
     #[inline]
     pub(super) fn prefetch_entry(&self, part: &Part, entry: usize, begin: usize, end: usize) {
         let nth = entry % BLOCK;
@@ -137,7 +139,8 @@ impl Lengths<'_> {
     }
 }
 
-/// The sum of the first `count` numbers, in a time that does not depend on how many they are: a loop would be guessed wrongly by the processor.
+/// The sum of the first `count` numbers, in a time that does not depend on how many they are: a
+/// loop would be guessed wrongly by the processor.
 #[inline]
 fn sum_of_first(numbers: &[u8; 2 * BLOCK], count: usize) -> u64 {
     const EVERY_OTHER: u64 = 0x00ff_00ff_00ff_00ff;

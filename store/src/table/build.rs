@@ -1,7 +1,8 @@
 //! Making a table of an input of any size in bounded memory.
 //!
-//! Records go by the first bits of their hashes into partitions, which spill to a file when they outgrow the memory. Then one partition after the
-//! other is sorted by hash, rid of duplicates, indexed and written: it is in memory alone.
+//! Records go by the first bits of their hashes into partitions, which spill to a file when they
+//! outgrow the memory. Then one partition after the other is sorted by hash, rid of duplicates,
+//! indexed and written: it is in memory alone.
 use super::{
     error::TableError,
     format::Origin,
@@ -17,8 +18,8 @@ use super::{
 };
 use std::{collections::VecDeque, path::PathBuf};
 
-/// A part has up to about so many entries: few enough to be built in the processor's cache, many enough that the
-/// directory stays small.
+/// A part has up to about so many entries: few enough to be built in the processor's cache, many
+/// enough that the directory stays small.
 const PART_ENTRIES: u64 = 1 << 16;
 /// Bad lines that are described; the rest are counted.
 const DESCRIBED: usize = 20;
@@ -52,7 +53,8 @@ pub struct BuildOptions {
     pub memory: usize,
     /// Of the hash. Any will do; another one where keys were chosen to collide under it.
     pub seed: u64,
-    /// How values are kept; `None`: as in the table that it is made of, and as they are if it is made of none.
+    /// How values are kept; `None`: as in the table that it is made of, and as they are if it is
+    /// made of none.
     pub compression: Option<FrameCompression>,
 }
 
@@ -91,10 +93,12 @@ pub struct Built {
     pub spilled: u64,
 }
 
-/// Builds a table. The output is there when this returns, whole and durable, and is as it was before if this fails.
+/// Builds a table. The output is there when this returns, whole and durable, and is as it was
+/// before if this fails.
 ///
 /// # Errors
-/// A file that cannot be read or written; a bad line (if [`strict`](BuildOptions::strict)) or a duplicate (if it counts as an error), with its number.
+/// A file that cannot be read or written; a bad line (if [`strict`](BuildOptions::strict)) or a
+/// duplicate (if it counts as an error), with its number.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Built, TableError> {
     if options.input.format != Format::Table && options.input.is_file(&options.output) {
         let name = options.input.name();

@@ -1,4 +1,5 @@
-//! A table's file as it is mapped: nothing of its body is given out before the chunk that it lies in was compared with its checksum.
+//! A table's file as it is mapped: nothing of its body is given out before the chunk that it lies
+//! in was compared with its checksum.
 use super::{
     error::TableError,
     format::{CHUNK, CHUNK_BITS, HEADER, u64_at},
@@ -136,8 +137,9 @@ impl Chunks {
 /// Maps a file.
 #[expect(unsafe_code, reason = "a map is read as memory that does not change, which only the file's users can promise")]
 pub(super) fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: no process changes a table's file in place: Larder writes a new one and renames it, and says so to users (docs/tables.md). One who
-    // does it nevertheless gets wrong bytes, or, where it was shortened, SIGBUS; no place that is read from the map is
-    // used before it has been compared with the map's own length, so nothing is read outside of it.
+    // SAFETY: no process changes a table's file in place: Larder writes a new one and renames it, and
+    // says so to users (docs/tables.md). One who does it nevertheless gets wrong bytes, or, where
+    // it was shortened, SIGBUS; no place that is read from the map is used before it has been
+    // compared with the map's own length, so nothing is read outside of it.
     unsafe { Mmap::map(file) }
 }

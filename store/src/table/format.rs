@@ -230,7 +230,8 @@ pub(super) fn width_for(greatest: usize) -> usize {
     }
 }
 
-/// Bytes that the length of each frame of a block takes: a frame may have more than any of its values, but not 64 KiB.
+/// Bytes that the length of each frame of a block takes: a frame may have more than any of its
+/// values, but not 64 KiB.
 pub(super) fn frame_width(width: usize) -> usize {
     width.max(2)
 }

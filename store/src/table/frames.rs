@@ -1,7 +1,10 @@
-//! Compressed values: each block keeps its values in frames of zstd, made with a dictionary that the table brings along.
+//! Compressed values: each block keeps its values in frames of zstd, made with a dictionary that
+//! the table brings along.
 //!
-//! A frame holds the values of neighbours, up to [`FRAME`] bytes together, or one that is larger by itself. So a read decompresses little more than
-//! what it is for, and the dictionary makes up for what small frames cannot learn by themselves (docs/decisions/0017-own-table-format.md has the figures).
+//! A frame holds the values of neighbours, up to [`FRAME`] bytes together, or one that is larger by
+//! itself. So a read decompresses little more than what it is for, and the dictionary makes up for
+//! what small frames cannot learn by themselves (docs/decisions/0017-own-table-format.md has the
+//! figures).
 use super::{error::TableError, limits::MAX_VALUE};
 use std::{borrow::Cow, fmt, io, ops::Range};
 use zstd::{
@@ -181,7 +184,8 @@ impl Frames {
     }
 }
 
-/// What one thread decompresses with: made when it is needed first (some 100 KB), used again and again.
+/// What one thread decompresses with: made when it is needed first (some 100 KB), used again and
+/// again.
 #[derive(Default)]
 pub struct Decoder {
     context: Option<DCtx<'static>>,
@@ -211,7 +215,8 @@ impl Decoder {
         self.buffer.get(stored.value.clone()).ok_or("a value is beyond its frame")
     }
 
-    /// The same by itself, for walks: the next value may be of the frame that was decompressed for this one. All calls are for the same table.
+    /// The same by itself, for walks: the next value may be of the frame that was decompressed for
+    /// this one. All calls are for the same table.
     pub(super) fn owned(
         &mut self,
         frames: &Frames,

@@ -1,14 +1,17 @@
-//! The perfect hash: every key of a table has a slot of its own, found in constant time from a few bits per key.
+//! The perfect hash: every key of a table has a slot of its own, found in constant time from a few
+//! bits per key.
 //!
 //! ```text
 //! key ── XXH3, 128 bits ── high half ─► part ─► bucket ─► its pilot, one byte ─┐
 //!                       └─ low half ──────────────────────────────────────────┴─ mixed ─► slot ── moved, if beyond the entries ─► entry
 //! ```
 //!
-//! This is PtrHash (Groot Koerkamp, SEA 2025) with buckets of one size: a bucket's pilot is chosen so that none of its keys falls on a slot that is taken; where
-//! none is such, the pilot that throws out the least is, and the buckets thrown out are placed again. Three keys to a bucket and 1.6 per cent more slots
-//! than keys cost 2.7 bits per key for pilots and half a bit for moved slots. We have it here because a table is read on any machine from
-//! mapped bytes, and the crates for it keep their structures as this machine lays them out.
+//! This is PtrHash (Groot Koerkamp, SEA 2025) with buckets of one size: a bucket's pilot is chosen
+//! so that none of its keys falls on a slot that is taken; where none is such, the pilot that
+//! throws out the least is, and the buckets thrown out are placed again. Three keys to a bucket and
+//! 1.6 per cent more slots than keys cost 2.7 bits per key for pilots and half a bit for moved
+//! slots. We have it here because a table is read on any machine from mapped bytes, and the crates
+//! for it keep their structures as this machine lays them out.
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Pilots that a bucket can have.
@@ -70,7 +73,8 @@ fn scale(number: u64, to: u32) -> usize {
 pub(super) struct TableIndex {
     /// One per bucket.
     pub(super) pilots: Vec<u8>,
-    /// For each slot from the number of keys on: where its key lies instead (0 for a slot without one).
+    /// For each slot from the number of keys on: where its key lies instead (0 for a slot without
+    /// one).
     pub(super) moved: Vec<u32>,
     pub(super) slots: u32,
     pub(super) seed: u32,
@@ -78,8 +82,8 @@ pub(super) struct TableIndex {
     pub(super) entry_of: Vec<u32>,
 }
 
-/// Builds the index of a part for distinct hashes in ascending order. `None`: no seed will do, which does not happen to hashes that are distinct in
-/// their low halves.
+/// Builds the index of a part for distinct hashes in ascending order. `None`: no seed will do,
+/// which does not happen to hashes that are distinct in their low halves.
 pub(super) fn build(hashes: &[Hash], part_bits: u32) -> Option<TableIndex> {
     let entries = u32::try_from(hashes.len()).ok()?;
     if entries == 0 {

@@ -20,7 +20,8 @@ use std::{
 /// How an input is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A line per entry: the key, blanks (spaces or tabs), the value, which is the rest of the line.
+    /// A line per entry: the key, blanks (spaces or tabs), the value, which is the rest of the
+    /// line.
     Text,
     /// Comma-separated values (RFC 4180), the names of the columns first.
     Csv,

@@ -20,7 +20,8 @@ pub enum Now<'t> {
     Found(&'t [u8]),
     /// There is no such key.
     Absent,
-    /// Nothing: chunks are needed that are not checked yet, or much must be decompressed. Ask [`Table::get`], on a thread that may wait.
+    /// Nothing: chunks are needed that are not checked yet, or much must be decompressed. Ask
+    /// [`Table::get`], on a thread that may wait.
     Unknown,
 }
 
@@ -40,7 +41,8 @@ impl Table {
         value.map(Some)
     }
 
-    /// The same as far as it is known without reading the file or decompressing much. Pages that the system took back since are an exception.
+    /// The same as far as it is known without reading the file or decompressing much. Pages that
+    /// the system took back since are an exception.
     #[inline]
     pub fn get_now<'t>(&'t self, key: &[u8], decoder: &'t mut Decoder) -> Now<'t> {
         match self.find(key) {
@@ -64,7 +66,8 @@ impl Table {
         }
     }
 
-    /// Has the processor fetch what a lookup of the key will look at, so that several wait for memory together and not one after the other.
+    /// Has the processor fetch what a lookup of the key will look at, so that several wait for
+    /// memory together and not one after the other.
     pub fn prefetch(&self, key: &[u8]) {
         let Ok(Some((number, entry))) = self.slot(key) else { return };
         let part = &self.parts[number];

@@ -6,11 +6,14 @@
 //! ```
 //!
 //! Invariants:
-//! - No byte of a body is believed before its chunk has been compared with its checksum; header, directory and checksums are checked at opening.
-//!   A chunk is checked once, by the first reader; [`Table::get_now`] never checks, so it never reads a file.
-//! - Any bytes are an answer, never a panic: every place that is read from a file is compared with the bounds that it must keep.
-//! - A file is never changed in place. A table is written beside its name and renamed when it is durable, so a name
-//!   leads to a whole table or to the one before; who has the old one open keeps it.
+//! - No byte of a body is believed before its chunk has been compared with its checksum; header,
+//!   directory and checksums are checked at opening. A chunk is checked once, by the first reader;
+//!   [`Table::get_now`] never checks, so it never reads a file.
+//! - Any bytes are an answer, never a panic: every place that is read from a file is compared with
+//!   the bounds that it must keep.
+//! - A file is never changed in place. A table is written beside its name and renamed when it is
+//!   durable, so a name leads to a whole table or to the one before; who has the old one open keeps
+//!   it.
 //! - The bytes are the same on every machine (docs/formats/table.md).
 mod block;
 mod build;

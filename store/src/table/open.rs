@@ -23,7 +23,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a table: checks its header, directory and the table of checksums, which takes milliseconds whatever its size.
+    /// Opens a table: checks its header, directory and the table of checksums, which takes
+    /// milliseconds whatever its size.
     ///
     /// # Errors
     /// [`TableError::Io`]; [`TableError::Damaged`] names the section at fault.

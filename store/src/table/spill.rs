@@ -1,4 +1,5 @@
-//! Records on their way into a table, apart by their hashes: in memory as long as they fit, then in a file.
+//! Records on their way into a table, apart by their hashes: in memory as long as they fit, then in
+//! a file.
 use super::{error::TableError, index::Hash};
 use crate::atomic_files::Temporary;
 use std::{
@@ -92,7 +93,8 @@ impl<'p> Spill<'p> {
         if self.used > self.budget { self.flush() } else { Ok(()) }
     }
 
-    /// The last record has come: what is spilled is spilled whole, so that all of the budget is free.
+    /// The last record has come: what is spilled is spilled whole, so that all of the budget is
+    /// free.
     pub(super) fn end(&mut self) -> Result<(), TableError> {
         if self.file.is_some() { self.flush() } else { Ok(()) }
     }
@@ -117,7 +119,8 @@ impl<'p> Spill<'p> {
         Ok(())
     }
 
-    /// Takes the records of some partitions out: pieces of whole records, in the order in which they came to each partition.
+    /// Takes the records of some partitions out: pieces of whole records, in the order in which
+    /// they came to each partition.
     pub(super) fn take(&mut self, partitions: Range<usize>) -> Result<Vec<Vec<u8>>, TableError> {
         let mut pieces = Vec::new();
         for partition in &mut self.partitions[partitions] {

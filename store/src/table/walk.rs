@@ -53,7 +53,8 @@ impl Table {
         Entries { table: self, at: from, failed: false, decoder: Decoder::default() }
     }
 
-    /// Checks everything: every chunk's checksum, every block's length, every value's, and that every key is found where it is.
+    /// Checks everything: every chunk's checksum, every block's length, every value's, and that
+    /// every key is found where it is.
     ///
     /// # Errors
     /// [`TableError::Damaged`] names the first place at fault.

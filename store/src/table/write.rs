@@ -1,4 +1,5 @@
-//! Writing a table's file: parts one after the other, then directory, checksums and, last of all, the header.
+//! Writing a table's file: parts one after the other, then directory, checksums and, last of all,
+//! the header.
 use super::{
     error::TableError,
     format::{BLOCK, CHUNK, HEADER, Header, Origin, PLACE, Part, frame_width, width_for},
@@ -21,7 +22,8 @@ pub(super) struct Item<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// A table that is being written, under another name until it is whole. Dropped before, it leaves nothing behind.
+/// A table that is being written, under another name until it is whole. Dropped before, it leaves
+/// nothing behind.
 pub(super) struct Writer {
     body: Body,
     path: PathBuf,
@@ -115,7 +117,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the table and moves it into place: from then on, and not before, it is there, whatever happens to the machine.
+    /// Ends the table and moves it into place: from then on, and not before, it is there, whatever
+    /// happens to the machine.
     pub(super) fn finish(mut self) -> Result<(), TableError> {
         debug_assert_eq!(self.directory.len(), 1 << self.header.part_bits, "every part is there");
         self.body.flush_all()?;

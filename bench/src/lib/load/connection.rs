@@ -1,4 +1,5 @@
-//! One connection: requests wait in its buffer to be written, then in flight to be answered, in order.
+//! One connection: requests wait in its buffer to be written, then in flight to be answered, in
+//! order.
 use super::{
     latency_recorder::InFlight,
     measure::ErrorKind,
@@ -332,7 +333,8 @@ impl Connection {
         Ok(at)
     }
 
-    /// Gives the connection up: the oldest request in flight failed in one way, those behind it in another. Connects again.
+    /// Gives the connection up: the oldest request in flight failed in one way, those behind it in
+    /// another. Connects again.
     fn lose(&mut self, first: ErrorKind, others: ErrorKind, shared: &mut ThreadState) {
         let now = shared.clock.now();
         shared.up -= usize::from(self.is_up());

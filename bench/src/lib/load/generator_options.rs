@@ -3,7 +3,8 @@ use super::wire::Statuses;
 use anyhow::ensure;
 use std::time::Duration;
 
-/// The longest duration that an option takes: sums of several stay within what nanoseconds in 64 bits hold.
+/// The longest duration that an option takes: sums of several stay within what nanoseconds in 64
+/// bits hold.
 pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Reads a duration.

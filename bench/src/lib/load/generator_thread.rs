@@ -24,7 +24,8 @@ const TICK: u64 = 10_000_000;
 pub(super) struct GeneratorThread {
     pub(super) connections: Vec<Connection>,
     pub(super) shared: ThreadState,
-    /// Ends of the warm-up and of the schedule, ns since the start; the second is absent if the schedule ends by count.
+    /// Ends of the warm-up and of the schedule, ns since the start; the second is absent if the
+    /// schedule ends by count.
     pub(super) warm_up: u64,
     pub(super) until: Option<u64>,
     pub(super) interrupt: Interrupt,
@@ -126,8 +127,8 @@ impl GeneratorThread {
             for event in 0..shared.poll.wait(wait)? {
                 let (token, writable) = shared.poll.event(event);
                 connections[token].event(writable, shared);
-                // Written when all replies are read: a server that is woken once for several requests, and answers them in a row, costs both
-                // sides less.
+                // Written when all replies are read: a server that is woken once for several requests, and answers
+                // them in a row, costs both sides less.
                 if connections[token].is_dirty() {
                     dirty.push(token);
                 }
@@ -180,7 +181,8 @@ impl Usage {
     }
 }
 
-/// Nanoseconds that this thread ran, and that it waited for a core while it could have run (proc(5), Linux's sched-stats).
+/// Nanoseconds that this thread ran, and that it waited for a core while it could have run
+/// (proc(5), Linux's sched-stats).
 fn schedstat() -> anyhow::Result<[u64; 2]> {
     let path = "/proc/thread-self/schedstat";
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;

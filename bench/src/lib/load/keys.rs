@@ -1,4 +1,5 @@
-//! Which keys are asked for, and how they read: a number is drawn from a distribution, a pattern or a file makes a key of it.
+//! Which keys are asked for, and how they read: a number is drawn from a distribution, a pattern or
+//! a file makes a key of it.
 use super::zipf::Zipf;
 use crate::lib::dataset;
 use anyhow::{Context, bail, ensure};
@@ -23,7 +24,8 @@ pub(crate) enum KeyDistribution {
     Sequential,
     /// Key number 0 only
     Single,
-    /// The first share of the keys gets a share of the requests, the others get the rest; each alike
+    /// The first share of the keys gets a share of the requests, the others get the rest; each
+    /// alike
     Hot {
         /// Share of the keys, above 0 and up to 1.
         keys: f64,
@@ -195,7 +197,8 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// The draw of thread number `thread` of `threads`, which share `inserted` (at first the number of keys).
+    /// The draw of thread number `thread` of `threads`, which share `inserted` (at first the number
+    /// of keys).
     pub(crate) fn new(keys: &KeySpace, inserted: Arc<AtomicU64>, thread: usize, threads: usize) -> Draw {
         let zipf = match keys.distribution {
             KeyDistribution::Zipf(theta) | KeyDistribution::Latest(theta) => Some(Zipf::new(keys.count, theta)),

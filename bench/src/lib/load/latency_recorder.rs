@@ -39,7 +39,8 @@ pub(super) struct LatencyRecorder {
 }
 
 impl LatencyRecorder {
-    /// The recorder of a thread, which hands out a slice each `length` nanoseconds from `warm_up` on.
+    /// The recorder of a thread, which hands out a slice each `length` nanoseconds from `warm_up`
+    /// on.
     pub(super) fn new(warm_up: u64, length: u64, thread: usize, out: Sender<(usize, Slice)>) -> LatencyRecorder {
         LatencyRecorder {
             warm_up,

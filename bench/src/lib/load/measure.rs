@@ -1,4 +1,5 @@
-//! What is counted and timed, per thread and slice of time, and how that becomes the result of a run.
+//! What is counted and timed, per thread and slice of time, and how that becomes the result of a
+//! run.
 use hdrhistogram::Histogram;
 use std::{ops::AddAssign, time::Duration};
 
@@ -7,7 +8,8 @@ use std::{ops::AddAssign, time::Duration};
 pub(crate) enum ErrorKind {
     /// A connection could not be made (counted per attempt; the requests wait).
     Connect,
-    /// No reply within the time limit. Its latency up to then is recorded: a reply would have taken longer still.
+    /// No reply within the time limit. Its latency up to then is recorded: a reply would have taken
+    /// longer still.
     Timeout,
     /// The connection ended before the reply.
     Closed,
@@ -157,7 +159,8 @@ impl Phases {
 /// How the generator itself fared: whether it or the server made the figures.
 #[derive(Debug, Clone)]
 pub(crate) struct GeneratorHealth {
-    /// How long after their intended start requests were noticed, ns: the generator's wake-ups, whatever the server does. Empty for a closed loop.
+    /// How long after their intended start requests were noticed, ns: the generator's wake-ups,
+    /// whatever the server does. Empty for a closed loop.
     pub(crate) lag: Histogram<u64>,
     /// CPU time of the threads, from the end of the warm-up to the end of the schedule.
     pub(crate) cpu: Duration,
@@ -178,8 +181,9 @@ impl GeneratorHealth {
     /// The share of time from which on a thread has no time left.
     pub(crate) const BUSY: f64 = 0.95;
 
-    /// Was the generator the bottleneck? It was if a hundredth of the requests was noticed 1 ms or more after their time, or if a thread had
-    /// less than 5 % of its time left. Neither happens because a server is slow: a request that waits for a reply or for a free connection
+    /// Was the generator the bottleneck? It was if a hundredth of the requests was noticed 1 ms or
+    /// more after their time, or if a thread had less than 5 % of its time left. Neither
+    /// happens because a server is slow: a request that waits for a reply or for a free connection
     /// costs the generator nothing.
     pub(crate) fn saturated(&self) -> bool {
         self.lag.value_at_quantile(0.99) >= GeneratorHealth::LATE.as_nanos() as u64
@@ -207,7 +211,8 @@ pub(crate) struct ThreadEnd {
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct LoadOutcome {
-    /// From the end of the warm-up to the last reply, or to the end of the schedule if that is later.
+    /// From the end of the warm-up to the last reply, or to the end of the schedule if that is
+    /// later.
     pub(crate) duration: Duration,
     /// All slices.
     pub(crate) total: Slice,

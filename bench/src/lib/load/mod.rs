@@ -1,4 +1,5 @@
-//! The load generator, as a library: a [`LoadPlan`] in, an [`LoadOutcome`](measure::LoadOutcome) out, whole slices of time in between.
+//! The load generator, as a library: a [`LoadPlan`] in, an [`LoadOutcome`](measure::LoadOutcome)
+//! out, whole slices of time in between.
 //!
 //! ```text
 //! schedule ──due──> generator ──bytes──> connection ──> server
@@ -6,11 +7,14 @@
 //!                       wire <───────────────┘──> recorder ──slices──> run() ──> Outcome
 //! ```
 //! What always holds:
-//! - A request has an intended start: with a rate, its place on a fixed schedule; without one, the moment its turn came. Latency is counted from
-//!   there, service time from the write. Nothing is skipped, thinned out or corrected afterwards.
+//! - A request has an intended start: with a rate, its place on a fixed schedule; without one, the
+//!   moment its turn came. Latency is counted from there, service time from the write. Nothing is
+//!   skipped, thinned out or corrected afterwards.
 //! - What cannot be sent yet waits as a number in the schedule and keeps its time.
-//! - A request without a reply is an error by kind; one that timed out is in the percentiles with the time it had.
-//! - The generator watches itself: [`GeneratorHealth::saturated`](measure::GeneratorHealth::saturated).
+//! - A request without a reply is an error by kind; one that timed out is in the percentiles with
+//!   the time it had.
+//! - The generator watches itself:
+//!   [`GeneratorHealth::saturated`](measure::GeneratorHealth::saturated).
 //! - One thread, one event loop; threads share nothing but the count of inserted keys.
 mod connection;
 mod generator;

@@ -51,10 +51,12 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Reads the `--op` options: one of `get`, `set`, `del`, `mget[:10]`, `insert`, `scan[:100]`, `rmw`, `mix:get=90,set=10`, `ycsb:a` … `ycsb:f`, or
-    /// any number of raw requests (or names), each perhaps with its weight before it: `90%GET /v0/entity?id={key}`.
+    /// Reads the `--op` options: one of `get`, `set`, `del`, `mget[:10]`, `insert`, `scan[:100]`,
+    /// `rmw`, `mix:get=90,set=10`, `ycsb:a` … `ycsb:f`, or any number of raw requests (or
+    /// names), each perhaps with its weight before it: `90%GET /v0/entity?id={key}`.
     ///
-    /// YCSB core workloads (Cooper et al. 2010, `workloads/workload[a-f]`): E's scan is a read of consecutive keys here.
+    /// YCSB core workloads (Cooper et al. 2010, `workloads/workload[a-f]`): E's scan is a read of
+    /// consecutive keys here.
     pub(crate) fn parse(options: &[String]) -> anyhow::Result<Workload> {
         if let [option] = options {
             if let Some(list) = option.strip_prefix("mix:") {

@@ -38,7 +38,8 @@ pub(crate) struct LoadPlan {
     pub(crate) stop: RunEnd,
     /// What happens in the first so long does not count.
     pub(crate) warm_up: Duration,
-    /// A trace whose operations are played; then `mix` is [`Played::mix`], and `rate` and `stop` do not count.
+    /// A trace whose operations are played; then `mix` is [`Played::mix`], and `rate` and `stop` do
+    /// not count.
     pub(crate) played: Option<Played>,
     /// Length of a slice of the results.
     pub(crate) slice: Duration,
@@ -66,7 +67,8 @@ impl Played {
         Mix::new(verbs.into()).expect("weights above 0")
     }
 
-    /// The operations of a thread: of every key the same thread's, so that their order is kept as far as one connection's is.
+    /// The operations of a thread: of every key the same thread's, so that their order is kept as
+    /// far as one connection's is.
     fn operations(&self, thread: usize, threads: usize) -> anyhow::Result<Replay> {
         let (thread, threads, speed) = (thread as u64, threads as u64, self.speed);
         let operations = self.trace.operations()?.map_while(Result::ok);

@@ -23,10 +23,12 @@ pub(crate) struct PlanOptions {
     /// Number of keys (default: 100000, or all of the file's)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: Option<u64>,
-    /// How a key reads: text with n in braces as in the default, {n:012} or {uuid}; or @FILE, one key a line
+    /// How a key reads: text with n in braces as in the default, {n:012} or {uuid}; or @FILE, one
+    /// key a line
     #[arg(long, value_name = "PATTERN", default_value = "key:{n}")]
     pub(crate) key: String,
-    /// How keys are drawn: uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS (shares, such as hot:0.1:0.9), latest:THETA [default: uniform, or the workload's]
+    /// How keys are drawn: uniform, zipf:THETA, seq, single, hot:KEYS:REQUESTS (shares, such as
+    /// hot:0.1:0.9), latest:THETA [default: uniform, or the workload's]
     #[arg(long, value_name = "DISTRIBUTION")]
     pub(crate) dist: Option<KeyDistribution>,
     /// How long values are: 64, 4KiB, 16-1024, 64=90,4KiB=10 (weights), lognormal:MEDIAN:SIGMA:MOST
@@ -47,7 +49,8 @@ pub(crate) struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The plan of one run. `interval` is the length of a slice of the results; without it the length of the run decides.
+    /// The plan of one run. `interval` is the length of a slice of the results; without it the
+    /// length of the run decides.
     pub(crate) fn plan(&self, client: &GeneratorOptions, interval: Option<Duration>) -> anyhow::Result<LoadPlan> {
         let workload = Workload::parse(&self.op)?;
         let names = match self.key.strip_prefix('@') {

@@ -32,7 +32,8 @@ impl Poll {
         if write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN }
     }
 
-    /// Waits for reading, perhaps also for writing; `token` names it in events. A closed file leaves by itself.
+    /// Waits for reading, perhaps also for writing; `token` names it in events. A closed file
+    /// leaves by itself.
     pub(crate) fn add(&self, file: impl AsFd, token: usize, write: bool) -> std::io::Result<()> {
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(token as u64), Poll::flags(write))?)
     }

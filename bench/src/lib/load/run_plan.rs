@@ -20,7 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs a plan to its end. `each` is shown every slice of time, all threads added up, once all have finished it.
+/// Runs a plan to its end. `each` is shown every slice of time, all threads added up, once all have
+/// finished it.
 pub(crate) fn run(plan: &LoadPlan, each: &mut dyn FnMut(&Slice)) -> anyhow::Result<LoadOutcome> {
     run_connected(plan, &mut || Ok(()), each)
 }

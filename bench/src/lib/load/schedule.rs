@@ -5,7 +5,8 @@
 //! not due yet ------------> due, waiting ------------> on a connection
 //!                           (numbers only: a queue of any length costs nothing)
 //! ```
-//! No request is skipped and none is moved: one that waits for a connection keeps the time it was meant for.
+//! No request is skipped and none is moved: one that waits for a connection keeps the time it was
+//! meant for.
 use super::ops::DrawnOperation;
 use std::{collections::VecDeque, time::Duration};
 
@@ -91,7 +92,8 @@ impl Schedule {
         }
     }
 
-    /// The next time at which a request becomes due; absent if that depends on replies, or if there is none.
+    /// The next time at which a request becomes due; absent if that depends on replies, or if there
+    /// is none.
     pub(crate) fn next(&self) -> Option<u64> {
         match &self.pace {
             Pace::Replay(replay) => replay.next.map(|(time, _)| time),
@@ -247,7 +249,8 @@ mod tests {
         assert!(replay.over(6) && replay.ended(6));
     }
 
-    /// Latency from the intended start shows a stall as arithmetic says, whatever the number of connections: played with a fake clock.
+    /// Latency from the intended start shows a stall as arithmetic says, whatever the number of
+    /// connections: played with a fake clock.
     #[test]
     fn a_stall_shows_as_arithmetic_predicts() {
         // 1000 a second for 10 s, answered at once, but for 200 ms at second 3 nothing is.

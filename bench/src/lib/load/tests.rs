@@ -30,7 +30,8 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     format!("redis://{address}")
 }
 
-/// Reads requests and answers each; `before` is called with the number of requests before they are answered. Ends with the connection.
+/// Reads requests and answers each; `before` is called with the number of requests before they are
+/// answered. Ends with the connection.
 fn answer(mut stream: TcpStream, reply: &[u8], mut before: impl FnMut(usize)) {
     let mut input = [0; 65536];
     while let Ok(count @ 1..) = stream.read(&mut input) {
@@ -94,7 +95,8 @@ fn ms(histogram: &hdrhistogram::Histogram<u64>, quantile: f64) -> f64 {
 
 #[test]
 fn a_stall_is_in_the_percentiles() {
-    // 200 ms of silence within 2 s at 1000 a second: a tenth of the requests wait, the n-th of them (200 - n) ms.
+    // 200 ms of silence within 2 s at 1000 a second: a tenth of the requests wait, the n-th of them
+    // (200 - n) ms.
     let slept = Arc::new(AtomicU64::new(0));
     let sleeps = slept.clone();
     let url = server(move |stream| {
@@ -136,8 +138,8 @@ fn a_slow_server_is_not_the_generators_fault() {
     assert!(ms(&outcome.total.latency, 1.0) > 2000.0);
     assert!(ms(&outcome.phases.queue, 0.5) > 500.0);
     assert!(outcome.own.busy < 0.9, "busy {}", outcome.own.busy);
-    // Each waits 8 ms longer for the server than the one before: were that its fault, the 15th would be late by 120. The machine may
-    // have made many of them late, not nearly all.
+    // Each waits 8 ms longer for the server than the one before: were that its fault, the 15th would be
+    // late by 120. The machine may have made many of them late, not nearly all.
     let late = outcome.own.lag.value_at_quantile(0.05);
     assert!(late < 1_000_000, "the generator is late by {late} ns by itself");
 }

@@ -15,7 +15,8 @@ pub(crate) enum Sizes {
     Range(usize, usize),
     /// Lengths with weights: `64=90,4KiB=9,64KiB=1`
     Weighted(Vec<(usize, f64)>),
-    /// Log-normal with this median, the logarithm's standard deviation, and a largest length: `lognormal:300:1.2:1MiB`
+    /// Log-normal with this median, the logarithm's standard deviation, and a largest length:
+    /// `lognormal:300:1.2:1MiB`
     LogNormal {
         /// Half of the values are shorter.
         median: f64,
@@ -93,7 +94,8 @@ impl Sizes {
     }
 }
 
-/// Makes values: random letters and digits, which no protocol needs to escape and no compressor shrinks much.
+/// Makes values: random letters and digits, which no protocol needs to escape and no compressor
+/// shrinks much.
 #[derive(Debug, Clone)]
 pub(crate) struct ValueMaker {
     sizes: Sizes,

@@ -1,7 +1,8 @@
 //! Zipf's distribution, exactly: rank k of n is drawn with probability proportional to 1/k^θ.
 //!
-//! Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM
-//! TOMACS 6(3), 1996): any θ > 0 (YCSB's formula is an approximation and ends at 1), constant memory, one or two tries.
+//! Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
+//! monotone discrete distributions", ACM TOMACS 6(3), 1996): any θ > 0 (YCSB's formula is an
+//! approximation and ends at 1), constant memory, one or two tries.
 use fastrand::Rng;
 
 /// Draws ranks from 0 (the most frequent) to n-1.
@@ -9,7 +10,8 @@ use fastrand::Rng;
 pub(crate) struct Zipf {
     theta: f64,
     n: f64,
-    /// The integral of the density up to 1.5 less 1, and up to n + 0.5: the range that is drawn from.
+    /// The integral of the density up to 1.5 less 1, and up to n + 0.5: the range that is drawn
+    /// from.
     low: f64,
     high: f64,
     /// Draws this near above their rank are taken without looking.
@@ -69,7 +71,8 @@ fn ln1p_over(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Pearson's χ² of a million draws over ranks against theory, as a number of standard deviations above its mean.
+    /// Pearson's χ² of a million draws over ranks against theory, as a number of standard
+    /// deviations above its mean.
     fn deviation(n: u64, theta: f64, ranks: usize) -> f64 {
         const DRAWS: u64 = 1_000_000;
         let zipf = Zipf::new(n, theta);

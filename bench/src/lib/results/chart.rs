@@ -1,4 +1,5 @@
-//! Charts as SVG: lines over two axes, and heat maps. Colours are CSS variables of the page ([`STYLE`]), so they follow its light or dark scheme.
+//! Charts as SVG: lines over two axes, and heat maps. Colours are CSS variables of the page
+//! ([`STYLE`]), so they follow its light or dark scheme.
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -22,7 +23,8 @@ svg .range { stroke-width: 1.5; stroke-opacity: 0.6; }
 svg .heat { fill: var(--heat); }
 ";
 
-/// What the variables and classes of [`STYLE`] stand for in the light scheme. For files that are shown outside browsers.
+/// What the variables and classes of [`STYLE`] stand for in the light scheme. For files that are
+/// shown outside browsers.
 const PLAIN: [(&str, &str); 18] = [
     ("var(--ink)", "#1b1f24"),
     ("var(--paper)", "#fff"),
@@ -82,7 +84,8 @@ impl Axis {
         Axis { low: 0.0, high: f64::from(count) * step, log: false, ticks, label }
     }
 
-    /// From the decade below `low` to the one above `high`; narrow ranges keep their ends. Nothing to show has an infinite `low`.
+    /// From the decade below `low` to the one above `high`; narrow ranges keep their ends. Nothing
+    /// to show has an infinite `low`.
     pub(crate) fn log(low: f64, high: f64, label: &'static str) -> Axis {
         let low = if low.is_finite() { low.max(1e-6) } else { 1.0 };
         let high = high.max(low * 2.0);

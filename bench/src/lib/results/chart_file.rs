@@ -1,4 +1,5 @@
-//! Charts as files of their own, with a legend and a background, so that they can be read on any page.
+//! Charts as files of their own, with a legend and a background, so that they can be read on any
+//! page.
 use super::chart::{self, Axis, ChartLine, colour, escape};
 use std::fmt::Write;
 
@@ -14,7 +15,8 @@ pub(crate) struct FileLine<'a> {
     /// Its name in the legend.
     pub(crate) name: &'a str,
     pub(crate) points: Vec<(f64, f64)>,
-    /// The least and the most of the runs behind a point: x, least, most. Empty for figures without runs.
+    /// The least and the most of the runs behind a point: x, least, most. Empty for figures without
+    /// runs.
     pub(crate) ranges: Vec<(f64, f64, f64)>,
 }
 
@@ -24,7 +26,8 @@ impl<'a> From<(&'a str, Vec<(f64, f64)>)> for FileLine<'a> {
     }
 }
 
-/// A chart as a file: its lines, and below them `origin`, which says when and from which commit the figures are.
+/// A chart as a file: its lines, and below them `origin`, which says when and from which commit the
+/// figures are.
 pub(crate) fn file(title: &str, x: &Axis, y: &Axis, lines: Vec<FileLine>, origin: &str) -> String {
     let legend = ROW * (1 + lines.len().div_ceil(IN_A_ROW));
     let height = legend + HEIGHT + ROW;

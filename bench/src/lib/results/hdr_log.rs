@@ -1,4 +1,5 @@
-//! A run's histograms as an HdrHistogram log (format 1.3): HdrHistogram's own tools and plotters read it.
+//! A run's histograms as an HdrHistogram log (format 1.3): HdrHistogram's own tools and plotters
+//! read it.
 use crate::lib::load::measure::Slice;
 use anyhow::{Context, anyhow};
 use hdrhistogram::serialization::{

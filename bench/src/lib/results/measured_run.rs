@@ -1,4 +1,5 @@
-//! One load from its plan to its summary, with its progress on a terminal and in the HdrHistogram log.
+//! One load from its plan to its summary, with its progress on a terminal and in the HdrHistogram
+//! log.
 use super::{
     hdr_log::HdrLog,
     output_options::OutputOptions,

@@ -8,7 +8,8 @@ pub(crate) fn date() -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The commit of the working folder, with `-dirty` if files have changed; `unknown` outside a repository.
+/// The commit of the working folder, with `-dirty` if files have changed; `unknown` outside a
+/// repository.
 pub(crate) fn commit() -> String {
     let commit = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     let commit = commit.ok().filter(|output| output.status.success()).map(|output| output.stdout);

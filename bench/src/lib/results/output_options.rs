@@ -23,7 +23,8 @@ pub(crate) struct OutputOptions {
     /// Write the histograms of each slice as an HdrHistogram log (tags: latency, service)
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr_log: Option<PathBuf>,
-    /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to 1 s)
+    /// Length of a slice of the results over time (default: a hundredth of the run, from 100 ms to
+    /// 1 s)
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// What the run is called in results
@@ -52,7 +53,8 @@ fn interval(text: &str) -> anyhow::Result<Duration> {
     Ok(interval)
 }
 
-/// Prints and keeps a result, with what else belongs to it. `others` are shown beside it on the page.
+/// Prints and keeps a result, with what else belongs to it. `others` are shown beside it on the
+/// page.
 pub(crate) fn finish(
     output: &OutputOptions,
     summary: &RunSummary,

@@ -1,4 +1,5 @@
-//! The page of one run or several: `--report FILE.html`, `larder-bench report`. Self-contained: no script, no network.
+//! The page of one run or several: `--report FILE.html`, `larder-bench report`. Self-contained: no
+//! script, no network.
 #[cfg(test)]
 pub(crate) mod tests;
 

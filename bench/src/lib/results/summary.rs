@@ -66,7 +66,8 @@ pub(crate) struct Moment {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
-    /// Numbers of requests by latency: (step, count); step s is a latency from 2^(s/4) to 2^((s+1)/4) µs.
+    /// Numbers of requests by latency: (step, count); step s is a latency from 2^(s/4) to
+    /// 2^((s+1)/4) µs.
     pub(crate) heat: Vec<(i32, u64)>,
 }
 
@@ -191,7 +192,8 @@ impl RunSummary {
     }
 }
 
-/// Shares 0, then ever nearer to 1: 20 points to each factor of ten of what is left, up to the last request.
+/// Shares 0, then ever nearer to 1: 20 points to each factor of ten of what is left, up to the last
+/// request.
 fn curve(outcome: &LoadOutcome) -> Vec<(f64, f64, f64)> {
     let Slice { latency, service, .. } = &outcome.total;
     let left = |step: i32| 10f64.powf(-f64::from(step) / 20.0);

@@ -1,4 +1,5 @@
-//! Caches written in Go: GCache, and a program around a groupcache-go node. Who runs the comparison names their binaries.
+//! Caches written in Go: GCache, and a program around a groupcache-go node. Who runs the comparison
+//! names their binaries.
 use super::{
     port::{Port, free_port},
     process::{PROBE, ServerProcess},
@@ -23,14 +24,16 @@ pub(crate) fn gcache(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
     http(ServerProcess::start("gcache", folder, core, program, &["-c", "config.toml"].map(str::to_owned), port)?)
 }
 
-/// A program around a groupcache-go node: it takes its address as the only argument and answers `GET /data/{id}`.
+/// A program around a groupcache-go node: it takes its address as the only argument and answers
+/// `GET /data/{id}`.
 pub(crate) fn groupcache_go(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let address = port.address.to_string();
     http(ServerProcess::start("groupcache-go", tempfile::tempdir()?, core, program, &[address], port)?)
 }
 
-/// A groupcache-go node as `tests/interop/node` builds it, one of several, with so many bytes for its caches.
+/// A groupcache-go node as `tests/interop/node` builds it, one of several, with so many bytes for
+/// its caches.
 pub(crate) fn groupcache_go_among(
     port: Port,
     program: &Path,

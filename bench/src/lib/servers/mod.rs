@@ -1,8 +1,11 @@
-//! Servers under test, as child processes: found, started on a free port, waited for until they answer, stopped when dropped.
+//! Servers under test, as child processes: found, started on a free port, waited for until they
+//! answer, stopped when dropped.
 //!
-//! A server dies with the program that started it, even if that is killed: it runs under `setpriv --pdeathsig`.
+//! A server dies with the program that started it, even if that is killed: it runs under `setpriv
+//! --pdeathsig`.
 //!
-//! Each server starts with what makes it fastest or smallest as a cache: nothing is written to disk. Everything else is its default.
+//! Each server starts with what makes it fastest or smallest as a cache: nothing is written to
+//! disk. Everything else is its default.
 mod go_caches;
 mod installed;
 mod larder;

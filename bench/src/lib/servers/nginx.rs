@@ -9,8 +9,9 @@ use anyhow::Context;
 use std::{fs, net::SocketAddr, path::Path};
 use tempfile::TempDir;
 
-/// nginx at its best for small static files, given as (path, bytes): one process, open-file cache, no sendfile (which is slower for small
-/// files), no log, connections kept for ever. `/bad` answers 400.
+/// nginx at its best for small static files, given as (path, bytes): one process, open-file cache,
+/// no sendfile (which is slower for small files), no log, connections kept for ever. `/bad` answers
+/// 400.
 pub(crate) fn nginx(core: Option<usize>, files: &[(&str, &[u8])]) -> anyhow::Result<ServerProcess> {
     nginx_with(core, files, "")
 }
@@ -110,7 +111,8 @@ pub(super) fn folder_in_memory() -> anyhow::Result<TempDir> {
     Ok(if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? })
 }
 
-/// nginx with `proxy_cache` in front of `backend`: its files in memory, a master with one worker, connections to the backend kept.
+/// nginx with `proxy_cache` in front of `backend`: its files in memory, a master with one worker,
+/// connections to the backend kept.
 pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::Result<ServerProcess> {
     let folder = folder_in_memory()?;
     let http = format!(
@@ -125,8 +127,9 @@ pub(crate) fn nginx_cache(core: Option<usize>, backend: SocketAddr) -> anyhow::R
     nginx_like("nginx proxy_cache", folder, core, free_port()?, &configuration, serves)
 }
 
-/// The same, made to outlive a backend that suffers: one fetch for each key (`proxy_cache_lock`), stale answers while it is renewed and when
-/// the backend fails (`proxy_cache_use_stale`), lifetimes from the backend, and a deadline of a second as Larder has.
+/// The same, made to outlive a backend that suffers: one fetch for each key (`proxy_cache_lock`),
+/// stale answers while it is renewed and when the backend fails (`proxy_cache_use_stale`),
+/// lifetimes from the backend, and a deadline of a second as Larder has.
 pub(crate) fn nginx_shield(backend: SocketAddr) -> anyhow::Result<ServerProcess> {
     let folder = folder_in_memory()?;
     let http = format!(
@@ -143,7 +146,8 @@ pub(crate) fn nginx_shield(backend: SocketAddr) -> anyhow::Result<ServerProcess>
     nginx_like("nginx proxy_cache", folder, None, free_port()?, &configuration, serves)
 }
 
-/// nginx that leads to Larders in turn. A node that cannot be reached is left out for two seconds, and its request goes to the next one.
+/// nginx that leads to Larders in turn. A node that cannot be reached is left out for two seconds,
+/// and its request goes to the next one.
 pub(crate) fn nginx_balancer(port: Port, nodes: &[SocketAddr]) -> anyhow::Result<ServerProcess> {
     let nodes: String = nodes.iter().map(|node| format!("server {node} max_fails=1 fail_timeout=2s; ")).collect();
     let http = format!("upstream nodes {{ {nodes} keepalive 32; }}");

@@ -19,10 +19,11 @@ impl Port {
     }
 }
 
-/// A port for servers that cannot choose one themselves and say which: no other server is given it while this value lives.
+/// A port for servers that cannot choose one themselves and say which: no other server is given it
+/// while this value lives.
 ///
-/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as servers do, can listen on it all the same (ip(7),
-/// socket(7)).
+/// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as servers do,
+/// can listen on it all the same (ip(7), socket(7)).
 pub(crate) fn free_port() -> anyhow::Result<Port> {
     fixed_port(0)
 }

@@ -71,7 +71,8 @@ impl ServerProcess {
         let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
         command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
-        // The environment's settings of Larder are not those of the measurement; names that it does not know would end it.
+        // The environment's settings of Larder are not those of the measurement; names that it does not
+        // know would end it.
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_")) {
             command.env_remove(name);
         }
@@ -82,7 +83,8 @@ impl ServerProcess {
         Ok(ServerProcess { name, address: port.address, http: None, child, command, core, folder, ending, _port: port })
     }
 
-    /// Asks until `probe` finds the server ready; an early end or too long a silence is an error that shows what the server wrote.
+    /// Asks until `probe` finds the server ready; an early end or too long a silence is an error
+    /// that shows what the server wrote.
     pub(super) fn wait_until<T>(&mut self, mut probe: impl FnMut(&Path) -> Option<T>) -> anyhow::Result<T> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -7,7 +7,8 @@ use super::{
 use crate::lib::blocking_clients::{RedisReply, RespClient};
 use std::path::Path;
 
-/// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there again after [`restart_redis`].
+/// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there
+/// again after [`restart_redis`].
 pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<ServerProcess> {
     redis_with(core, &[])
 }
@@ -61,7 +62,8 @@ pub(crate) fn valkey(program: &Path, core: Option<usize>) -> anyhow::Result<Serv
 /// Names Pogocache's binary.
 pub(crate) const POGOCACHE: &str = "LARDER_BENCH_POGOCACHE";
 
-/// Pogocache with one thread. It tells HTTP, memcached and the Redis protocol apart by their first bytes.
+/// Pogocache with one thread. It tells HTTP, memcached and the Redis protocol apart by their first
+/// bytes.
 pub(crate) fn pogocache(program: &Path, core: Option<usize>) -> anyhow::Result<ServerProcess> {
     let port = free_port()?;
     let number = port.address.port().to_string();

@@ -1,4 +1,5 @@
-//! Against the real programs: they are part of what `make test` needs, as redis-server is for the server's own tests.
+//! Against the real programs: they are part of what `make test` needs, as redis-server is for the
+//! server's own tests.
 use super::*;
 use super::{
     port::free_port,

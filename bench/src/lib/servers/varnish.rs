@@ -8,7 +8,8 @@ use super::{
 use crate::lib::blocking_clients::HttpClient;
 use std::{fs, net::SocketAddr};
 
-/// varnish in front of `backend`: storage of malloc with so many mebibytes, its log in memory, one pool of threads.
+/// varnish in front of `backend`: storage of malloc with so many mebibytes, its log in memory, one
+/// pool of threads.
 pub(crate) fn varnish(core: Option<usize>, backend: SocketAddr, memory_mib: u64) -> anyhow::Result<ServerProcess> {
     let folder = folder_in_memory()?;
     let (host, port) = (backend.ip(), backend.port());

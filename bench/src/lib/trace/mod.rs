@@ -4,8 +4,9 @@
 //! file -> zstd | xz | as is -> records (ARC text, cache2k, u64) -> keys
 //!                          └-> recorded operations (ops), with their times and sizes -> keys of what was read
 //! ```
-//! A trace is never held in memory: each replay opens it again. Traces are downloads, hence not trusted: the length of a line, the run
-//! of keys that one line stands for and the decoders' windows are bounded, and a trace that ends within a record is an error.
+//! A trace is never held in memory: each replay opens it again. Traces are downloads, hence not
+//! trusted: the length of a line, the run of keys that one line stands for and the decoders'
+//! windows are bounded, and a trace that ends within a record is an error.
 mod operations;
 mod records;
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! record    = kind:u8 (0 get, 1 set, 2 del)  microseconds since the record before:varint  key:varint  [set: bytes of the value:varint]
 //! varint    = seven bits a byte, the lowest first; the highest bit says that another byte follows
 //! ```
-//! Keys are numbers in the order of their first appearance: neither a key nor its hash can be had back from a trace.
+//! Keys are numbers in the order of their first appearance: neither a key nor its hash can be had
+//! back from a trace.
 use anyhow::{Context, bail, ensure};
 use std::io::{self, Read, Write};
 

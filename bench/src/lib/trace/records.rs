@@ -8,7 +8,8 @@ use std::{
 
 /// Longest line of an ARC trace, in bytes.
 pub(super) const MAX_LINE: usize = 1024;
-/// Most keys that one line of an ARC trace may stand for; the published ones have at most a few thousand.
+/// Most keys that one line of an ARC trace may stand for; the published ones have at most a few
+/// thousand.
 pub(super) const MAX_RUN: u64 = 1 << 20;
 
 /// The keys of one input. After an error it ends.

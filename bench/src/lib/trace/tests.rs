@@ -34,7 +34,8 @@ fn write(keys: &[u64], format: TraceFormat) -> Vec<u8> {
     }
 }
 
-/// Writes `bytes` to a file of this name, compressed as the name says, and hands its path to `test`.
+/// Writes `bytes` to a file of this name, compressed as the name says, and hands its path to
+/// `test`.
 fn with_file<T>(name: &str, bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join(name);

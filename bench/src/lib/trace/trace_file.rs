@@ -29,7 +29,8 @@ pub(crate) struct TraceSummary {
 }
 
 impl TraceFile {
-    /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace`, `.u64` or `.ops`, each perhaps followed by `.zst` or `.xz`.
+    /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace`, `.u64` or
+    /// `.ops`, each perhaps followed by `.zst` or `.xz`.
     pub(crate) fn new(path: &Path, format: Option<TraceFormat>) -> anyhow::Result<TraceFile> {
         let format = match format {
             Some(format) => format,
@@ -75,7 +76,8 @@ impl TraceFile {
         Ok(operations.map(move |item| item.with_context(|| format!("cannot read on in {}", path.display()))))
     }
 
-    /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured with it.
+    /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured
+    /// with it.
     pub(crate) fn summary(&self) -> anyhow::Result<TraceSummary> {
         let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
         let mut requests = 0;

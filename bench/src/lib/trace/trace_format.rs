@@ -3,7 +3,8 @@
 /// How the requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TraceFormat {
-    /// Text lines `start count …`: keys start to start+count-1 (Megiddo and Modha, "ARC", FAST 2003)
+    /// Text lines `start count …`: keys start to start+count-1 (Megiddo and Modha, "ARC", FAST
+    /// 2003)
     Arc,
     /// Big-endian 32-bit numbers (cache2k benchmarks)
     Cache2k,

@@ -12,14 +12,16 @@ use std::{io::Write, path::PathBuf};
 
 /// Writes many times more data than the memory bound and checks that the bound holds
 ///
-/// Writes entries of mixed sizes (80 bytes to 1/64 of the bound, most of them small) and lifetimes (half of them without expiry, the
-/// others 1 ms to 5 s), new keys and overwrites, and reads some back. Checked: the bytes that the engine counts as used are within the
-/// bound after every single write; resident memory (/proc/PID/statm, sampled) stays within the bound plus --slack; no value read is
-/// another key's, damaged, older than the last write or past its expiry.
+/// Writes entries of mixed sizes (80 bytes to 1/64 of the bound, most of them small) and lifetimes
+/// (half of them without expiry, the others 1 ms to 5 s), new keys and overwrites, and reads some
+/// back. Checked: the bytes that the engine counts as used are within the bound after every single
+/// write; resident memory (/proc/PID/statm, sampled) stays within the bound plus --slack; no value
+/// read is another key's, damaged, older than the last write or past its expiry.
 ///
-/// Without --url and --larder the engine is tested in this process, with a clock that runs 1 ms in 20 writes. With --larder a server is
-/// started from that binary with `--max-memory`; with --url a running server is used, whose bound must be the same --max-memory and
-/// whose process is --pid, or what its INFO calls process_id.
+/// Without --url and --larder the engine is tested in this process, with a clock that runs 1 ms in
+/// 20 writes. With --larder a server is started from that binary with `--max-memory`; with --url a
+/// running server is used, whose bound must be the same --max-memory and whose process is --pid, or
+/// what its INFO calls process_id.
 ///
 /// Prints one line; ends with an error if a check failed.
 #[derive(Debug, clap::Args)]
@@ -184,7 +186,8 @@ fn sample<S: CacheUnderTest>(cache: &S, row: &mut Row) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of 100 values, 70 have up to 200 bytes, 20 up to 4 KiB, 9 up to 64 KiB and one up to a 64th of the bound.
+/// Of 100 values, 70 have up to 200 bytes, 20 up to 4 KiB, 9 up to 64 KiB and one up to a 64th of
+/// the bound.
 fn size(random: &mut fastrand::Rng, bound: u64) -> usize {
     let largest = (bound / 64) as usize;
     let size = match random.u8(0..100) {

@@ -13,9 +13,11 @@ use std::{fs, io::Write, path::PathBuf, time::Duration};
 
 /// Sends requests for a few keys through nginx, and shows which node did what
 ///
-/// The keys are 1.json, 2.json and so on, in turn, on a fixed schedule over 10 connections. Ends with an error if a request failed.
+/// The keys are 1.json, 2.json and so on, in turn, on a fixed schedule over 10 connections. Ends
+/// with an error if a request failed.
 ///
-/// (Not 1, 2 and so on: groupcache's ring puts keys that differ in their last characters only on one node.)
+/// (Not 1, 2 and so on: groupcache's ring puts keys that differ in their last characters only on
+/// one node.)
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
     /// What `start` has written down

@@ -1,6 +1,7 @@
 //! `larder-bench cluster`: several Larders as one cache on this machine, to see it work.
 //!
-//! `start` runs them until Ctrl-C and writes down where they are; `load` reads that, sends requests and shows which node did what.
+//! `start` runs them until Ctrl-C and writes down where they are; `load` reads that, sends requests
+//! and shows which node did what.
 mod cluster_file;
 mod load;
 mod node_counts;

@@ -10,7 +10,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reads of one node by how they were answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct NodeCounts {
-    /// From its own memory: keys that it owns, and copies of others'. Those that peers asked for count as well.
+    /// From its own memory: keys that it owns, and copies of others'. Those that peers asked for
+    /// count as well.
     pub(super) hits: u64,
     /// Asked of the key's owner.
     pub(super) from_owner: u64,

@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts the nodes and nginx, prints where they are, and ends them on Ctrl-C
 ///
-/// Each key belongs to one node, which fetches it from the source for all. nginx leads to the nodes in turn. On a terminal a few lines
-/// say where everything is, else one JSON object.
+/// Each key belongs to one node, which fetches it from the source for all. nginx leads to the nodes
+/// in turn. On a terminal a few lines say where everything is, else one JSON object.
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArgs {
     /// The larder binary

@@ -18,9 +18,11 @@ use traffic::{Load, Traffic};
 
 /// Messages, connections and imbalance of each node in fleets of any size, by simulation
 ///
-/// The owners are those of the server's own ring; nothing is sent. The nodes get random addresses, and each figure is the mean over --rings such
-/// fleets. Every node is read at the same rate, the keys by Zipf's law. Reads of other nodes' keys ask the owner, unless a hot copy is there;
-/// every removal is told to all other nodes. The same --seed gives the same figures on every machine.
+/// The owners are those of the server's own ring; nothing is sent. The nodes get random addresses,
+/// and each figure is the mean over --rings such fleets. Every node is read at the same rate, the
+/// keys by Zipf's law. Reads of other nodes' keys ask the owner, unless a hot copy is there;
+/// every removal is told to all other nodes. The same --seed gives the same figures on every
+/// machine.
 ///
 /// Prints a line for each size; with --out also charts.
 #[derive(Debug, clap::Args)]

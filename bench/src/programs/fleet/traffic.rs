@@ -21,7 +21,8 @@ pub(super) struct Load {
 /// Messages per second and connections of a node.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Traffic {
-    /// Reads that a node receives from others, without hot copies: mean of the nodes, and the node that receives most. It sends as many on average.
+    /// Reads that a node receives from others, without hot copies: mean of the nodes, and the node
+    /// that receives most. It sends as many on average.
     pub(super) received_without_copies: f64,
     pub(super) busiest_without_copies: f64,
     /// The same with hot copies.
@@ -29,7 +30,8 @@ pub(super) struct Traffic {
     pub(super) busiest_with_copies: f64,
     /// Removals that a node receives; it sends as many.
     pub(super) removals: f64,
-    /// Connections of a node once each of its threads has talked to each other node, both directions.
+    /// Connections of a node once each of its threads has talked to each other node, both
+    /// directions.
     connections: f64,
 }
 
@@ -84,8 +86,9 @@ pub(super) fn traffic(ring: &Ring, nodes: u64, load: &Load) -> Traffic {
 
 /// How often a second a node asks the owner for a key that it is asked for `rate` times a second.
 ///
-/// The rate is taken as even. The first `hot_copy_after` reads of a thread ask the owner, the last of them leaves a copy; while the
-/// window lasts, each end of the copy costs one read more. A key that is too rare for that asks every time.
+/// The rate is taken as even. The first `hot_copy_after` reads of a thread ask the owner, the last
+/// of them leaves a copy; while the window lasts, each end of the copy costs one read more. A key
+/// that is too rare for that asks every time.
 fn asked(rate: f64, load: &Load) -> f64 {
     let before_copy = load.threads * (load.hot_copy_after - 1.0) + 1.0;
     let counted = before_copy / rate;

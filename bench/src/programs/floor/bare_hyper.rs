@@ -1,4 +1,5 @@
-//! The floor of a server on hyper: one tokio runtime of one thread, a handler that has its answer ready.
+//! The floor of a server on hyper: one tokio runtime of one thread, a handler that has its answer
+//! ready.
 use super::sockets::accepted;
 use crate::lib::servers::FLOOR_VALUE;
 use bytes::Bytes;

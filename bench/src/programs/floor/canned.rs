@@ -1,4 +1,5 @@
-//! The floor by hand: epoll, one read, one write of as many canned replies as the read had requests.
+//! The floor by hand: epoll, one read, one write of as many canned replies as the read had
+//! requests.
 use super::sockets::accepted;
 use crate::lib::load::poll::Poll;
 use std::{
@@ -15,7 +16,8 @@ const LISTENER: usize = usize::MAX;
 pub(super) enum Requests {
     /// By their length, which is the same for all.
     OfBytes(usize),
-    /// A read that ends with an empty line is one: the client sends the next when it has the answer.
+    /// A read that ends with an empty line is one: the client sends the next when it has the
+    /// answer.
     Reads,
 }
 

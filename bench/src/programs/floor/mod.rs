@@ -1,7 +1,8 @@
-//! `larder-bench floor`: servers that read and write and do nothing else. What they cost is what no server on the same kernel interface
-//! can go below; what another server costs more is its own.
+//! `larder-bench floor`: servers that read and write and do nothing else. What they cost is what no
+//! server on the same kernel interface can go below; what another server costs more is its own.
 //!
-//! They answer requests of one kind from one client of ours and are no servers for anything else. Each runs on the thread that calls it.
+//! They answer requests of one kind from one client of ours and are no servers for anything else.
+//! Each runs on the thread that calls it.
 mod bare_hyper;
 mod canned;
 mod sockets;
@@ -18,7 +19,8 @@ use std::{
 
 /// Serves a canned value without parsing, looking up or copying anything, until it is killed
 ///
-/// What a server costs above this is its own doing. Answers every request with 64 bytes and prints a ready line like larder's.
+/// What a server costs above this is its own doing. Answers every request with 64 bytes and prints
+/// a ready line like larder's.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct FloorArgs {

@@ -16,38 +16,44 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::{io::Write, path::PathBuf};
 
-/// Hit ratios on a trace: larder, moka, quick_cache and plain LRU, at the same number of entries and of bytes
+/// Hit ratios on a trace: larder, moka, quick_cache and plain LRU, at the same number of entries
+/// and of bytes
 ///
-/// Each request of the trace is a get and, on a miss, an insert; one thread, one pass, caches empty at the start. The trace is
-/// streamed and never held in memory.
+/// Each request of the trace is a get and, on a miss, an insert; one thread, one pass, caches empty
+/// at the start. The trace is streamed and never held in memory.
 ///
-/// Mode `entries`: every cache may hold N entries. larder is the real engine with `max_keys` N and memory in abundance; quick_cache
-/// and lru have capacity N; moka is replayed twice, with `run_pending_tasks` after every request and after every 64th, and its better
-/// run counts.
+/// Mode `entries`: every cache may hold N entries. larder is the real engine with `max_keys` N and
+/// memory in abundance; quick_cache and lru have capacity N; moka is replayed twice, with
+/// `run_pending_tasks` after every request and after every 64th, and its better run counts.
 ///
-/// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size + value-size), or what --bytes says.
-/// larder runs with `max_memory` set to it, keys and values of those sizes really stored; its own accounting (index, ghost and
-/// bookkeeping included) is the bound. The others, which cannot bound their memory, hold as many entries as fit at the resident
-/// bytes that one entry of that shape costs them. This is measured in this run, each in a process of its own, and to their advantage:
-/// filled once (evictions leave ghosts and gaps that are not charged), freed memory given back at once, what a cache needs however
-/// small it is (moka's buffers and sketch) shared by 100,000 entries and more, and the mean taken over four sizes between two doublings
-/// of a table.
+/// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size +
+/// value-size), or what --bytes says. larder runs with `max_memory` set to it, keys and values of
+/// those sizes really stored; its own accounting (index, ghost and bookkeeping included) is the
+/// bound. The others, which cannot bound their memory, hold as many entries as fit at the resident
+/// bytes that one entry of that shape costs them. This is measured in this run, each in a process
+/// of its own, and to their advantage: filled once (evictions leave ghosts and gaps that are not
+/// charged), freed memory given back at once, what a cache needs however small it is (moka's
+/// buffers and sketch) shared by 100,000 entries and more, and the mean taken over four sizes
+/// between two doublings of a table.
 ///
-/// One line per cache: trace, mode, capacity (entries that the cache may hold; bytes for larder in mode `bytes`), percent (of the
-/// trace's distinct keys), policy, requests, hits, hit_ratio; in mode `bytes` also bytes_budget, bytes_measured (what the cache held
-/// at the end, by its own count for larder, entries x bytes_per_entry for the others) and bytes_per_entry.
+/// One line per cache: trace, mode, capacity (entries that the cache may hold; bytes for larder in
+/// mode `bytes`), percent (of the trace's distinct keys), policy, requests, hits, hit_ratio; in
+/// mode `bytes` also bytes_budget, bytes_measured (what the cache held at the end, by its own count
+/// for larder, entries x bytes_per_entry for the others) and bytes_per_entry.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HitRatioArgs {
     /// Trace file; may end in .zst or .xz
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64, .ops
+    /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64,
+    /// .ops
     #[arg(long)]
     format: Option<TraceFormat>,
     /// Capacities in entries
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     entries: Vec<u64>,
-    /// Capacities in per cent of the trace's distinct keys (1,5,10,25 if no capacity is given at all)
+    /// Capacities in per cent of the trace's distinct keys (1,5,10,25 if no capacity is given at
+    /// all)
     #[arg(long, value_name = "P", value_delimiter = ',')]
     percent: Vec<f64>,
     /// Capacities in bytes, such as 10MiB (mode `bytes` only)
@@ -116,7 +122,8 @@ impl Footprints {
     }
 }
 
-/// Mean over sizes spread evenly (by ratio) between two doublings: no cache is caught with its table just grown or just full.
+/// Mean over sizes spread evenly (by ratio) between two doublings: no cache is caught with its
+/// table just grown or just full.
 fn footprint<C: RivalCache>(dataset: &Dataset) -> anyhow::Result<f64> {
     const SIZES: [u64; 4] = [100_000, 119_000, 141_000, 168_000];
     let mut sum = 0.0;

@@ -1,7 +1,8 @@
-//! The caches as a replay uses them: request a key, learn whether it was a hit, insert it if not. All return the number of hits.
+//! The caches as a replay uses them: request a key, learn whether it was a hit, insert it if not.
+//! All return the number of hits.
 //!
-//! The rivals are keyed by the trace's numbers: what they keep does not depend on a key's length. Larder stores real bytes,
-//! because in mode `bytes` its policy works on them.
+//! The rivals are keyed by the trace's numbers: what they keep does not depend on a key's length.
+//! Larder stores real bytes, because in mode `bytes` its policy works on them.
 use crate::lib::{
     dataset::Dataset,
     rival_caches::{NOW, larder_config, plain_write},
@@ -10,7 +11,8 @@ use crate::lib::{
 use larder_engine::{Cache, Config, Stats};
 use std::{num::NonZeroUsize, sync::Arc};
 
-/// The engine, with a clock of its own: 10 microseconds pass per request, and it is ticked every 100 ms of that, as the server does.
+/// The engine, with a clock of its own: 10 microseconds pass per request, and it is ticked every
+/// 100 ms of that, as the server does.
 pub(super) struct LarderPolicy {
     cache: Arc<Cache>,
     shape: Option<Dataset>,
@@ -69,8 +71,9 @@ impl LarderPolicy {
     }
 }
 
-/// moka at its best: its maintenance run after every request (the most exact order) or every 64th (fuller batches for its
-/// frequency sketch); which one is better depends on the trace, so both are tried.
+/// moka at its best: its maintenance run after every request (the most exact order) or every 64th
+/// (fuller batches for its frequency sketch); which one is better depends on the trace, so both are
+/// tried.
 pub(super) fn moka(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
     let run = |every: u64| {
         let cache: moka::sync::Cache<u64, ()> = moka::sync::Cache::new(entries as u64);

@@ -148,7 +148,8 @@ impl ReadTarget {
             }
             next += pause;
             if kind != KeyKind::Hot {
-                // Only the rate of answers is of interest: requests that could not begin in time are not made up for.
+                // Only the rate of answers is of interest: requests that could not begin in time are not made up
+                // for.
                 next = next.max(Instant::now());
             }
         }

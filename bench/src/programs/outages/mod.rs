@@ -9,14 +9,18 @@ use scenarios::{SCENARIOS, Scenario};
 use std::{io::Write, path::PathBuf, time::Duration};
 use timeline::Timeline;
 
-/// Hits, answers and source load while the source is slow, fails, is gone, or everything is invalidated
+/// Hits, answers and source load while the source is slow, fails, is gone, or everything is
+/// invalidated
 ///
-/// Each scenario has a calm phase, an incident and a recovery. In front of the same HTTP origin (32 workers, 10 ms each) Larder and nginx
-/// `proxy_cache` (with proxy_cache_lock and proxy_cache_use_stale) run in turn; in front of a redis-server that is stopped (SIGSTOP), Larder
-/// and the redis-server alone. Clients read keys that stay cached (hits), keys with a life of 2 s, and keys that were never read.
+/// Each scenario has a calm phase, an incident and a recovery. In front of the same HTTP origin (32
+/// workers, 10 ms each) Larder and nginx `proxy_cache` (with proxy_cache_lock and
+/// proxy_cache_use_stale) run in turn; in front of a redis-server that is stopped (SIGSTOP), Larder
+/// and the redis-server alone. Clients read keys that stay cached (hits), keys with a life of 2 s,
+/// and keys that were never read.
 ///
-/// Prints a line for each scenario and server; with --out also charts over time. Ends with an error if a p99 of Larder's hits in an
-/// incident is above 1.5 times that of the calm phase and above --noise.
+/// Prints a line for each scenario and server; with --out also charts over time. Ends with an error
+/// if a p99 of Larder's hits in an incident is above 1.5 times that of the calm phase and above
+/// --noise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutagesArgs {
     /// The larder binary
@@ -31,7 +35,8 @@ pub(crate) struct OutagesArgs {
     /// Folder for the charts
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// A p99 below this is no failure, whatever the ratio: what the scheduler of a busy machine adds
+    /// A p99 below this is no failure, whatever the ratio: what the scheduler of a busy machine
+    /// adds
     #[arg(long, value_name = "DURATION", default_value = "3ms", value_parser = larder_units::parse_duration)]
     noise: Duration,
 }

@@ -74,7 +74,8 @@ impl Timeline {
             source_requests: by_phase(&|from, to| self.source_rate(from, to)),
         }
     }
-    /// The p99 of hits that began in this time, ms. A read without a value counts with the time that it took.
+    /// The p99 of hits that began in this time, ms. A read without a value counts with the time
+    /// that it took.
     fn hits_p99(&self, from: Duration, to: Duration) -> f64 {
         let hits = self.results.iter().filter(|read| read.kind == KeyKind::Hot && (from..to).contains(&read.at));
         let mut latencies: Vec<Duration> = hits.map(|read| read.latency).collect();

@@ -29,14 +29,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Samples a larder under each load: flame graphs of CPU time and of allocations, and where the time goes by share
+/// Samples a larder under each load: flame graphs of CPU time and of allocations, and where the
+/// time goes by share
 ///
-/// The larder runs on the first core, the load generator of `larder-bench run` on the second, in a closed loop of 50 connections; sources run beside
-/// the generator. perf(1) samples the larder's CPU clock, kernel and user space; functions that were inlined are told by addr2line(1).
-/// Allocations are counted by perf's probes of malloc, calloc, realloc and the aligned ones in libc (as root; elsewhere that part is left out).
-/// The binary should have frame pointers and line tables: `make profile` builds it so.
+/// The larder runs on the first core, the load generator of `larder-bench run` on the second, in a
+/// closed loop of 50 connections; sources run beside the generator. perf(1) samples the larder's
+/// CPU clock, kernel and user space; functions that were inlined are told by addr2line(1).
+/// Allocations are counted by perf's probes of malloc, calloc, realloc and the aligned ones in libc
+/// (as root; elsewhere that part is left out). The binary should have frame pointers and line
+/// tables: `make profile` builds it so.
 ///
-/// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes per request; and LOAD.svg and LOAD-allocations.svg in --out.
+/// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes
+/// per request; and LOAD.svg and LOAD-allocations.svg in --out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProfileArgs {
     /// The larder binary

@@ -4,7 +4,6 @@
 //! [            (55d0c1a2b3f0) size=64]        a probe's arguments
 //!           2dc893 larder::net::… (/path/larder)      leaf first; addresses are offsets in the file
 //!         ffffffff820226b5 tcp_ack ([kernel.kallsyms])
-//!
 //! ```
 use anyhow::{Context, ensure};
 use std::{
@@ -118,7 +117,8 @@ fn inlined(addresses: &BTreeSet<u64>, binary: &Path) -> anyhow::Result<Inlined> 
     Ok(addresses.iter().filter_map(told).collect())
 }
 
-/// Where an ELF file's segments are in the file and, once it is loaded, in memory (elf(5), 64 bits, little-endian).
+/// Where an ELF file's segments are in the file and, once it is loaded, in memory (elf(5), 64 bits,
+/// little-endian).
 struct Segments(Vec<(u64, u64, u64)>);
 
 impl Segments {
@@ -168,7 +168,8 @@ fn parse_inlined(text: &str) -> Inlined {
 /// Larder's own crates, by where their files are in the workspace.
 const OWN_CRATES: [&str; 5] = ["/engine/src/", "/proto/src/", "/server/src/", "/store/src/", "/units/src/"];
 
-/// From the crate on: `engine/src/index.rs`, `tokio-1.54.0/src/…`, `core/src/…`. An inlined function has no other name for its module.
+/// From the crate on: `engine/src/index.rs`, `tokio-1.54.0/src/…`, `core/src/…`. An inlined
+/// function has no other name for its module.
 fn source_file(place: &str) -> &str {
     let path = place.rsplit_once(':').map_or(place, |(path, _)| path);
     let from = |mark: &str| path.find(mark).map(|at| &path[at + mark.len()..]);

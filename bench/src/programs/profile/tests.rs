@@ -66,7 +66,8 @@ fn a_flame_graph_has_a_box_for_each_function() {
     let flush = "larder::net::redis::Loop::flush [server/src/net/redis/mod.rs]";
     assert!(drawn.contains(&format!("<title>{flush} (3 samples, 75.00%)</title><rect x=\"0.0000%\"")), "{drawn}");
     assert!(drawn.contains("<title>tcp_ack (2 samples, 50.00%)</title>"), "{drawn}");
-    // inferno leaves the mark of the kernel out. Callers are below, and the tallest stack has four functions.
+    // inferno leaves the mark of the kernel out. Callers are below, and the tallest stack has four
+    // functions.
     let tops = |name: &str| {
         let from = drawn.find(&format!("<title>{name}")).expect(name);
         let (_, rest) = drawn[from..].split_once(" y=\"").expect("a place");

@@ -85,7 +85,8 @@ pub(super) fn of(by_stack: &BTreeMap<String, u64>) -> BTreeMap<&'static str, f64
     shares.into_iter().map(|(name, count)| (name, figures::rounded(count as f64 / all.max(1) as f64))).collect()
 }
 
-/// The first function from the leaf that any table knows decides. Of the tables, the first that knows it.
+/// The first function from the leaf that any table knows decides. Of the tables, the first that
+/// knows it.
 fn kind(stack: &str) -> &'static str {
     let told = |name: &str, table: &[(&'static str, &[&str])]| {
         table.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part))).map(|(kind, _)| *kind)

@@ -1,11 +1,13 @@
-//! `larder-bench rivals`: Larder beside every server that it is compared with, as a page with its raw data.
+//! `larder-bench rivals`: Larder beside every server that it is compared with, as a page with its
+//! raw data.
 //!
 //! ```text
 //! rival_servers: how each is started and asked ──> measure ──record, one JSON line each──> raw.jsonl ──> median_cells ──> page: Markdown and SVG
 //! ```
 //! What always holds:
 //! - The page is made from the raw data alone; `--render` makes it again.
-//! - All servers of a load are loaded in turn, run by run. One core for the server, another for the client.
+//! - All servers of a load are loaded in turn, run by run. One core for the server, another for the
+//!   client.
 //! - An answer that is not the expected one is an error, and a cell with an error has no figure.
 //! - What was not measured is in the raw data too, with the reason.
 mod charts;
@@ -31,14 +33,19 @@ use std::{
 
 /// Compares Larder with every rival and writes a page
 ///
-/// Writes Markdown (--out), and beside it a folder of the same name with charts (SVG) and the raw data (raw.jsonl, one JSON object a line).
+/// Writes Markdown (--out), and beside it a folder of the same name with charts (SVG) and the raw
+/// data (raw.jsonl, one JSON object a line).
 ///
-/// Rivals are redis-server, memcached, nginx with static files, nginx with proxy_cache and varnish from Debian, and those whose binaries are given by
-/// environment variables: LARDER_BENCH_VALKEY, LARDER_BENCH_DRAGONFLY, LARDER_BENCH_POGOCACHE, LARDER_BENCH_GCACHE, LARDER_BENCH_GROUPCACHE_GO (a program that takes its address as argument and
-/// answers GET /data/{id}). Who is missing is named on the page.
+/// Rivals are redis-server, memcached, nginx with static files, nginx with proxy_cache and varnish
+/// from Debian, and those whose binaries are given by environment variables: LARDER_BENCH_VALKEY,
+/// LARDER_BENCH_DRAGONFLY, LARDER_BENCH_POGOCACHE, LARDER_BENCH_GCACHE, LARDER_BENCH_GROUPCACHE_GO
+/// (a program that takes its address as argument and answers GET /data/{id}). Who is missing is
+/// named on the page.
 ///
-/// A server runs on the first core with one thread, the generator on the second; what stands behind a cache runs on the generator's. A load is asked of all servers in turn, run by
-/// run. CPU time per request is what the server's processes used during a load, divided by the requests that were answered.
+/// A server runs on the first core with one thread, the generator on the second; what stands behind
+/// a cache runs on the generator's. A load is asked of all servers in turn, run by run. CPU time
+/// per request is what the server's processes used during a load, divided by the requests that were
+/// answered.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RivalsArgs {
     /// The larder binary (a release build)

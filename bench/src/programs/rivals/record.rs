@@ -1,4 +1,5 @@
-//! The raw data: what is written down while measuring, one JSON object a line, and all that the page is made from.
+//! The raw data: what is written down while measuring, one JSON object a line, and all that the
+//! page is made from.
 use crate::lib::results::summary::Times;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The servers of the comparison: where their binaries are, how each is started, how each is asked for a load.
+//! The servers of the comparison: where their binaries are, how each is started, how each is asked
+//! for a load.
 use super::record::RivalLoad;
 use crate::lib::{
     load::keys::KeyDistribution,
@@ -42,7 +43,8 @@ pub(crate) enum Rival {
     Varnish,
     /// GCache (LARDER_BENCH_GCACHE)
     Gcache,
-    /// a program around a groupcache-go node (LARDER_BENCH_GROUPCACHE_GO): takes its address as argument, answers GET /data/{id}
+    /// a program around a groupcache-go node (LARDER_BENCH_GROUPCACHE_GO): takes its address as
+    /// argument, answers GET /data/{id}
     GroupcacheGo,
 }
 
@@ -67,7 +69,8 @@ pub(super) struct Ask {
     /// Scheme and path of the URL, with the address between them.
     pub(super) scheme: &'static str,
     pub(super) path: &'static str,
-    /// As `larder-bench run` has them: `--op`, `--key`, `--keys`, `--dist`, `--header`, `--error-status`.
+    /// As `larder-bench run` has them: `--op`, `--key`, `--keys`, `--dist`, `--header`,
+    /// `--error-status`.
     pub(super) op: String,
     pub(super) key: String,
     pub(super) keys: u64,
@@ -161,7 +164,8 @@ impl Rival {
         }
     }
 
-    /// Starts it on `core` with what stands behind it on `source_core`; nothing is stored yet. `memory_mib` bounds what it keeps, where that has a bound.
+    /// Starts it on `core` with what stands behind it on `source_core`; nothing is stored yet.
+    /// `memory_mib` bounds what it keeps, where that has a bound.
     pub(super) fn start(
         self,
         part: Preparation,
@@ -211,7 +215,8 @@ impl Rival {
         })
     }
 
-    /// What fills it (or, for Larder's misses, its source): asked once for each key. `None`: it has its entries, or gets them with the loads.
+    /// What fills it (or, for Larder's misses, its source): asked once for each key. `None`: it has
+    /// its entries, or gets them with the loads.
     pub(super) fn fill(self) -> Option<Ask> {
         let load = match self {
             Rival::NginxCache | Rival::Varnish | Rival::GroupcacheGo => RivalLoad::HttpHit,
@@ -221,7 +226,8 @@ impl Rival {
         Some(Ask { distribution: KeyDistribution::Sequential, ..self.ask(load, 0)? })
     }
 
-    /// How it is asked for a load; `None` if it has nothing like it. `nonce` is another for each run, where keys must be new.
+    /// How it is asked for a load; `None` if it has nothing like it. `nonce` is another for each
+    /// run, where keys must be new.
     pub(super) fn ask(self, load: RivalLoad, nonce: u64) -> Option<Ask> {
         let http = |path, key: &str, status| Ask {
             part: Preparation::Hits,

@@ -134,7 +134,8 @@ fn charts_are_well_formed() {
     well_formed("<a>&nbsp;</a>").expect_err("an entity of HTML");
 }
 
-/// The part of XML's well-formedness that can go wrong here: elements nest, attributes are quoted, `&` and `<` are escaped.
+/// The part of XML's well-formedness that can go wrong here: elements nest, attributes are quoted,
+/// `&` and `<` are escaped.
 fn well_formed(text: &str) -> Result<(), String> {
     let mut open = Vec::new();
     let mut rest = text;

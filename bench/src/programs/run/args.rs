@@ -8,17 +8,22 @@ use std::{str::FromStr, time::Duration};
 
 /// Loads a server on a fixed schedule and measures from each request's intended start
 ///
-/// With --rate the loop is open: request number n is meant to start n/rate seconds after the beginning, whatever the server does. What cannot
-/// be sent yet, because all connections are busy, waits and keeps its time. `latency` is counted from the intended start to the reply's
-/// last byte, `service` from the write: a server that stalls shows in the first, and only partly in the second. Without --rate the loop is closed:
-/// each connection sends its next request when a reply has come.
+/// With --rate the loop is open: request number n is meant to start n/rate seconds after the
+/// beginning, whatever the server does. What cannot be sent yet, because all connections are busy,
+/// waits and keeps its time. `latency` is counted from the intended start to the reply's last byte,
+/// `service` from the write: a server that stalls shows in the first, and only partly in the
+/// second. Without --rate the loop is closed: each connection sends its next request when a reply
+/// has come.
 ///
-/// Operations (--op): get, set, del, mget (of 10 keys; mget:16), insert, scan (a read of 1 to 100 consecutive keys; scan:50), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
-/// or requests as they are: 'GET /v0/entity?id={key}', 'POST /cache/v1/item {"key":"{key}","value":"{value}"}', 'HSET {key} f {value}'. Several --op
-/// form a mix; a weight stands before: '90%GET /a'.
+/// Operations (--op): get, set, del, mget (of 10 keys; mget:16), insert, scan (a read of 1 to 100
+/// consecutive keys; scan:50), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
+/// or requests as they are: 'GET /v0/entity?id={key}', 'POST /cache/v1/item
+/// {"key":"{key}","value":"{value}"}', 'HSET {key} f {value}'. Several --op form a mix; a weight
+/// stands before: '90%GET /a'.
 ///
-/// The generator watches itself: `client_saturated` says that it, not the server, was the bottleneck. That is so if a hundredth of the
-/// requests was noticed 1 ms or more after their time, or if a thread of it ran (or waited for a core) for more than 95 % of the time.
+/// The generator watches itself: `client_saturated` says that it, not the server, was the
+/// bottleneck. That is so if a hundredth of the requests was noticed 1 ms or more after their time,
+/// or if a thread of it ran (or waited for a core) for more than 95 % of the time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -26,7 +31,8 @@ pub(crate) struct RunArgs {
     /// Write every key once before; through another URL if one is given
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     pub(crate) preload: Option<String>,
-    /// Find the knee: rate:1000..200000 raises the rate, connections:1..512 doubles the connections of a closed loop, a run of --duration each
+    /// Find the knee: rate:1000..200000 raises the rate, connections:1..512 doubles the connections
+    /// of a closed loop, a run of --duration each
     #[arg(long, value_name = "WHAT:FROM..TO", requires = "slo", conflicts_with_all = ["rate", "hdr_log"])]
     pub(crate) ramp: Option<Ramp>,
     /// What the 99th percentile of the latency may be: the ramp's measure

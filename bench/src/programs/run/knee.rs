@@ -8,7 +8,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How near the highest rate that meets the bound and the lowest that does not come before the search ends.
+/// How near the highest rate that meets the bound and the lowest that does not come before the
+/// search ends.
 const PRECISION: f64 = 1.03;
 /// By how much the rate rises from step to step until one fails.
 const RISE: f64 = 1.5;
@@ -52,7 +53,8 @@ struct Search {
 }
 
 impl Search {
-    /// Keeps a run; does it meet the bound? Falling behind the schedule or any error is a failure whatever the percentile says.
+    /// Keeps a run; does it meet the bound? Falling behind the schedule or any error is a failure
+    /// whatever the percentile says.
     fn judge(&mut self, run: RunSummary) -> bool {
         let keeps_up = run.target_rate.is_none_or(|rate| run.throughput >= 0.99 * rate);
         let rate = run.target_rate.unwrap_or(run.throughput);

@@ -1,4 +1,5 @@
-//! `larder-bench run`: loads a server by the options' plan, shows progress, prints and keeps the result.
+//! `larder-bench run`: loads a server by the options' plan, shows progress, prints and keeps the
+//! result.
 mod args;
 mod knee;
 

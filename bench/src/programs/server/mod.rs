@@ -1,4 +1,5 @@
-//! `larder-bench server`: larder against redis-server and nginx, by CPU time per request and by throughput.
+//! `larder-bench server`: larder against redis-server and nginx, by CPU time per request and by
+//! throughput.
 
 mod server_loads;
 mod servers_under_load;
@@ -21,36 +22,47 @@ use std::{
 
 /// Compares a larder binary with redis-server and nginx: CPU time per request and throughput
 ///
-/// All servers run at once on free ports of the loopback, each pinned to the first core with one worker; only the one under load is
-/// awake. The client is pinned to the second core. CPU time per request is the server's user and system time (/proc/PID/stat) over the
-/// load divided by the requests; throughput is what the client reports. Each run loads every server once before the next run begins; the
-/// median of the runs counts. A warm-up precedes each load and says how many requests fill --seconds.
+/// All servers run at once on free ports of the loopback, each pinned to the first core with one
+/// worker; only the one under load is awake. The client is pinned to the second core. CPU time per
+/// request is the server's user and system time (/proc/PID/stat) over the load divided by the
+/// requests; throughput is what the client reports. Each run loads every server once before the
+/// next run begins; the median of the runs counts. A warm-up precedes each load and says how many
+/// requests fill --seconds.
 ///
-/// Redis protocol: redis-benchmark, GET of random keys out of 100,000 with values of 64 bytes, 50 connections, without pipeline (P1) and
-/// with 16 commands at a time (P16); all keys are loaded before, a miss ends the program. redis-server runs with its defaults, without
-/// persistence.
+/// Redis protocol: redis-benchmark, GET of random keys out of 100,000 with values of 64 bytes, 50
+/// connections, without pipeline (P1) and with 16 commands at a time (P16); all keys are loaded
+/// before, a miss ends the program. redis-server runs with its defaults, without persistence.
 ///
-/// HTTP: wrk, 50 kept connections, one key: larder's /v1/kv/{key} (64 bytes) and /lookup?key= against nginx serving the same bytes as a
-/// static file at its best: one process, open_file_cache, sendfile off (which is slower for small files), no log.
+/// HTTP: wrk, 50 kept connections, one key: larder's /v1/kv/{key} (64 bytes) and /lookup?key=
+/// against nginx serving the same bytes as a static file at its best: one process, open_file_cache,
+/// sendfile off (which is slower for small files), no log.
 ///
-/// Misses: redis-benchmark as above against a larder that may hold one key, in front of the loaded redis-server, which for this runs on
-/// --source-core (by default the client's, so that larder has a core to itself as with hits); compared with larder's hits. That the
-/// requests did reach redis-server is checked by its counters.
+/// Misses: redis-benchmark as above against a larder that may hold one key, in front of the loaded
+/// redis-server, which for this runs on --source-core (by default the client's, so that larder has
+/// a core to itself as with hits); compared with larder's hits. That the requests did reach
+/// redis-server is checked by its counters.
 ///
-/// Origin misses: wrk, 50 kept connections, each path asked for once: larder's /v1/kv/{key} with an HTTP source, and nginx with proxy_cache
-/// (a master and one worker, its files in memory, connections to the backend kept). Both are in front of an nginx on --source-core that
-/// answers every path with the same 64 bytes and a lifetime. CPU time is that of all the processes of the server measured.
+/// Origin misses: wrk, 50 kept connections, each path asked for once: larder's /v1/kv/{key} with an
+/// HTTP source, and nginx with proxy_cache (a master and one worker, its files in memory,
+/// connections to the backend kept). Both are in front of an nginx on --source-core that
+/// answers every path with the same 64 bytes and a lifetime. CPU time is that of all the processes
+/// of the server measured.
 ///
-/// Forwarded: redis-benchmark, HSET of random hashes out of 100,000. Three processes share two cores: redis-server is pinned to the first, the
-/// client to the second, larder between them may use both; compared with redis-server alone. CPU time is larder's own.
+/// Forwarded: redis-benchmark, HSET of random hashes out of 100,000. Three processes share two
+/// cores: redis-server is pinned to the first, the client to the second, larder between them may
+/// use both; compared with redis-server alone. CPU time is larder's own.
 ///
-/// Coherent: GET as above, all hits, larder in front of an idle redis-server in mode coherent and in mode ttl.
+/// Coherent: GET as above, all hits, larder in front of an idle redis-server in mode coherent and
+/// in mode ttl.
 ///
-/// Floors: larder against `larder-bench floor`, which reads and writes and does nothing else, under redis-benchmark and wrk as above.
+/// Floors: larder against `larder-bench floor`, which reads and writes and does nothing else, under
+/// redis-benchmark and wrk as above.
 ///
-/// Pogocache: larder against it under redis-benchmark, 16 commands at a time, if LARDER_BENCH_POGOCACHE names its binary; one thread.
+/// Pogocache: larder against it under redis-benchmark, 16 commands at a time, if
+/// LARDER_BENCH_POGOCACHE names its binary; one thread.
 ///
-/// One line for the machine, one per load and server with the medians and their range, then the ratios with their targets.
+/// One line for the machine, one per load and server with the medians and their range, then the
+/// ratios with their targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerArgs {
     /// The larder binary (a release build)

@@ -14,15 +14,18 @@ pub(super) enum ServerLoad {
     HttpKv,
     /// HTTP GET /lookup: larder and nginx
     HttpLookup,
-    /// GET, one command at a time: larder with keys that only its source has, and larder with keys in memory
+    /// GET, one command at a time: larder with keys that only its source has, and larder with keys
+    /// in memory
     MissesP1,
     /// The same, 16 commands at a time
     MissesP16,
     /// HTTP GET of keys that only the HTTP backend has: larder and nginx with proxy_cache
     OriginMisses,
-    /// HSET, 16 commands at a time: larder, which forwards them to a redis-server, and redis-server itself
+    /// HSET, 16 commands at a time: larder, which forwards them to a redis-server, and redis-server
+    /// itself
     ForwardedP16,
-    /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with copies of a fixed lifetime
+    /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with
+    /// copies of a fixed lifetime
     CoherentP16,
     /// GET, one command at a time: larder and a server that does nothing but read and write
     FloorP1,

@@ -32,7 +32,8 @@ pub(super) struct ServerUnderLoad {
     pub(super) name: &'static str,
     pub(super) server: ServerProcess,
     pub(super) way: LoadTool,
-    /// Where the requests must arrive: the server itself finds the keys, or this one behind it does.
+    /// Where the requests must arrive: the server itself finds the keys, or this one behind it
+    /// does.
     pub(super) source: Option<ServerProcess>,
 }
 
@@ -135,7 +136,8 @@ impl ServerSetting<'_> {
         })
     }
 
-    /// A larder whose HTTP source has every key. Like nginx's, its copies live for an hour and have room for a quarter of a gigabyte.
+    /// A larder whose HTTP source has every key. Like nginx's, its copies live for an hour and have
+    /// room for a quarter of a gigabyte.
     fn in_front_of_origin(&self) -> anyhow::Result<ServerUnderLoad> {
         let source = servers::backend(Some(self.source_core), &FLOOR_VALUE)?;
         let url = format!("http://{}/miss/{{key}}", source.address);
@@ -229,7 +231,8 @@ impl ServerSetting<'_> {
         // Copies answer without the source.
         let source = measured.source.as_ref().filter(|_| !matches!(measured.name, "larder, coherent" | "larder, ttl"));
         let found_by = source.unwrap_or(&measured.server);
-        // The others do not count what they find. The floor has everything; Pogocache was seen to hold all keys.
+        // The others do not count what they find. The floor has everything; Pogocache was seen to hold all
+        // keys.
         let counts = !matches!(measured.name, "floor" | "pogocache");
         let found = |way: &LoadTool| match way {
             LoadTool::Redis(_) if !counts => Ok(0),

@@ -4,7 +4,8 @@
 //! main thread:   source up ── kill ── down ── restart ── recovery ── up … ; samples larder's memory; asks it to end at the end
 //! workers:       Redis protocol and HTTP, closed loop; every reply is checked against `model`
 //! ```
-//! The source's data are saved once at the start, so the read-only keys exist whenever it answers: an absent one is a wrong reply.
+//! The source's data are saved once at the start, so the read-only keys exist whenever it answers:
+//! an absent one is a wrong reply.
 mod model;
 #[cfg(test)]
 mod tests;
@@ -29,16 +30,20 @@ use std::{
 
 /// Mixed load on larder while its source is killed and restarted; checks every reply
 ///
-/// Starts redis-server with 100,000 read-only keys (about 60 MB), and the larder binary with it as source, a `ttl` longer than any outage and
-/// a memory bound of half that, so that there are always hits, misses, fills and evictions. Connections over the Redis protocol read hot
-/// keys, cold keys and keys of their own (singly and 16 in a pipeline), set and delete their own; others read over HTTP (/lookup and
-/// /v1/kv/). Every --up seconds redis-server is killed (SIGKILL), and --down seconds later restarted.
+/// Starts redis-server with 100,000 read-only keys (about 60 MB), and the larder binary with it as
+/// source, a `ttl` longer than any outage and a memory bound of half that, so that there are always
+/// hits, misses, fills and evictions. Connections over the Redis protocol read hot keys, cold keys
+/// and keys of their own (singly and 16 in a pipeline), set and delete their own; others read over
+/// HTTP (/lookup and /v1/kv/). Every --up seconds redis-server is killed (SIGKILL), and --down
+/// seconds later restarted.
 ///
-/// Values carry their key, a sequence number and a checksum. Checked: no reply belongs to another key, is damaged, is older than the
-/// connection's last acknowledged write or newer than its last attempt; no read-only key is absent; errors come only while the source
-/// is away, or for --recovery after, and only as "ERR source unavailable: ..." or HTTP 503; every reply comes within --timeout; while the
-/// source is away, 99 % of the reads of hot keys are answered; within --recovery after its return, keys that were never read before are
-/// answered; larder's resident memory stays within its bound plus --slack; at the end SIGTERM ends it with status 0.
+/// Values carry their key, a sequence number and a checksum. Checked: no reply belongs to another
+/// key, is damaged, is older than the connection's last acknowledged write or newer than its last
+/// attempt; no read-only key is absent; errors come only while the source is away, or for
+/// --recovery after, and only as "ERR source unavailable: ..." or HTTP 503; every reply comes
+/// within --timeout; while the source is away, 99 % of the reads of hot keys are answered; within
+/// --recovery after its return, keys that were never read before are answered; larder's resident
+/// memory stays within its bound plus --slack; at the end SIGTERM ends it with status 0.
 ///
 /// One line per outage, and one with the totals; ends with an error if a check failed.
 #[derive(Debug, clap::Args)]
@@ -109,7 +114,8 @@ pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     load_source(&redis, args.timeout)?;
     let url = format!("redis://{}", redis.address);
     let bound = args.max_memory.to_string();
-    // With a lifetime, and only so, copies may be served while the source cannot be asked: longer than the run.
+    // With a lifetime, and only so, copies may be served while the source cannot be asked: longer than
+    // the run.
     let options = ["--source", &url, "--max-memory", &bound, "--ttl", "1d"];
     let mut larder = servers::larder(&args.larder, None, &options)?;
     let http = larder.http.context("larder's ready line names no HTTP address")?;
@@ -259,7 +265,8 @@ fn disturb(
     }
 }
 
-/// Reads keys that were never read until three in a row are answered; the time this took, or nothing if it was too long.
+/// Reads keys that were never read until three in a row are answered; the time this took, or
+/// nothing if it was too long.
 fn recovery(address: SocketAddr, args: &SoakArgs, watch: &mut Watch) -> Option<Duration> {
     const IN_A_ROW: u32 = 3;
     const EVERY: Duration = Duration::from_millis(10);

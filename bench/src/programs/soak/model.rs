@@ -1,4 +1,5 @@
-//! What replies are right: the state of the source as the workers must know it, and what a connection knows of its own keys.
+//! What replies are right: the state of the source as the workers must know it, and what a
+//! connection knows of its own keys.
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -76,8 +77,8 @@ impl SoakSource {
         (state.up, state.hot_reads, state.hot_answered) = (false, 0, 0);
     }
 
-    /// It is dead: what it was given until now is lost. (Counted before, a write that it took between the count and its death
-    /// would seem to be one that it must still have.)
+    /// It is dead: what it was given until now is lost. (Counted before, a write that it took
+    /// between the count and its death would seem to be one that it must still have.)
     pub(super) fn has_gone(&self) {
         self.state().outages += 1;
     }

@@ -60,7 +60,8 @@ fn errors_are_excused_while_the_source_is_away_and_shortly_after() {
     assert_eq!(strict.view(), None);
 }
 
-/// Workers straight on a redis-server that has the source's data: it answers as a larder whose source is up must.
+/// Workers straight on a redis-server that has the source's data: it answers as a larder whose
+/// source is up must.
 #[test]
 fn right_replies_pass_and_wrong_ones_are_found() {
     let redis = servers::redis(None).expect("redis-server starts");

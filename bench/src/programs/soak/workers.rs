@@ -68,7 +68,8 @@ impl<'s> SoakWorkers<'s> {
         worker.tally
     }
 
-    /// Turns until the end. A connection that fails (a timeout is a failure) is a wrong reply, and is replaced.
+    /// Turns until the end. A connection that fails (a timeout is a failure) is a wrong reply, and
+    /// is replaced.
     fn keep_connected<W, C>(
         self,
         worker: &mut W,
@@ -234,7 +235,8 @@ fn excused(source: &SoakSource, before: SourceView) -> bool {
     before.excused || source.view().is_none_or(|after| after.excused)
 }
 
-/// Counts the read of a hot key if the source was down from before the request until after the reply.
+/// Counts the read of a hot key if the source was down from before the request until after the
+/// reply.
 fn note_hot(source: &SoakSource, read: Read, before: SourceView, answered: bool) {
     let hot = matches!(read, Read::Fixed(family, _) if family.keys == HOT.keys);
     if hot && before.down && source.view().is_some_and(|after| after == before) {

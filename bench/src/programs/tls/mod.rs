@@ -1,5 +1,5 @@
-//! `larder-bench tls`: what TLS costs Larder, redis-server and nginx: a GET on a connection that stays, a new connection, and a crowd of
-//! new connections.
+//! `larder-bench tls`: what TLS costs Larder, redis-server and nginx: a GET on a connection that
+//! stays, a new connection, and a crowd of new connections.
 mod newcomers;
 
 use self::newcomers::Question;
@@ -31,13 +31,15 @@ use tokio_rustls::rustls::{
 
 /// What TLS costs Larder, redis-server and nginx
 ///
-/// Each server runs on one core, the client on the other. GETs of a value of 64 bytes on --connections connections that stay, one at a time on each;
-/// then new connections, one after the other, with a full handshake and with a resumed one, each with one request. The CPU time of the server for
-/// each (proc_pid_schedstat) is compared, medians of --runs turns in which the servers take turns: Larder's `rediss` with redis-server, its
-/// `https` with nginx and a static file.
+/// Each server runs on one core, the client on the other. GETs of a value of 64 bytes on
+/// --connections connections that stay, one at a time on each; then new connections, one after the
+/// other, with a full handshake and with a resumed one, each with one request. The CPU time of the
+/// server for each (proc_pid_schedstat) is compared, medians of --runs turns in which the servers
+/// take turns: Larder's `rediss` with redis-server, its `https` with nginx and a static file.
 ///
-/// Then --newcomers clients connect at once, while the --connections that stay ask one GET at a time each: the 99th percentile of their
-/// response times meanwhile is compared with that of the seconds before. The newcomers run at idle priority (sched(7)).
+/// Then --newcomers clients connect at once, while the --connections that stay ask one GET at a
+/// time each: the 99th percentile of their response times meanwhile is compared with that of the
+/// seconds before. The newcomers run at idle priority (sched(7)).
 #[derive(Debug, clap::Args)]
 pub(crate) struct TlsArgs {
     /// The program under test
@@ -81,7 +83,8 @@ const AS_CHEAP: FigureTarget = FigureTarget::AtMost(1.0);
 const CALM_ENOUGH: FigureTarget = FigureTarget::AtMost(2.0);
 /// Beside the newcomers.
 const MOST_CONNECTIONS: &str = "12000";
-/// Newcomers share a core with the connected clients: they may take long for their part of the handshake.
+/// Newcomers share a core with the connected clients: they may take long for their part of the
+/// handshake.
 const PATIENT: &str = "--tls-handshake-timeout=2m";
 
 /// One measured turn.

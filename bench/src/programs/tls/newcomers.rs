@@ -102,7 +102,8 @@ impl Question {
         Ok(())
     }
 
-    /// Measures `connections` clients, first alone and then while `newcomers` connect. All run on the calling thread's core.
+    /// Measures `connections` clients, first alone and then while `newcomers` connect. All run on
+    /// the calling thread's core.
     pub(super) fn measure(
         &self,
         server: &'static str,
@@ -157,8 +158,8 @@ impl Question {
         })
     }
 
-    /// The crowd runs when the connected clients have nothing to do (SCHED_IDLE, sched(7)), so that they do not measure its handshakes on their own
-    /// core.
+    /// The crowd runs when the connected clients have nothing to do (SCHED_IDLE, sched(7)), so that
+    /// they do not measure its handshakes on their own core.
     fn crowd_on_another_thread(&self, newcomers: u64) -> anyhow::Result<oneshot::Receiver<anyhow::Result<()>>> {
         let (done, wait) = oneshot::channel();
         let (question, core) = (self.clone(), *machine::cores()?.first().context("no core")?);

@@ -11,21 +11,26 @@ use std::{io::Write, path::PathBuf};
 
 /// Holds `larder-bench run` against arithmetic, its own schedule, wrk and redis-benchmark
 ///
-/// stall: a server of this program falls silent for 200 ms every 10 s. Of the requests of a fixed schedule, 2 % are due meanwhile and wait from
-/// 200 ms down to nothing, so p99 must be 100 ms and p99.9 190 ms. Deviation from that; service times beside it, which hide the stall.
+/// stall: a server of this program falls silent for 200 ms every 10 s. Of the requests of a fixed
+/// schedule, 2 % are due meanwhile and wait from 200 ms down to nothing, so p99 must be 100 ms and
+/// p99.9 190 ms. Deviation from that; service times beside it, which hide the stall.
 ///
-/// rate: throughput against what was asked for, from 1,000 to 200,000 requests a second on one thread, 8 connections with up to 32 requests in
-/// flight, redis-server answering.
+/// rate: throughput against what was asked for, from 1,000 to 200,000 requests a second on one
+/// thread, 8 connections with up to 32 requests in flight, redis-server answering.
 ///
-/// agreement: closed loops of 50 connections, this program and redis-benchmark or wrk in turn, the medians of --runs: throughput. The servers have
-/// much to do for a request (redis-server: BITCOUNT of a megabyte; nginx: a file to be compressed), so that they set the pace.
+/// agreement: closed loops of 50 connections, this program and redis-benchmark or wrk in turn, the
+/// medians of --runs: throughput. The servers have much to do for a request (redis-server: BITCOUNT
+/// of a megabyte; nginx: a file to be compressed), so that they set the pace.
 ///
-/// cost: the same against servers that are quick (redis-server: GET, unpipelined and 16 at a time; nginx: a small file): requests per second of the
-/// client's CPU time (user and system, from its start to its end).
+/// cost: the same against servers that are quick (redis-server: GET, unpipelined and 16 at a time;
+/// nginx: a small file): requests per second of the client's CPU time (user and system, from its
+/// start to its end).
 ///
-/// page: the page of two runs in Chromium (headless): what it has of the charts, and that it draws them.
+/// page: the page of two runs in Chromium (headless): what it has of the charts, and that it draws
+/// them.
 ///
-/// The server runs on the first core, the client on the second; both should have nothing else to do.
+/// The server runs on the first core, the client on the second; both should have nothing else to
+/// do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// Checks to run (default: all)

@@ -1,4 +1,5 @@
-//! This generator beside its rivals redis-benchmark and wrk: the same throughput where the server sets the pace, and its own cost.
+//! This generator beside its rivals redis-benchmark and wrk: the same throughput where the server
+//! sets the pace, and its own cost.
 use super::own_runs::{KEYS, deviation, figure, larder_bench, redis};
 use crate::lib::{
     blocking_clients::RespClient,
@@ -32,7 +33,8 @@ fn own(core: usize, url: &str, options: &[&str]) -> anyhow::Result<GeneratorSamp
     Ok(Ran { result: Done { requests, per_second }, cpu: ran.cpu }.into())
 }
 
-/// Servers that answer sooner than redis-benchmark and wrk can ask: what a request costs the client.
+/// Servers that answer sooner than redis-benchmark and wrk can ask: what a request costs the
+/// client.
 pub(super) fn cost(
     (server_core, core): (usize, usize),
     runs: u64,

@@ -14,7 +14,8 @@ use std::{
 const PERIOD: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The latency that a share of the requests of a fixed schedule does not exceed, if the server answers at once but for its silence.
+/// The latency that a share of the requests of a fixed schedule does not exceed, if the server
+/// answers at once but for its silence.
 fn predicted_ms(share: f64) -> f64 {
     let (period, silence) = (PERIOD.as_secs_f64(), SILENCE.as_secs_f64());
     // A share silence/period of the requests waits, evenly from 0 to the whole silence.
@@ -36,7 +37,8 @@ fn serve(mut stream: TcpStream, start: Instant) {
     }
 }
 
-/// Two periods at 5000 requests a second; what waited leaves quickly, 16 at a time on 8 connections.
+/// Two periods at 5000 requests a second; what waited leaves quickly, 16 at a time on 8
+/// connections.
 pub(super) fn check((server_core, core): (usize, usize), out: &mut dyn Write) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let url = format!("redis://{}", listener.local_addr()?);

@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Everything that a parser makes of `input` when it arrives in pieces of the given sizes (the last repeats).
+/// Everything that a parser makes of `input` when it arrives in pieces of the given sizes (the last
+/// repeats).
 fn feed(input: &[u8], sizes: &[usize], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let mut parser = Parser::default();
     let mut commands = Vec::new();

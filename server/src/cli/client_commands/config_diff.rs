@@ -1,4 +1,5 @@
-//! `larder config diff`: what a reload would change in a running server, from its `GET /v1/config/reload`.
+//! `larder config diff`: what a reload would change in a running server, from its `GET
+//! /v1/config/reload`.
 use super::{get_set_del, over_http};
 use crate::cli::{exit_codes, output};
 use clap::{ArgMatches, Command};

@@ -1,5 +1,6 @@
-//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis protocol; `larder peers`: the ring;
-//! `larder config diff`; `larder health|status|top`: a running server.
+//! `larder get|set|del KEY [VALUE]`: one request to any Larder or Redis, over HTTP or the Redis
+//! protocol; `larder peers`: the ring; `larder config diff`; `larder health|status|top`: a running
+//! server.
 mod client_request;
 mod config_diff;
 mod get_set_del;

@@ -67,7 +67,8 @@ impl HttpUrl {
     }
 }
 
-/// Sends the request and takes the answer; `timeout` bounds every wait, not the whole, so that a large value may take its time.
+/// Sends the request and takes the answer; `timeout` bounds every wait, not the whole, so that a
+/// large value may take its time.
 pub(super) async fn send(
     url: &HttpUrl,
     key: &[u8],
@@ -189,7 +190,8 @@ async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<Reque
 /// A problem document (RFC 9457), or nothing where the answer is none.
 struct Problem(serde_json::Value);
 impl Problem {
-    /// The last segment of its `type`. A 404 without it is no word on the key: it may come from anything else on that port.
+    /// The last segment of its `type`. A 404 without it is no word on the key: it may come from
+    /// anything else on that port.
     fn kind(&self) -> &str {
         self.member("type").and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
     }

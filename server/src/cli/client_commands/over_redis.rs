@@ -1,4 +1,5 @@
-//! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and deadline.
+//! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and
+//! deadline.
 use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome};
 use crate::{
     buffers::Buffers,

@@ -1,8 +1,9 @@
-//! The console: a page on the admin listener for the person on call. Static files, embedded in the binary; the page gets everything else
-//! from the routes that programs use as well.
+//! The console: a page on the admin listener for the person on call. Static files, embedded in the
+//! binary; the page gets everything else from the routes that programs use as well.
 //!
 //! Invariants:
-//! - The page loads nothing from other hosts, and no script or style stands in the HTML ([`POLICY`]).
+//! - The page loads nothing from other hosts, and no script or style stands in the HTML
+//!   ([`POLICY`]).
 //! - What comes from a server (keys, values, names) is put into the page as text, never as HTML.
 use super::{problem_json::Problem, response_body::ResponseBody, route_request::RouteRequest};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};

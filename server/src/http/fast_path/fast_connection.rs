@@ -1,4 +1,5 @@
-//! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the complete requests, sends.
+//! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the
+//! complete requests, sends.
 use super::super::{
     access_log::LoggedRequest,
     closing_response::{LINGER, head_timeout},
@@ -35,7 +36,8 @@ const KEPT: usize = 512;
 /// Turns before other connections get theirs.
 const TURNS: u32 = 16;
 
-/// Serves a connection until it ends (`None`) or needs the general path: then with what was read and not answered.
+/// Serves a connection until it ends (`None`) or needs the general path: then with what was read
+/// and not answered.
 pub(crate) async fn serve<S: ClientStream>(
     context: &Rc<ConnectionContext>,
     stream: S,
@@ -105,7 +107,8 @@ pub(super) enum FastState {
     Idle,
     /// Part of a head was read: its time runs.
     InHead,
-    /// A head and part of its body were read. The general path waits longer for a body, and has the words for one that does not come.
+    /// A head and part of its body were read. The general path waits longer for a body, and has the
+    /// words for one that does not come.
     InBody,
     /// `input` may hold whole requests: room in the output ran out before they did.
     Backlog,

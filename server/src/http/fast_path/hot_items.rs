@@ -27,7 +27,8 @@ use larder_proto::{
 use std::time::Instant;
 
 impl<S: ClientStream> FastConnection<'_, S> {
-    /// Whether this is the path of items, and nothing stands between it and the memory of this node.
+    /// Whether this is the path of items, and nothing stands between it and the memory of this
+    /// node.
     pub(super) fn takes_item(&self, method: BodyMethod, target: &[u8]) -> bool {
         let worker = &self.context.worker;
         let (path, _) = target::split(target);

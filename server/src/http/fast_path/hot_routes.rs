@@ -1,4 +1,5 @@
-//! The hot routes: plain reads of one key, answered from inside the engine's lookup, and plain writes to a store.
+//! The hot routes: plain reads of one key, answered from inside the engine's lookup, and plain
+//! writes to a store.
 use super::{
     super::{
         access_log::{self, LoggedRequest},
@@ -40,7 +41,8 @@ use std::{rc::Rc, time::Instant};
 const MOST_WAITING: usize = 128;
 
 impl<S: ClientStream> FastConnection<'_, S> {
-    /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they take.
+    /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they
+    /// take.
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
         if self.context.worker.app.faults.are_on() {
             // The general path waits for as long as a fault says.
@@ -84,7 +86,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
                     None => break FastState::LogIn,
                 }
             }
-            // Writes of one connection are under way together, but what is read next comes after them, and they after what was read.
+            // Writes of one connection are under way together, but what is read next comes after them, and they
+            // after what was read.
             let writing = self.waiting.last().map(|last| matches!(last.answer, PendingAnswer::Write(_)));
             if writing.is_some_and(|writing| writing != body.is_some()) {
                 break FastState::Backlog;
@@ -173,7 +176,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
         true
     }
 
-    /// Answers a plain request. False if it is not for a hot route, or if the general path has to say what is wrong with it.
+    /// Answers a plain request. False if it is not for a hot route, or if the general path has to
+    /// say what is wrong with it.
     #[inline]
     fn answer(
         &mut self,

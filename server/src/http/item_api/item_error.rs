@@ -59,7 +59,8 @@ impl ItemError {
         ItemError { detail: Some(detail.into()), ..code.into() }
     }
 
-    /// A read that failed. It keeps its status: the value may exist, so this must not look like an absent one.
+    /// A read that failed. It keeps its status: the value may exist, so this must not look like an
+    /// absent one.
     pub(super) fn read_failed(problem: &Problem) -> ItemError {
         ItemError { status: problem.status(), ..ItemError::failed(ErrorCode::NotFound, problem) }
     }
@@ -69,7 +70,8 @@ impl ItemError {
         ItemError { status: problem.status(), ..ItemError::failed(ErrorCode::BadRequest, problem) }
     }
 
-    /// A write that was refused is a 400, as every refusal of this API; one that may be tried again keeps its status.
+    /// A write that was refused is a 400, as every refusal of this API; one that may be tried again
+    /// keeps its status.
     pub(super) fn write_failed(problem: &Problem) -> ItemError {
         let status = match problem.status() {
             StatusCode::SERVICE_UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,

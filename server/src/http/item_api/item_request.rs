@@ -1,7 +1,9 @@
-//! What a request of the item API asks for: the fields of its JSON body, and those of its query that the body does not have.
+//! What a request of the item API asks for: the fields of its JSON body, and those of its query
+//! that the body does not have.
 //!
-//! The body is read as Go's `encoding/json` reads it: field names in any case, unknown fields ignored, `null` as if the field were not
-//! there (but as a value it is one), and nothing after the object is looked at.
+//! The body is read as Go's `encoding/json` reads it: field names in any case, unknown fields
+//! ignored, `null` as if the field were not there (but as a value it is one), and nothing after the
+//! object is looked at.
 use super::item_error::{ErrorCode, ItemError};
 use larder_document::{JsonError, MAX_DEPTH};
 use larder_proto::http::target;
@@ -28,7 +30,8 @@ impl<'r> ItemRequest<'r> {
     /// Reads a request. The key is there and not empty.
     ///
     /// # Errors
-    /// `BadRequest` if the body cannot be read, or if neither body nor query says anything; `NoKey`.
+    /// `BadRequest` if the body cannot be read, or if neither body nor query says anything;
+    /// `NoKey`.
     pub(super) fn parse(body: &'r [u8], query: &'r [u8]) -> Result<ItemRequest<'r>, ItemError> {
         let has_body = !body.is_empty();
         if !has_body && query.is_empty() {
@@ -109,7 +112,8 @@ impl<'r> ItemRequest<'r> {
     /// The value as it is stored: compact JSON.
     ///
     /// # Errors
-    /// `NoValue`; `CannotSet` if it is nested too deep; `BadRequest` if it is no JSON after all (half a surrogate pair, for example).
+    /// `NoValue`; `CannotSet` if it is nested too deep; `BadRequest` if it is no JSON after all
+    /// (half a surrogate pair, for example).
     pub(super) fn compact_value(&self) -> Result<Vec<u8>, ItemError> {
         let text = self.value.as_deref().ok_or(ErrorCode::NoValue)?;
         larder_document::compact(text.as_bytes()).map_err(|error| match error {

@@ -13,8 +13,8 @@ use http::{Response, StatusCode};
 use larder_proto::http::text::Sink;
 use std::sync::Arc;
 
-/// An item with a value: `{"key":…,"value":…,"subkey":…,"subindex":…,"ttl":…}` and a newline; what the request did not have is left out.
-/// `None`: the buffers have no room for it.
+/// An item with a value: `{"key":…,"value":…,"subkey":…,"subindex":…,"ttl":…}` and a newline; what
+/// the request did not have is left out. `None`: the buffers have no room for it.
 pub(super) fn item(
     status: StatusCode,
     request: &ItemRequest<'_>,

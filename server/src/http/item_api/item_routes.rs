@@ -73,7 +73,8 @@ impl<'r> NewItem<'r> {
     }
 }
 
-/// Stores compact JSON text: as a document where documents are kept, else as a string, which reads the same.
+/// Stores compact JSON text: as a document where documents are kept, else as a string, which reads
+/// the same.
 pub(super) async fn store_document(
     group: &Rc<Group>,
     key: &[u8],

@@ -11,8 +11,8 @@ pub(super) fn needs_escapes(text: &[u8]) -> bool {
     })
 }
 
-/// Appends JSON text as Go's encoder does: `<`, `>`, `&` and the line separators U+2028 and U+2029 are written as escapes. In valid JSON
-/// they stand only in strings, so the value is the same.
+/// Appends JSON text as Go's encoder does: `<`, `>`, `&` and the line separators U+2028 and U+2029
+/// are written as escapes. In valid JSON they stand only in strings, so the value is the same.
 pub(super) fn put_escaped(out: &mut impl Sink, text: &[u8]) {
     if !needs_escapes(text) {
         out.put(text);
@@ -47,8 +47,8 @@ impl<S: Sink> Sink for Escaping<'_, S> {
     }
 }
 
-/// A stored value that is no document, as compact JSON text: what is not JSON, such as a string that another protocol has stored, is a JSON
-/// string.
+/// A stored value that is no document, as compact JSON text: what is not JSON, such as a string
+/// that another protocol has stored, is a JSON string.
 pub(super) fn of_string(value: &[u8]) -> Cow<'_, [u8]> {
     larder_document::compacted(value).unwrap_or_else(|_| {
         let mut text = Vec::with_capacity(value.len() + 2);

@@ -33,8 +33,9 @@ const STEP: usize = 256 * 1024;
 /// Bytes that the set of listed keys takes for each.
 const SEEN: usize = 16;
 
-/// `{"mask":…,"keys":[…]}`: the keys of a store on this machine if that is the source, else those of the memory tier. A key that is there from
-/// the first page to the last is listed once, whatever is written meanwhile.
+/// `{"mask":…,"keys":[…]}`: the keys of a store on this machine if that is the source, else those
+/// of the memory tier. A key that is there from the first page to the last is listed once, whatever
+/// is written meanwhile.
 pub(in crate::http) async fn list_item_keys(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
     match list(request, &body).await {
         Ok(listed) => response_writer::json(listed),

@@ -1,6 +1,8 @@
-//! Items of a group whose only store is this node's memory, where no answer waits for anything: for the fast path.
+//! Items of a group whose only store is this node's memory, where no answer waits for anything: for
+//! the fast path.
 //!
-//! What they mean is in `item_routes`, for both paths. This writes the short answers without allocating for them.
+//! What they mean is in `item_routes`, for both paths. This writes the short answers without
+//! allocating for them.
 use super::{
     super::{problem_json::Problem, response_body::ResponseBody, route_request::RouteRequest},
     item_error::{ErrorCode, ItemError, error_response},
@@ -55,7 +57,8 @@ pub(in crate::http) fn refused(method: BodyMethod, problem: Problem) -> Response
     error_response(&method, problem)
 }
 
-/// Answers a request for an item. The group has no source, and no other node has a part in it. `text` is empty, and gets the document.
+/// Answers a request for an item. The group has no source, and no other node has a part in it.
+/// `text` is empty, and gets the document.
 pub(in crate::http) fn answer_from_memory(
     request: &RouteRequest<'_>,
     method: BodyMethod,

@@ -1,4 +1,5 @@
-//! The item API: `POST`, `GET` and `DELETE` of `{item-prefix}/item`, and `GET {item-prefix}/keys`, with JSON bodies, as GCache has them.
+//! The item API: `POST`, `GET` and `DELETE` of `{item-prefix}/item`, and `GET {item-prefix}/keys`,
+//! with JSON bodies, as GCache has them.
 //!
 //! ```text
 //! body, query ──► item_request ──► item_routes ──► the group's reads and writes ──► item_response
@@ -7,8 +8,10 @@
 //! ```
 //!
 //! Invariants:
-//! - Values are JSON. What is stored is the compact text of the value, so that every other route and protocol sees that text.
-//! - No tree of a value is built: a request's value is checked and copied as text, an element is found by skipping the others.
+//! - Values are JSON. What is stored is the compact text of the value, so that every other route
+//!   and protocol sees that text.
+//! - No tree of a value is built: a request's value is checked and copied as text, an element is
+//!   found by skipping the others.
 //! - Every answer on a path below the prefix is of this API, errors of the router included.
 mod item_error;
 mod item_prefix;

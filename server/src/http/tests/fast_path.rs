@@ -4,8 +4,9 @@ use crate::http::ListenerRole;
 use proptest::prelude::*;
 use tokio::task::yield_now;
 
-/// Whether a connection has left the fast path shows in how it treats a header that only hyper writes back: it does not.
-/// What tells them apart from outside is the answer to `Connection: close`, so the paths are compared byte by byte instead.
+/// Whether a connection has left the fast path shows in how it treats a header that only hyper
+/// writes back: it does not. What tells them apart from outside is the answer to `Connection:
+/// close`, so the paths are compared byte by byte instead.
 async fn both(server: &Server) -> (Client, Client) {
     (
         server.connect_to(ListenerRole::Native, Path::Any).await,
@@ -99,7 +100,8 @@ fn a_long_pipeline_of_more_than_the_buffers_hold() {
             use tokio::io::AsyncWriteExt;
             write.write_all(request.as_bytes()).await.expect("the server reads");
         };
-        // Looked through once, at the end: looking through all of it at each read is quadratic, and ran into the guard on a busy machine.
+        // Looked through once, at the end: looking through all of it at each read is quadratic, and ran
+        // into the guard on a busy machine.
         let receive = async {
             use tokio::io::AsyncReadExt;
             let mut all = Vec::new();

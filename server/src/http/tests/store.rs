@@ -308,7 +308,8 @@ fn a_write_that_comes_late_leaves_no_old_copy() {
     });
 }
 
-/// Several writes of one connection are under way at once, and each is answered as if they had come one after the other.
+/// Several writes of one connection are under way at once, and each is answered as if they had come
+/// one after the other.
 #[test]
 fn a_pipeline_of_writes_and_reads_is_in_order() {
     run(|| async {

@@ -26,7 +26,8 @@ pub(super) enum Path {
     General,
 }
 
-/// Runs a test on a runtime like a worker's. Every task gets its turn between two looks at the sockets.
+/// Runs a test on a runtime like a worker's. Every task gets its turn between two looks at the
+/// sockets.
 pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

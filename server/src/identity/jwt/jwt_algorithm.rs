@@ -1,4 +1,5 @@
-//! Signature algorithms (RFC 7518 section 3, RFC 8037, RFC 9864) and the public keys that verify them.
+//! Signature algorithms (RFC 7518 section 3, RFC 8037, RFC 9864) and the public keys that verify
+//! them.
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 
 /// An algorithm of the header field `alg`.

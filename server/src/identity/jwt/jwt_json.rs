@@ -7,12 +7,13 @@ use serde::{
 use serde_json::value::RawValue;
 use std::{collections::BTreeMap, fmt};
 
-/// The members of a JSON object, as text. A name that is there twice is an error: readers that take the first and readers that take the last
-/// would see different tokens (RFC 7519 section 4).
+/// The members of a JSON object, as text. A name that is there twice is an error: readers that take
+/// the first and readers that take the last would see different tokens (RFC 7519 section 4).
 pub(super) struct JsonMembers<'j>(BTreeMap<String, &'j RawValue>);
 
 impl<'j> JsonMembers<'j> {
-    /// `None`: the text is no object, or a name is there twice. Values that are not asked for are not parsed, so nothing nests.
+    /// `None`: the text is no object, or a name is there twice. Values that are not asked for are
+    /// not parsed, so nothing nests.
     pub(super) fn parse(text: &'j [u8]) -> Option<JsonMembers<'j>> {
         serde_json::from_slice(text).ok()
     }
@@ -50,7 +51,8 @@ impl<'de> Deserialize<'de> for JsonMembers<'de> {
     }
 }
 
-/// The bytes of base64url (RFC 4648 section 5) without padding. The bits that no byte takes must be 0, so that bytes have one form alone.
+/// The bytes of base64url (RFC 4648 section 5) without padding. The bits that no byte takes must be
+/// 0, so that bytes have one form alone.
 pub(super) fn decode_base64url(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     BASE64_URL_SAFE_NO_PAD.decode(text).ok()
 }

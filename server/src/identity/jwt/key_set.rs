@@ -6,7 +6,8 @@ use super::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 
-/// Lengths of an RSA modulus that are used, in bits. Shorter ones are not secure (RFC 7518 section 3.3), longer ones are slow.
+/// Lengths of an RSA modulus that are used, in bits. Shorter ones are not secure (RFC 7518 section
+/// 3.3), longer ones are slow.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
 /// The public keys of a file.
@@ -34,7 +35,8 @@ impl SetKey {
 struct JwkSet {
     keys: Vec<Jwk>,
 }
-/// RFC 7517 section 4; the parameters of RSA, EC and OKP keys are in RFC 7518 section 6 and RFC 8037.
+/// RFC 7517 section 4; the parameters of RSA, EC and OKP keys are in RFC 7518 section 6 and RFC
+/// 8037.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,

@@ -1,4 +1,5 @@
-//! A token in its compact form (RFC 7515 section 7.1): header, claims and signature in base64url, with dots between them.
+//! A token in its compact form (RFC 7515 section 7.1): header, claims and signature in base64url,
+//! with dots between them.
 use super::{
     jwt_algorithm::JwtAlgorithm,
     jwt_json::{JsonMembers, decode_base64url},
@@ -22,7 +23,8 @@ pub(super) struct SignedToken<'t> {
     signature: Vec<u8>,
 }
 
-/// Whether a text has the form of a token, so that it may be worth parsing: three parts, of which the first is an object in base64url.
+/// Whether a text has the form of a token, so that it may be worth parsing: three parts, of which
+/// the first is an object in base64url.
 pub(super) fn looks_like_token(text: &[u8]) -> bool {
     text.starts_with(b"ey") && text.iter().filter(|byte| **byte == b'.').count() == 2
 }
@@ -96,7 +98,8 @@ impl Claims {
     }
 }
 
-/// Seconds may have a fraction. A time before 1970 is 1970, one that is too far is the end of all times.
+/// Seconds may have a fraction. A time before 1970 is 1970, one that is too far is the end of all
+/// times.
 fn millis(seconds: f64) -> Millis {
     (seconds * 1000.0) as Millis
 }

@@ -1,4 +1,5 @@
-//! Tokens that are right, and the ways in which they are forged. Tokens of a library in wide use are in `server/tests/front_door/tokens.rs`.
+//! Tokens that are right, and the ways in which they are forged. Tokens of a library in wide use
+//! are in `server/tests/front_door/tokens.rs`.
 use super::{
     key_set::KeySet,
     signed_token::SignedToken,

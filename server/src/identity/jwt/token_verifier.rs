@@ -1,4 +1,5 @@
-//! Who a token says the client is: the rules of the settings, and the tokens that were verified before.
+//! Who a token says the client is: the rules of the settings, and the tokens that were verified
+//! before.
 use super::{
     key_set::KeySet,
     signed_token::{SignedToken, looks_like_token},
@@ -14,10 +15,12 @@ use std::{collections::HashMap, sync::Arc};
 const LEEWAY: Millis = 30_000;
 /// Longest file of keys.
 const LONGEST_FILE: u64 = 1024 * 1024;
-/// Tokens that are remembered. When there are more, those that have ended are forgotten, and then all.
+/// Tokens that are remembered. When there are more, those that have ended are forgotten, and then
+/// all.
 const REMEMBERED: usize = 4096;
 
-/// Verifies tokens. Each is verified once; then its hash says who it is, until it ends or the keys are read again.
+/// Verifies tokens. Each is verified once; then its hash says who it is, until it ends or the keys
+/// are read again.
 #[derive(Debug)]
 pub(in crate::identity) struct TokenVerifier {
     settings: JwtSettings,
@@ -55,7 +58,8 @@ impl TokenVerifier {
         let text = text.ok_or_else(|| cannot("the file is longer than 1 MiB".to_owned()))?;
         KeySet::parse(&text).map_err(cannot)
     }
-    /// Verifies with these keys from now on. Tokens that were verified with others are verified again.
+    /// Verifies with these keys from now on. Tokens that were verified with others are verified
+    /// again.
     pub(in crate::identity) fn replace_keys(&self, keys: KeySet) {
         for left_out in &keys.left_out {
             tracing::warn!("a key of jwt-jwks is not used: {left_out}");

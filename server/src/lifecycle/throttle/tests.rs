@@ -94,7 +94,8 @@ fn the_longest_prefix_of_each_key_counts() {
 
 #[test]
 fn busy_clients_do_a_quiet_one_no_harm() {
-    // 100 clients far over their limits, in a table of 4096: a quiet client shares both of its cells with one in 400.
+    // 100 clients far over their limits, in a table of 4096: a quiet client shares both of its cells
+    // with one in 400.
     let throttle = throttle(&["--throttle=1/s", "--throttle-burst=3", "--throttle-table=4096"]);
     let client = |n: u32| IpAddr::from(Ipv4Addr::from_bits(n));
     for n in 0..100 {

@@ -1,9 +1,11 @@
-//! Buffers that a worker lends to the connection that it is serving, so that idle connections have none.
+//! Buffers that a worker lends to the connection that it is serving, so that idle connections have
+//! none.
 use crate::source::Fetch;
 use larder_proto::output::Output;
 use std::{cell::RefCell, mem};
 
-/// Capacity of the lent input buffer: the most that one read takes from a client that sends small commands.
+/// Capacity of the lent input buffer: the most that one read takes from a client that sends small
+/// commands.
 pub(super) const READ: usize = 64 * 1024;
 
 /// The spare buffers of one worker. If none is left, a connection makes another.

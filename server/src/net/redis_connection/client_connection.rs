@@ -1,4 +1,5 @@
-//! One client's connection without its socket: commands in, replies out, in order. The rules for pipelines are here.
+//! One client's connection without its socket: commands in, replies out, in order. The rules for
+//! pipelines are here.
 //!
 //! ```text
 //! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
@@ -45,8 +46,8 @@ use std::{
 const TURN: usize = 1024;
 /// Commands between two looks at the line in front of the core.
 const JUDGED: usize = 32;
-/// Unsent bytes above which no more commands of the client are processed (backpressure). One reply may exceed it. Large
-/// values are referenced, not copied, so they add only references.
+/// Unsent bytes above which no more commands of the client are processed (backpressure). One reply
+/// may exceed it. Large values are referenced, not copied, so they add only references.
 const MAX_DUE: usize = 1 << 20;
 /// Capacity for waiting replies that is kept between batches.
 const KEPT_QUEUE: usize = 64;
@@ -67,7 +68,8 @@ pub enum Step {
     Full,
     /// The next command begins again when every command before it is answered.
     Behind,
-    /// The next command runs alone, when every command before it is answered: [`ClientConnection::run_alone`].
+    /// The next command runs alone, when every command before it is answered:
+    /// [`ClientConnection::run_alone`].
     Alone,
     /// Send the output, then close.
     Close,
@@ -89,7 +91,8 @@ pub struct ClientConnection {
     queue: VecDeque<WaitingReply>,
     /// Bytes in the `after` outputs of the queue.
     held: usize,
-    /// The command that `run_alone` will run, and its length. It is still at the front of the input.
+    /// The command that `run_alone` will run, and its length. It is still at the front of the
+    /// input.
     alone: Option<(&'static Command, usize)>,
     /// The client is a replica, which asked for this.
     pub replica: Option<Box<ReplicaRequest>>,
@@ -137,8 +140,9 @@ impl ClientConnection {
         if self.parser.is_fresh() { redis::plain_gets::first_key(worker, self.input.unread()) } else { None }
     }
 
-    /// Processes commands until the input is used up or a step stops it. Then passes the misses to the source as one
-    /// batch. Does not wait and does not write: the replies are in [`ClientConnection::out`].
+    /// Processes commands until the input is used up or a step stops it. Then passes the misses to
+    /// the source as one batch. Does not wait and does not write: the replies are in
+    /// [`ClientConnection::out`].
     pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
         let batch = &mut *pool.batch.borrow_mut();
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
@@ -294,8 +298,9 @@ impl ClientConnection {
         gets.commands
     }
 
-    /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that disconnects meanwhile
-    /// does not interrupt a write between the source and the memory tier. The queue must be empty.
+    /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that
+    /// disconnects meanwhile does not interrupt a write between the source and the memory tier.
+    /// The queue must be empty.
     pub async fn run_alone(&mut self, worker: &Worker) -> Step {
         debug_assert!(self.queue.is_empty());
         let Some((command, len)) = self.alone.take() else { return Step::Turn };
@@ -342,7 +347,8 @@ impl ClientConnection {
         joined
     }
 
-    /// Sends the commands that this turn has added. They come after all replies that were waiting before.
+    /// Sends the commands that this turn has added. They come after all replies that were waiting
+    /// before.
     fn send_forwarded(&mut self, worker: &Worker, already: usize) {
         for waiting in self.queue.range_mut(already..) {
             if let WaitingKind::ClientPipeline(together) = &mut waiting.what {
@@ -356,8 +362,8 @@ impl ClientConnection {
         !self.queue.is_empty()
     }
 
-    /// Moves the replies that are ready, and the output after them, to [`ClientConnection::out`]. Ready if there were
-    /// any.
+    /// Moves the replies that are ready, and the output after them, to [`ClientConnection::out`].
+    /// Ready if there were any.
     pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
@@ -393,7 +399,8 @@ impl ClientConnection {
     pub fn has_upstream_state(&self) -> bool {
         self.session.has_upstream_state()
     }
-    /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were any.
+    /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were
+    /// any.
     ///
     /// # Errors
     /// A dedicated connection is lost, so the client's connection must end.

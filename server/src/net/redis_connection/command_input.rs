@@ -7,14 +7,17 @@ use std::{
 };
 use tokio::io::AsyncRead;
 
-/// A partial command up to this length is moved out of the lent buffer while the connection waits for the rest.
+/// A partial command up to this length is moved out of the lent buffer while the connection waits
+/// for the rest.
 const HELD: usize = 4096;
-/// Capacity for partial commands that a connection keeps, because a pipeline longer than one read needs it repeatedly.
+/// Capacity for partial commands that a connection keeps, because a pipeline longer than one read
+/// needs it repeatedly.
 const KEPT: usize = 512;
 /// With less room than this, more room is made before a read.
 const LEAST_READ: usize = 4096;
 
-/// The input of one connection. While the connection waits for its client, this has a partial command at most.
+/// The input of one connection. While the connection waits for its client, this has a partial
+/// command at most.
 #[derive(Debug, Default)]
 pub struct CommandInput {
     /// Lent by the worker, or the connection's own after a large command made it grow.
@@ -39,8 +42,8 @@ impl CommandInput {
         self.start += bytes;
     }
 
-    /// Reads once. `more` is the known number of bytes that the command at the front still lacks. The buffer grows
-    /// towards it as bytes arrive, so a claimed length alone costs nothing.
+    /// Reads once. `more` is the known number of bytes that the command at the front still lacks.
+    /// The buffer grows towards it as bytes arrive, so a claimed length alone costs nothing.
     pub fn poll_read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -49,7 +52,8 @@ impl CommandInput {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         self.prepare(more, pool);
-        // Remaining room tells the runtime that the socket is drained. It then waits without asking the kernel again.
+        // Remaining room tells the runtime that the socket is drained. It then waits without asking the
+        // kernel again.
         self.data.poll_read(from, cx)
     }
 
@@ -71,7 +75,8 @@ impl CommandInput {
         }
     }
 
-    /// Gives the lent buffer back if little input is left in it. Call this before waiting for the client.
+    /// Gives the lent buffer back if little input is left in it. Call this before waiting for the
+    /// client.
     pub fn rest(&mut self, pool: &BufferPool) {
         let left = self.data.len() - self.start;
         if self.data.capacity() == 0 || left > HELD {

@@ -1,4 +1,5 @@
-//! The loop of one connection: reads, processes, writes and waits until the client, a limit or the drain ends it.
+//! The loop of one connection: reads, processes, writes and waits until the client, a limit or the
+//! drain ends it.
 use super::{
     buffer_pool::BufferPool,
     client_connection::{ClientConnection, Step},
@@ -29,7 +30,8 @@ use tokio::{io::Interest, net::TcpStream};
 
 /// How long a client may take to close its side after Larder has closed the connection.
 const LINGER: Duration = Duration::from_secs(1);
-/// The same for a connection that was cut because buffers were short: the client may be sending much.
+/// The same for a connection that was cut because buffers were short: the client may be sending
+/// much.
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
 /// Serves a connection until it ends.
@@ -367,8 +369,9 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
     }
 }
 
-/// Ends when the client has closed the connection, even if there is unread input before that. Interest in input would
-/// report the input first. This interest reports nothing else, because no urgent data is requested.
+/// Ends when the client has closed the connection, even if there is unread input before that.
+/// Interest in input would report the input first. This interest reports nothing else, because no
+/// urgent data is requested.
 async fn gone(stream: &TcpStream) {
     match stream.ready(Interest::PRIORITY).await {
         Ok(ready) if !ready.is_read_closed() => pending().await,

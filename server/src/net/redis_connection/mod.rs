@@ -1,10 +1,12 @@
 //! The connection loop of the Redis protocol: read, process, write, wait.
 //!
-//! An unpipelined hit costs one read and one write: the write is tried as soon as the reply is there, and a read that did
-//! not fill its buffer tells the runtime to wait for the socket instead of asking it again.
+//! An unpipelined hit costs one read and one write: the write is tried as soon as the reply is
+//! there, and a read that did not fill its buffer tells the runtime to wait for the socket instead
+//! of asking it again.
 //!
-//! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while too much is due to the
-//! client or too many reads wait ([`Step::Full`]). So a client that does not read its replies stops itself.
+//! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while
+//! too much is due to the client or too many reads wait ([`Step::Full`]). So a client that does not
+//! read its replies stops itself.
 mod buffer_pool;
 mod client_connection;
 mod command_input;

@@ -1,4 +1,5 @@
-//! Refuses commands before they begin: over the rate limit, no room in the buffers, or another protocol.
+//! Refuses commands before they begin: over the rate limit, no room in the buffers, or another
+//! protocol.
 use crate::{
     app::Worker,
     clients::Client,
@@ -16,7 +17,8 @@ use std::{
     time::Instant,
 };
 
-/// Commands of at least this length are compared with the free room before they are copied for a source.
+/// Commands of at least this length are compared with the free room before they are copied for a
+/// source.
 const COPIED: usize = 64 * 1024;
 /// The throttle's refusal, if there is one.
 #[inline]
@@ -31,7 +33,8 @@ pub(super) fn throttled(worker: &Worker, client: &Client, args: Args<'_>) -> Opt
     redis::count_against_limits(worker, caller, args).err()
 }
 
-/// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or a port is wrong.
+/// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or
+/// a port is wrong.
 #[cold]
 pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
     match foreign {

@@ -14,7 +14,8 @@ const PIECES: usize = 64;
 /// Maximum consecutive writes to one client before other connections get their turn.
 const WRITES: usize = 8;
 impl<S: ClientStream> ConnectionLoop<'_, S> {
-    /// Reads once. Ready if something arrived. With `last`, Larder is closing, and this is the last read.
+    /// Reads once. Ready if something arrived. With `last`, Larder is closing, and this is the last
+    /// read.
     pub(super) fn poll_read(&mut self, more: usize, last: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.conn.input.is_large() {
             // The command for which the buffer grew may be done.
@@ -100,7 +101,8 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         self.worker.counters.redis_bytes_out.add(bytes as u64);
     }
 
-    /// Replaces an empty output by one of the worker's, which has capacity. Call this before writing replies.
+    /// Replaces an empty output by one of the worker's, which has capacity. Call this before
+    /// writing replies.
     pub(super) fn borrow_output(&mut self) {
         if !self.lent && self.conn.out.is_empty() {
             self.conn.out = self.pool.take_output();

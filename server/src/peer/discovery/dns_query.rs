@@ -1,4 +1,5 @@
-//! Asks a name server for SRV records (RFC 1035, RFC 2782): over UDP, and over TCP if the answer is too long for that.
+//! Asks a name server for SRV records (RFC 1035, RFC 2782): over UDP, and over TCP if the answer is
+//! too long for that.
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE, rdata::RData};
 use std::{
     fs,

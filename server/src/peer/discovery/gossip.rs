@@ -1,9 +1,13 @@
-//! Nodes that tell each other who is there (SWIM, Das, Gupta and Motivala 2002; the library `foca`).
+//! Nodes that tell each other who is there (SWIM, Das, Gupta and Motivala 2002; the library
+//! `foca`).
 //!
-//! Each node asks another one every [`PROBE`] whether it is there, in turn. If that does not answer, others are asked to ask it. If it does not answer
-//! them either it is suspect, and gone [`SUSPECT`] later unless it says that it is there. What a node learns it adds to the packets that it sends anyway.
+//! Each node asks another one every [`PROBE`] whether it is there, in turn. If that does not
+//! answer, others are asked to ask it. If it does not answer them either it is suspect, and gone
+//! [`SUSPECT`] later unless it says that it is there. What a node learns it adds to the packets
+//! that it sends anyway.
 //!
-//! A node that the others took for gone was not told what was removed meanwhile. When it hears that, it forgets its copies, and joins again.
+//! A node that the others took for gone was not told what was removed meanwhile. When it hears
+//! that, it forgets its copies, and joins again.
 use super::{
     found_nodes::FoundNodes,
     gossip_packets::{LONGEST_PACKET, NodeId, Sealer},
@@ -106,7 +110,8 @@ impl Gossip {
         Ok(Gossip { found, socket, sealer, foca, runtime, timers, input })
     }
 
-    /// Asks the named nodes until one has said who is there. A node that names itself alone is the first.
+    /// Asks the named nodes until one has said who is there. A node that names itself alone is the
+    /// first.
     pub(super) async fn look_up(&mut self) {
         loop {
             if self.ask_seeds().await == 0 {

@@ -21,7 +21,8 @@ pub(super) struct NodeId {
     pub(super) http: String,
     /// Its zone; empty: it is in none.
     pub(super) zone: String,
-    /// Of two with the same address the later one counts: ms since 1970, and one more each time that the others took it for gone.
+    /// Of two with the same address the later one counts: ms since 1970, and one more each time
+    /// that the others took it for gone.
     pub(super) since: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The API server of Kubernetes as a pod reaches it: TLS with the cluster's own authority, and the token of the pod's service account
-//! (<https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>). One connection, one request at a time.
+//! The API server of Kubernetes as a pod reaches it: TLS with the cluster's own authority, and the
+//! token of the pod's service account (<https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>). One connection, one request at a time.
 use crate::{
     config::TlsClientSettings,
     source::{Stream, connect_tcp},
@@ -88,7 +88,8 @@ impl ApiServer {
         ClientTls::new(&settings, &self.host, &[b"http/1.1"])
     }
 
-    /// Opens a connection. Kubernetes replaces token and authority while the pod runs, so both are read again.
+    /// Opens a connection. Kubernetes replaces token and authority while the pod runs, so both are
+    /// read again.
     pub(super) async fn connect(&self) -> Result<ApiConnection, String> {
         let (tls, token) = (self.tls()?, self.token()?);
         let connecting = async {

@@ -1,6 +1,8 @@
-//! Nodes by name: the addresses that a name has now are the ring, and it is looked up again and again.
+//! Nodes by name: the addresses that a name has now are the ring, and it is looked up again and
+//! again.
 //!
-//! The system's resolver answers (`/etc/hosts`, `/etc/resolv.conf`, its search domains), as for every other host name that Larder is given. Decision 0037.
+//! The system's resolver answers (`/etc/hosts`, `/etc/resolv.conf`, its search domains), as for
+//! every other host name that Larder is given. Decision 0037.
 use super::found_nodes::FoundNodes;
 use crate::{
     config::{PeerAddress, PeerDiscovery, PeerNode},
@@ -22,7 +24,8 @@ impl NameLookup {
         NameLookup { found }
     }
 
-    /// Looks up all names. One without an answer would take its nodes off the ring, and their keys with them: then all stays as it is.
+    /// Looks up all names. One without an answer would take its nodes off the ring, and their keys
+    /// with them: then all stays as it is.
     pub(super) async fn look_up(&mut self) {
         let PeerDiscovery::Names(names) = self.found.peers.settings.discovery.clone() else { return };
         let mut all = Ok(Vec::new());

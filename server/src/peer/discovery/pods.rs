@@ -1,4 +1,5 @@
-//! Nodes that are pods of Kubernetes: a list of those that a label selector chooses, then every change of them as it happens.
+//! Nodes that are pods of Kubernetes: a list of those that a label selector chooses, then every
+//! change of them as it happens.
 //!
 //! ```text
 //! list ── the pods, and a version ──► watch from that version ── events, each with a later version ──► ready pods ──► ring
@@ -230,8 +231,9 @@ impl PodWatch {
         unique(&self.pods.nodes(Instant::now()), self.found.peers.this())
     }
 
-    /// Notes whether the others may have this pod off their rings. Call it also before a change of pods: they see a change earlier or later than
-    /// this node. So the pod counts as off the rings once half of the time has passed for which one that is not ready stays.
+    /// Notes whether the others may have this pod off their rings. Call it also before a change of
+    /// pods: they see a change earlier or later than this node. So the pod counts as off the
+    /// rings once half of the time has passed for which one that is not ready stays.
     fn note_this_pod(&mut self) {
         let peers = &self.found.peers;
         let soon = Instant::now() + peers.settings.refresh / 2;

@@ -1,7 +1,8 @@
 //! Which of the pods are nodes: those that are ready, and for a while those that were.
 //!
-//! A pod that is not ready any more stays for a while: it may hand its keys over, or be back in a moment. And if no pod is ready all stay: the source
-//! that all of them need is lost, and a ring without them would have each fetch every key when it is back.
+//! A pod that is not ready any more stays for a while: it may hand its keys over, or be back in a
+//! moment. And if no pod is ready all stay: the source that all of them need is lost, and a ring
+//! without them would have each fetch every key when it is back.
 use super::{found_nodes::ZonedAddress, pod_objects::Pod};
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use tokio::time::Instant;
@@ -74,7 +75,8 @@ impl ReadyPods {
         }
     }
 
-    /// Until when a pod is a node though it is not ready. `None`: it is none, or one for as long as no pod is ready.
+    /// Until when a pod is a node though it is not ready. `None`: it is none, or one for as long as
+    /// no pod is ready.
     fn stays_until(&self, known: &KnownPod) -> Option<Instant> {
         Some(known.was_ready_until?.max(self.some_ready_since?) + self.patience)
     }

@@ -1,7 +1,8 @@
-//! Nodes by the SRV records of a name (RFC 2782): each target with its port. Priority and weight do not matter: all nodes own keys.
+//! Nodes by the SRV records of a name (RFC 2782): each target with its port. Priority and weight do
+//! not matter: all nodes own keys.
 //!
-//! Where this node is named by a name, its peers are the targets as they are written, so that a node's keys follow from its name; where it is named by
-//! an address, the targets are looked up.
+//! Where this node is named by a name, its peers are the targets as they are written, so that a
+//! node's keys follow from its name; where it is named by an address, the targets are looked up.
 use super::{
     dns_query::{SrvTarget, name_server, targets},
     found_nodes::FoundNodes,

@@ -8,7 +8,8 @@ static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 /// How a ring hashes keys and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingHash {
-    /// groupcache-go v3 and mailgun's groupcache: 64-bit FNV-1, of members over the hexadecimal MD5 of number and name.
+    /// groupcache-go v3 and mailgun's groupcache: 64-bit FNV-1, of members over the hexadecimal MD5
+    /// of number and name.
     Fnv1,
     /// The original groupcache: CRC-32 (IEEE), of members over number and name.
     Crc32,

@@ -1,4 +1,5 @@
-//! A source whose requests are carried out and answered when the test says so, and the helpers of these tests.
+//! A source whose requests are carried out and answered when the test says so, and the helpers of
+//! these tests.
 use crate::{
     config::Coherence,
     read::*,

@@ -1,4 +1,5 @@
-//! ACL: Larder's own users. With a Redis source and no users of its own, Larder forwards these commands.
+//! ACL: Larder's own users. With a Redis source and no users of its own, Larder forwards these
+//! commands.
 use crate::{
     config::Categories,
     identity::{AclLogEntry, ChangedUsers, DEFAULT_USER, Refusal, RejectedRule, User},

@@ -79,8 +79,8 @@ pub(in crate::redis) fn setinfo(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
 
-/// CLIENT NO-EVICT, NO-TOUCH on | off: accepted without effect. Larder evicts no clients, and every read counts for the
-/// policy.
+/// CLIENT NO-EVICT, NO-TOUCH on | off: accepted without effect. Larder evicts no clients, and every
+/// read counts for the policy.
 pub(in crate::redis) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     let mode = call.arg(2);
     match mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") {

@@ -1,5 +1,5 @@
-//! CONFIG: Larder's settings under Redis's names, for clients and tools. In front of a Redis these names belong to
-//! Redis, and Larder's settings are called `larder-NAME`.
+//! CONFIG: Larder's settings under Redis's names, for clients and tools. In front of a Redis these
+//! names belong to Redis, and Larder's settings are called `larder-NAME`.
 use super::config_larder;
 use crate::{
     config::LogLevel,
@@ -106,8 +106,8 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// CONFIG SET parameter value [parameter value …]: changes all parameters or none. A parameter that cannot be changed
-/// may be set to its current value, as tools do.
+/// CONFIG SET parameter value [parameter value …]: changes all parameters or none. A parameter that
+/// cannot be changed may be set to its current value, as tools do.
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(SYNTAX);

@@ -1,5 +1,5 @@
-//! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name. All other names belong
-//! to Redis.
+//! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name.
+//! All other names belong to Redis.
 use super::config::{ConfigChanges, MIN_MEMORY, MODE_RULES, TRACKED_KEYS, failed, mode_rules, parse_modes, unknown};
 use crate::{
     config::{LogLevel, TABLE},
@@ -98,8 +98,8 @@ pub(super) fn get(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// CONFIG SET, unless it sets only Redis's parameters. It changes all settings or none. A setting that needs a restart
-/// may be set to its current value.
+/// CONFIG SET, unless it sets only Redis's parameters. It changes all settings or none. A setting
+/// that needs a restart may be set to its current value.
 pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     if whose(call.args) == Whose::Both {
         return Err(CommandError::Static(

@@ -14,8 +14,8 @@ use crate::{
 use larder_proto::resp::parse_i64;
 use std::sync::Arc;
 
-/// The version of Redis whose commands and replies Larder has. Clients choose features by it. In front of a Redis, that
-/// Redis's version is shown instead.
+/// The version of Redis whose commands and replies Larder has. Clients choose features by it. In
+/// front of a Redis, that Redis's version is shown instead.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 /// `PING [message]`
@@ -53,8 +53,8 @@ pub(in crate::redis) fn reset(call: &mut CommandContext<'_>) -> Result<Flow, Com
     Ok(Flow::Done)
 }
 
-/// READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis that is not a cluster
-/// refuses them.
+/// READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis that is
+/// not a cluster refuses them.
 pub(in crate::redis) fn accept(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     match call.group().source.as_redis().is_some_and(RedisServer::is_single) {
         true => Err(NO_CLUSTER),

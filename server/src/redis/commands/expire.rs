@@ -38,7 +38,8 @@ impl Conditions {
             fine => Ok(fine),
         }
     }
-    /// Whether the conditions allow `new` when the entry has `old`. An entry without expiry counts as never ending.
+    /// Whether the conditions allow `new` when the entry has `old`. An entry without expiry counts
+    /// as never ending.
     fn allow(&self, old: Option<Millis>, new: i64) -> bool {
         let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
         !(self.nx && old.is_some()

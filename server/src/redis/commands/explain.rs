@@ -4,7 +4,8 @@ use crate::{
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
 };
 
-/// LARDER.EXPLAIN key: names and values. Times are in milliseconds. It counts as no read and changes nothing.
+/// LARDER.EXPLAIN key: names and values. Times are in milliseconds. It counts as no read and
+/// changes nothing.
 pub(in crate::redis) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let is_up = call.worker.app.sources[0].health().is_up();
     let facts = explain_key(call.group(), call.key(1), is_up, call.now);

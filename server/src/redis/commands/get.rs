@@ -1,4 +1,5 @@
-//! GET and MGET: on the memory tier alone, or through the group, where they may wait for the source.
+//! GET and MGET: on the memory tier alone, or through the group, where they may wait for the
+//! source.
 use crate::{
     read::StartedRead,
     redis::{
@@ -66,8 +67,8 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetc
     }
     // A table has no writers.
     if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
-        // MGET must see values that were written together. It reads all of them from the memory tier at once, or else
-        // holds the key locks.
+        // MGET must see values that were written together. It reads all of them from the memory tier at
+        // once, or else holds the key locks.
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
         let mut keys = call.command.keys.of(call.args);
         let policy = &call.group().policy;

@@ -1,10 +1,12 @@
 //! HOTKEYS: a session that counts what keys take, with the replies of Redis 8.6 (`hotkeys.c` there, and <https://redis.io/commands/hotkeys>).
 //!
-//! Larder answers, also with a Redis source: that Redis does not see the hits. Without a session, and with a Valkey as the source, GET and
-//! RESET are Valkey's: the keys that took the most lately (valkey-io/valkey#3708), and forgetting them.
+//! Larder answers, also with a Redis source: that Redis does not see the hits. Without a session,
+//! and with a Valkey as the source, GET and RESET are Valkey's: the keys that took the most lately
+//! (valkey-io/valkey#3708), and forgetting them.
 //!
-//! Two numbers have another meaning than at Redis. `by-cpu-time-us` is the CPU time of the process, divided by the keys' shares of the
-//! commands. Counts stand for all commands whatever `SAMPLE` says; Redis's do not (redis/redis#15837).
+//! Two numbers have another meaning than at Redis. `by-cpu-time-us` is the CPU time of the process,
+//! divided by the keys' shares of the commands. Counts stand for all commands whatever `SAMPLE`
+//! says; Redis's do not (redis/redis#15837).
 use crate::{
     redis::{
         command_context::CommandContext,

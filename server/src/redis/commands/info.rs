@@ -1,5 +1,5 @@
-//! INFO: the server's state, in the sections and names that tools read. With a Redis source they are Redis's, except
-//! for the section `Larder`.
+//! INFO: the server's state, in the sections and names that tools read. With a Redis source they
+//! are Redis's, except for the section `Larder`.
 use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder, replication};
 use crate::{
     redis::{
@@ -112,7 +112,8 @@ pub(in crate::redis) fn larder_section(call: &CommandContext<'_>) -> String {
     info.text
 }
 
-/// Redis's INFO, without the marks of a cluster node: clients see one server without CLUSTER commands.
+/// Redis's INFO, without the marks of a cluster node: clients see one server without CLUSTER
+/// commands.
 pub(in crate::redis) fn of_one_server(text: &[u8]) -> Vec<u8> {
     let mut of_one = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -125,8 +126,8 @@ pub(in crate::redis) fn of_one_server(text: &[u8]) -> Vec<u8> {
     of_one
 }
 
-/// The reply when Redis does not answer: what it last said about itself, and the fields that clients check before they
-/// call a server ready.
+/// The reply when Redis does not answer: what it last said about itself, and the fields that
+/// clients check before they call a server ready.
 pub(in crate::redis) fn last_known(call: &CommandContext<'_>) -> Vec<u8> {
     let identity = call.group().source.as_redis().and_then(|server| server.identity()).unwrap_or_default();
     let server = match &*identity.about {

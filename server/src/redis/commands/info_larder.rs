@@ -1,5 +1,5 @@
-//! INFO's section `Larder`: the facts of this process, under names that no Redis uses. In front of a Redis all other
-//! sections are Redis's.
+//! INFO's section `Larder`: the facts of this process, under names that no Redis uses. In front of
+//! a Redis all other sections are Redis's.
 use super::info::Info;
 use crate::{
     config::SourceUrl,

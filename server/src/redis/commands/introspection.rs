@@ -1,5 +1,5 @@
-//! COMMAND: the command table for clients and people. A Redis source has its own table, which has more. Also HELP of
-//! every command that has subcommands.
+//! COMMAND: the command table for clients and people. A Redis source has its own table, which has
+//! more. Also HELP of every command that has subcommands.
 use crate::redis::{
     command::Command,
     command_context::CommandContext,

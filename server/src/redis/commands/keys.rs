@@ -107,7 +107,8 @@ pub(in crate::redis) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     Ok(())
 }
 
-/// Stores the first key's value, expiry and tags under the second key. `None` if the first key does not exist.
+/// Stores the first key's value, expiry and tags under the second key. `None` if the first key does
+/// not exist.
 fn duplicate(
     call: &CommandContext<'_>,
     tier: &mut Tier<'_>,

@@ -1,4 +1,5 @@
-//! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on a local store. The memory tier has only a part of its keys.
+//! SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHDB and FLUSHALL on a local store. The memory tier has only a
+//! part of its keys.
 use super::{
     keys::flush_options,
     scan::{Walk, WalkPage},
@@ -113,8 +114,8 @@ async fn write_keys(call: &mut CommandContext<'_>) -> CommandResult {
     Ok(())
 }
 
-/// A random key. Its bytes are chosen one by one, each between the bytes of the first and the last key with the prefix
-/// so far. Keys with few neighbours are chosen more often than keys with many.
+/// A random key. Its bytes are chosen one by one, each between the bytes of the first and the last
+/// key with the prefix so far. Keys with few neighbours are chosen more often than keys with many.
 async fn random(store: &dyn LocalStore) -> Result<Option<Bytes>, SourceError> {
     if let Some(picked) = store.pick(fastrand::u64(..)) {
         return picked.await;

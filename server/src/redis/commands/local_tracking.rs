@@ -1,14 +1,14 @@
-//! CLIENT TRACKING done by Larder: without a source, and with a source that cannot give each client a dedicated
-//! connection. The [tracking table](crate::clients::Tracking) has the copies that clients hold. Invalidations go to the
-//! clients' push inboxes.
+//! CLIENT TRACKING done by Larder: without a source, and with a source that cannot give each client
+//! a dedicated connection. The [tracking table](crate::clients::Tracking) has the copies that
+//! clients hold. Invalidations go to the clients' push inboxes.
 //!
 //! Invariants:
-//! - Between a client's read of a key and the next change of that key, the client is in the table: both happen under
-//!   the lock of the key's shard.
-//! - A client that changes a key is answered only when the invalidation is in the inbox of every client that must get
-//!   it.
-//! - A client gets the invalidations that it caused after the reply to its command, because the inbox is read between
-//!   commands only.
+//! - Between a client's read of a key and the next change of that key, the client is in the table:
+//!   both happen under the lock of the key's shard.
+//! - A client that changes a key is answered only when the invalidation is in the inbox of every
+//!   client that must get it.
+//! - A client gets the invalidations that it caused after the reply to its command, because the
+//!   inbox is read between commands only.
 use crate::{
     clients::{Client, TrackingMode},
     redis::{

@@ -1,10 +1,11 @@
-//! CLIENT MAINT_NOTIFICATIONS, and the push that these clients get when the process drains: `MOVING`, in the form of
-//! Redis Enterprise, which redis-py, go-redis, node-redis and Lettuce understand.
+//! CLIENT MAINT_NOTIFICATIONS, and the push that these clients get when the process drains:
+//! `MOVING`, in the form of Redis Enterprise, which redis-py, go-redis, node-redis and Lettuce
+//! understand.
 //!
-//! With `moving-endpoint-type none` the push has no address. The client then connects again to the same address after
-//! half of the time in the push. Any other type asks for an address, which the setting `moving-endpoint` gives. Without
-//! that setting such a client gets no push, because node-redis exits when it gets a push without an address that it did
-//! not ask for.
+//! With `moving-endpoint-type none` the push has no address. The client then connects again to the
+//! same address after half of the time in the push. Any other type asks for an address, which the
+//! setting `moving-endpoint` gives. Without that setting such a client gets no push, because
+//! node-redis exits when it gets a push without an address that it did not ask for.
 use crate::{
     app::{App, Worker},
     clients::{Client, Moves},

@@ -1,7 +1,8 @@
 //! Commands whose replies merge Redis's and Larder's: INFO, CONFIG GET and CONFIG RESETSTAT.
 //!
-//! Facts about the data are Redis's, byte for byte. Larder's own facts have its name: the section `Larder`, and
-//! parameters that begin with `larder-`. Within MULTI only Redis answers these commands.
+//! Facts about the data are Redis's, byte for byte. Larder's own facts have its name: the section
+//! `Larder`, and parameters that begin with `larder-`. Within MULTI only Redis answers these
+//! commands.
 use super::{config, config_larder, info};
 use crate::{
     redis::{

@@ -1,5 +1,5 @@
-//! The functions of the commands, by family. A function on the memory tier holds locks that cover all its keys. It
-//! writes its reply last, or returns an error.
+//! The functions of the commands, by family. A function on the memory tier holds locks that cover
+//! all its keys. It writes its reply last, or returns an error.
 pub(super) mod acl;
 pub(super) mod client;
 pub(super) mod client_pause;

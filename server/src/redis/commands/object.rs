@@ -12,8 +12,8 @@ use larder_proto::resp::parse_i64;
 /// Redis keeps strings up to this length in one allocation with their header.
 const EMBEDDED: usize = 44;
 
-/// OBJECT ENCODING key: Redis's name for the encoding. Redis shows `raw` for values that were appended to, whatever
-/// their length.
+/// OBJECT ENCODING key: Redis's name for the encoding. Redis shows `raw` for values that were
+/// appended to, whatever their length.
 pub(in crate::redis) fn encoding(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let encoding = tier.peek(call.key(2), call.now, |entry| {
         let value = entry.value.as_bytes();

@@ -17,7 +17,8 @@ pub(in crate::redis) fn bgsave(call: &mut CommandContext<'_>) -> Result<Flow, Co
     };
     match call.worker.app.snapshots.begin_save() {
         Ok(()) => call.reply.simple("Background saving started"),
-        // Redis waits for another child process only, never for a save under way. What that one does is what was asked for.
+        // Redis waits for another child process only, never for a save under way. What that one does is what was asked
+        // for.
         Err(SaveRefused::InProgress) if schedules => call.reply.simple("Background saving scheduled"),
         Err(refused) => return Err(said(refused)),
     }

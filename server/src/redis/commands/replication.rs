@@ -1,4 +1,5 @@
-//! Primary and replicas: REPLICAOF, ROLE, WAIT, INFO's section, and the command with which a replica asks for its stream.
+//! Primary and replicas: REPLICAOF, ROLE, WAIT, INFO's section, and the command with which a
+//! replica asks for its stream.
 use crate::{
     config::PrimaryAddress,
     redis::{
@@ -79,8 +80,9 @@ pub(in crate::redis) fn replicate(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Replicate(Box::new(ReplicaRequest { port, id, records })))
 }
 
-/// LARDER.FORWARDED: what the connection carries are writes of a replica's clients, which go no further. Gives the number of changes so far, by
-/// which the replica tells when it has them; they leave at once.
+/// LARDER.FORWARDED: what the connection carries are writes of a replica's clients, which go no
+/// further. Gives the number of changes so far, by which the replica tells when it has them; they
+/// leave at once.
 pub(in crate::redis) fn forwarded(call: &mut CommandContext<'_>) -> Done {
     call.session.is_forwarded = true;
     let replication = &call.worker.app.replication;

@@ -361,7 +361,8 @@ fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult 
     Ok(())
 }
 
-/// Whether this SET, MSET, SETEX or PSETEX replaces the whole entry and does not return the old value.
+/// Whether this SET, MSET, SETEX or PSETEX replaces the whole entry and does not return the old
+/// value.
 pub(in crate::redis) fn overwrites(args: Args<'_>) -> bool {
     let timed =
         |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));

@@ -1,5 +1,5 @@
-//! SUBSCRIBE, MONITOR and related commands: at an upstream Redis on a second dedicated connection, or among the clients
-//! of this process.
+//! SUBSCRIBE, MONITOR and related commands: at an upstream Redis on a second dedicated connection,
+//! or among the clients of this process.
 use crate::{
     clients::SubscriptionKind,
     redis::{
@@ -91,8 +91,8 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
         Ok(replies) => {
             let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
             subscribed.take(to, resp3, &call.session.counters);
-            // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or MONITOR's
-            // OK.
+            // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or
+            // MONITOR's OK.
             for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
                 if monitor && !is_error(reply) {
                     let clients = &call.worker.app.clients;

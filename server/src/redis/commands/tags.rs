@@ -1,4 +1,5 @@
-//! LARDER.TAG and LARDER.CLEARTAG: what is in memory, by tag. They concern Larder only, also in front of a source.
+//! LARDER.TAG and LARDER.CLEARTAG: what is in memory, by tag. They concern Larder only, also in
+//! front of a source.
 use crate::{
     peer::ClearScope,
     read::{check_tags, too_many_tags},
@@ -74,7 +75,8 @@ pub(in crate::redis) fn clear_tag_on(call: &mut CommandContext<'_>, tier: &mut T
     Ok(())
 }
 
-/// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag at this one.
+/// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag
+/// at this one.
 pub(in crate::redis) fn clear_tag_everywhere<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async {
         let (tag, soft) = clear_of(call)?;

@@ -1,5 +1,5 @@
-//! HELLO and AUTH that wait for an upstream Redis: to learn its identity, to log a user in, or to change the protocol
-//! of a dedicated connection.
+//! HELLO and AUTH that wait for an upstream Redis: to learn its identity, to log a user in, or to
+//! change the protocol of a dedicated connection.
 use super::connection::{self, Hello};
 use crate::redis::{
     auth,

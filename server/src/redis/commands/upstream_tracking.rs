@@ -1,5 +1,5 @@
-//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR. An upstream Redis tracks a client's reads on the client's
-//! dedicated connection. Without an upstream, Larder tracks ([`local_tracking`]).
+//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR. An upstream Redis tracks a client's reads
+//! on the client's dedicated connection. Without an upstream, Larder tracks ([`local_tracking`]).
 use super::local_tracking;
 use crate::{
     clients::Tracks,
@@ -92,7 +92,8 @@ pub(in crate::redis) fn run_caching<'a>(call: &'a mut CommandContext<'_>) -> Lat
     })
 }
 
-/// CLIENT TRACKINGINFO at an upstream Redis. Redis knows Larder's connections, not Larder's clients.
+/// CLIENT TRACKINGINFO at an upstream Redis. Redis knows Larder's connections, not Larder's
+/// clients.
 pub(in crate::redis) fn run_info<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
     Box::pin(async move {
         let replies = requests::ask(call, requests::encoded(call.args)).await?;
@@ -140,7 +141,8 @@ fn options(args: Args<'_>) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// The position of the client id after REDIRECT. If there are several, the last one; Redis then refuses the command.
+/// The position of the client id after REDIRECT. If there are several, the last one; Redis then
+/// refuses the command.
 fn place(args: Args<'_>) -> Option<usize> {
     let redirects = options(args).filter(|(_, option)| option.eq_ignore_ascii_case(b"redirect"));
     redirects.map(|(at, _)| at + 1).filter(|at| *at < args.len()).last()
@@ -151,7 +153,8 @@ fn is_broadcast(args: Args<'_>) -> bool {
     options(args).any(|(_, option)| option.eq_ignore_ascii_case(b"bcast"))
 }
 
-/// Prepares CLIENT TRACKING ON: the command for Redis, and the redirect that begins if Redis accepts it.
+/// Prepares CLIENT TRACKING ON: the command for Redis, and the redirect that begins if Redis
+/// accepts it.
 async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<TrackingRedirect>), CommandError> {
     let Some(place) = place(call.args) else { return Ok((requests::encoded(call.args), None)) };
     let target = local_tracking::target(call, call.arg(place))?;

@@ -1,4 +1,5 @@
-//! SET, MSET and DEL at a source that takes values: one write after the other. If one fails, those before it stand and its error is the reply.
+//! SET, MSET and DEL at a source that takes values: one write after the other. If one fails, those
+//! before it stand and its error is the reply.
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, arity},

@@ -11,13 +11,15 @@ use crate::{
     source::Fetch,
 };
 
-/// Runs commands on data. GET and MGET do not begin here: they read through the group, with any backend.
+/// Runs commands on data. GET and MGET do not begin here: they read through the group, with any
+/// backend.
 pub(in crate::redis) trait Executor {
-    /// Begins a command on entries, and ends it if it need not wait. Fetches that it needs are pushed to `batch`.
+    /// Begins a command on entries, and ends it if it need not wait. Fetches that it needs are
+    /// pushed to `batch`.
     fn begin(&self, call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError>;
 
-    /// Begins any command on data of a client for which Larder tracks. `None` if the backend needs no special step for
-    /// tracking.
+    /// Begins any command on data of a client for which Larder tracks. `None` if the backend needs
+    /// no special step for tracking.
     fn begin_tracked(&self, _call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
         None
     }
@@ -35,10 +37,11 @@ pub(in crate::redis) trait Executor {
         Ok(Flow::Alone(call.command))
     }
 
-    /// Runs a command on data, EXEC, WATCH or MULTI for which a function above returned [`Flow::Alone`].
+    /// Runs a command on data, EXEC, WATCH or MULTI for which a function above returned
+    /// [`Flow::Alone`].
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a>;
 
-    /// An empty pipeline for commands that `begin` answered with [`Flow::Relay`]. `behind` says whether the commands
-    /// before it are slow.
+    /// An empty pipeline for commands that `begin` answered with [`Flow::Relay`]. `behind` says
+    /// whether the commands before it are slow.
     fn pipeline(&self, worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline>;
 }

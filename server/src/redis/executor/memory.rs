@@ -1,7 +1,7 @@
 //! Commands on the memory tier when it has all entries.
 //!
-//! A transaction locks everything that its commands and the watched keys touch. Each of its commands then runs as it
-//! would run alone.
+//! A transaction locks everything that its commands and the watched keys touch. Each of its
+//! commands then runs as it would run alone.
 use super::{
     executor_trait::Executor,
     pipeline::ClientPipeline,

@@ -1,4 +1,5 @@
-//! The executors: one for each kind of backend, all with the same interface ([`executor_trait::Executor`]).
+//! The executors: one for each kind of backend, all with the same interface
+//! ([`executor_trait::Executor`]).
 //!
 //! ```text
 //!               begin                       pipeline                          EXEC, WATCH
@@ -14,9 +15,11 @@
 //! ```
 //!
 //! Invariants:
-//! - A command's function gets a tier under locks that cover all its keys, and never takes locks itself.
+//! - A command's function gets a tier under locks that cover all its keys, and never takes locks
+//!   itself.
 //! - With a source, every write goes to the source first. The memory tier has copies only.
-//! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an upstream Redis, `Group::commit` for a store.
+//! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an
+//!   upstream Redis, `Group::commit` for a store.
 mod executor_of_backend;
 pub(super) mod executor_trait;
 mod local_store;

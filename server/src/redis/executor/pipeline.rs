@@ -51,8 +51,8 @@ impl ClientPipeline {
             ClientPipeline::Store(pipeline) => pipeline.join(call),
         }
     }
-    /// Ends the turn in which the commands came. Commands to a Redis source are sent now. Commands to a local store
-    /// start when polled, and more may join until then.
+    /// Ends the turn in which the commands came. Commands to a Redis source are sent now. Commands
+    /// to a local store start when polled, and more may join until then.
     pub fn send(&mut self, worker: &Worker, session: &Session) {
         if let ClientPipeline::Upstream(pipeline) = self {
             pipeline.send(worker, session);

@@ -1,4 +1,5 @@
-//! Commands on keys of this node that another node sends, where the nodes' memory tiers are one store. They run here and go nowhere else.
+//! Commands on keys of this node that another node sends, where the nodes' memory tiers are one
+//! store. They run here and go nowhere else.
 use super::{memory, tier_commands};
 use crate::{
     app::Worker,
@@ -61,8 +62,8 @@ pub(super) fn run_on_tier(call: &mut CommandContext<'_>) -> Result<Flow, Command
     }
 }
 
-/// Runs commands on keys of this node, then has the other nodes forget their copies. The replies; of a transaction, whose commands run as one step,
-/// the reply to EXEC.
+/// Runs commands on keys of this node, then has the other nodes forget their copies. The replies;
+/// of a transaction, whose commands run as one step, the reply to EXEC.
 ///
 /// # Errors
 /// See [`NodeRefusal`].

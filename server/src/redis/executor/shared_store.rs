@@ -1,7 +1,9 @@
-//! The executor of nodes whose memory tiers are one store (`none:` with `peers`): a key's owner runs the commands on it, here or at another node, and
-//! the other nodes forget their copies before the reply. Decision 0051.
+//! The executor of nodes whose memory tiers are one store (`none:` with `peers`): a key's owner
+//! runs the commands on it, here or at another node, and the other nodes forget their copies before
+//! the reply. Decision 0051.
 //!
-//! Keys of several owners: a command that counts keys, and MSET, runs in parts, each at its owner, so it is not one step. Others are refused.
+//! Keys of several owners: a command that counts keys, and MSET, runs in parts, each at its owner,
+//! so it is not one step. Others are refused.
 use super::{
     executor_trait::Executor,
     memory,
@@ -126,7 +128,8 @@ async fn run_at_owners(call: &mut CommandContext<'_>) -> Result<Flow, CommandErr
     }
 }
 
-/// Runs each part at its owner, all at the same time. The reply is the sum of the numbers, or the first error; what other parts did stands.
+/// Runs each part at its owner, all at the same time. The reply is the sum of the numbers, or the
+/// first error; what other parts did stands.
 async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Result<Flow, CommandError> {
     let (peers, resp3) = (peers(call)?, call.session.resp3);
     let mut here = None;

@@ -1,4 +1,5 @@
-//! Runs commands on a memory tier: all commands where the tier has all entries, else those that a copy can answer.
+//! Runs commands on a memory tier: all commands where the tier has all entries, else those that a
+//! copy can answer.
 use crate::redis::{
     command::{CommandKind, Flags},
     command_context::CommandContext,
@@ -25,7 +26,8 @@ pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Resu
     Ok(Flow::Done)
 }
 
-/// Answers from the memory tier, if the command reads one string and the tier has a copy. Returns whether it did.
+/// Answers from the memory tier, if the command reads one string and the tier has a copy. Returns
+/// whether it did.
 pub(super) fn answer(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
     if !call.command.flags.has(Flags::COPY_WILL_DO) {
         return Ok(false);

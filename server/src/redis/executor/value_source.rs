@@ -1,4 +1,5 @@
-//! The executor of a source that has values and nothing else: GET and MGET, and SET, MSET and DEL if it takes writes.
+//! The executor of a source that has values and nothing else: GET and MGET, and SET, MSET and DEL
+//! if it takes writes.
 use super::{executor_trait::Executor, pipeline::ClientPipeline, tier_commands};
 use crate::{
     app::Worker,

@@ -19,7 +19,8 @@ impl Session {
         }
     }
 
-    /// Makes the client what it is before it logs in: the user of its certificate, or `default`, logged in if that needs no password.
+    /// Makes the client what it is before it logs in: the user of its certificate, or `default`,
+    /// logged in if that needs no password.
     pub(super) fn become_default(&mut self, worker: &Worker) {
         if worker.app.upstream_rights.is_some() {
             return self.become_default_of_upstream(worker);

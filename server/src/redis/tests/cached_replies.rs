@@ -418,7 +418,8 @@ fn what_is_read_once_costs_redis_one_command() {
         }
         let stats = direct.say("INFO commandstats");
         assert!(stats.contains("cmdstat_hstrlen:calls=600,") && !stats.contains("cmdstat_pttl"), "{stats}");
-        // A second time, whichever worker is asked, they are fetched to be kept; other replies about their keys at once.
+        // A second time, whichever worker is asked, they are fetched to be kept; other replies about their
+        // keys at once.
         for key in 0..300 {
             second.ask(&format!("HSTRLEN h{key} f")).await;
             client.ask(&format!("HGETALL h{key}")).await;

@@ -25,8 +25,9 @@ impl Random {
     }
 }
 
-/// Commands, with `K` for a key, `V` for a value, `I` for an integer, `F` for a decimal number, `T` for a lifetime, `@S` and `@M`
-/// for moments in seconds and milliseconds, `O…` for options, `P` for a pattern.
+/// Commands, with `K` for a key, `V` for a value, `I` for an integer, `F` for a decimal number, `T`
+/// for a lifetime, `@S` and `@M` for moments in seconds and milliseconds, `O…` for options, `P` for
+/// a pattern.
 const COMMANDS: &[&str] = &[
     "GET K",
     "GET K",
@@ -251,7 +252,8 @@ fn command(random: &mut Random, now: u64) -> Vec<Vec<u8>> {
     args
 }
 
-/// Whether two replies are the same, as far as they can be: order of keys and the passing of a moment aside.
+/// Whether two replies are the same, as far as they can be: order of keys and the passing of a
+/// moment aside.
 fn same(args: &[Vec<u8>], theirs: &[u8], ours: &[u8]) -> bool {
     if theirs == ours {
         return true;
@@ -275,8 +277,8 @@ fn same(args: &[Vec<u8>], theirs: &[u8], ours: &[u8]) -> bool {
                 _ => false,
             }
         }
-        // A transaction's replies follow its commands; each was compared alone often enough, so only their number is looked at
-        // where time or order enters.
+        // A transaction's replies follow its commands; each was compared alone often enough, so only their number is
+        // looked at where time or order enters.
         (b"EXEC", View::Array(a), View::Array(b)) => a.len() == b.len() && a.zip(b).all(|(a, b)| loosely(&a, &b)),
         _ => false,
     }

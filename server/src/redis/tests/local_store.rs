@@ -1,5 +1,5 @@
-//! Commands on a source that keeps its entries on this machine, where a real server cannot be asked: several clients at once, failures,
-//! walks, tracking.
+//! Commands on a source that keeps its entries on this machine, where a real server cannot be
+//! asked: several clients at once, failures, walks, tracking.
 use super::support::{Client, Server, runtime, words};
 use crate::{
     net::redis_connection::{BufferPool, ClientConnection, Step},

@@ -1,4 +1,5 @@
-//! Tracking by Larder itself in front of a source that announces changes but cannot track for each client.
+//! Tracking by Larder itself in front of a source that announces changes but cannot track for each
+//! client.
 use super::support::{Server, words};
 use crate::source::{
     ClientTracking, DedicatedConnection, Fetch, FetchedValue, LocalFuture, RawReplies, RedisServer, Relay,
@@ -9,7 +10,8 @@ use larder_engine::Millis;
 use larder_proto::resp::Args;
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
-/// Has a number under every key, one more each time, and changes it behind the back of the first fetch.
+/// Has a number under every key, one more each time, and changes it behind the back of the first
+/// fetch.
 #[derive(Default)]
 struct Restless {
     fetches: Cell<u64>,

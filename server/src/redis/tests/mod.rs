@@ -1,4 +1,5 @@
-//! Commands from end to end, without sockets of our own: what they answer, alone and beside a real redis-server.
+//! Commands from end to end, without sockets of our own: what they answer, alone and beside a real
+//! redis-server.
 mod cached_replies;
 mod differential;
 mod forwarded_commands;

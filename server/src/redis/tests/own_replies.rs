@@ -478,7 +478,8 @@ fn a_transaction_is_bounded() {
     assert!(client.say("EXEC").starts_with("-EXECABORT"));
 }
 
-/// Two threads, each with a worker of its own, on one tier: one writes until the other, which looks, is done.
+/// Two threads, each with a worker of its own, on one tier: one writes until the other, which
+/// looks, is done.
 fn at_once(write: &(dyn Fn(&mut Client<'_>, u32) + Sync), look: &(dyn Fn(&mut Client<'_>) + Sync)) {
     /// However looking ends, writing does too.
     struct Ends<'a>(&'a AtomicBool);

@@ -1,4 +1,5 @@
-//! Larder's own users: what each command of the table is refused, how logins and changes of users take effect, ACL beside a redis-server.
+//! Larder's own users: what each command of the table is refused, how logins and changes of users
+//! take effect, ACL beside a redis-server.
 use super::{
     Redis,
     support::{Client, Server, runtime},

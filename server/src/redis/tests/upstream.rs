@@ -1,4 +1,5 @@
-//! Commands in front of a real Redis: what goes there, what stays here, and that the copies never lie.
+//! Commands in front of a real Redis: what goes there, what stays here, and that the copies never
+//! lie.
 use super::support::{Client, Redis, Server};
 use crate::{
     config::{Coherence, SourceUrl},

@@ -1,4 +1,5 @@
-//! Rules of users beside a real redis-server: what ACL DRYRUN says of random commands under random rules.
+//! Rules of users beside a real redis-server: what ACL DRYRUN says of random commands under random
+//! rules.
 use super::Redis;
 use crate::{
     identity::{Refusal, User},

@@ -1,8 +1,8 @@
 //! Commands that block until something happens at an upstream Redis (BLPOP).
 //!
-//! Each one waits on a dedicated connection. `CLIENT ID` goes before it in the same write. Its reply proves that Redis
-//! has the blocking command too, and it is the id by which Redis knows the waiting client. Redis does not know Larder's
-//! own client ids.
+//! Each one waits on a dedicated connection. `CLIENT ID` goes before it in the same write. Its
+//! reply proves that Redis has the blocking command too, and it is the id by which Redis knows the
+//! waiting client. Redis does not know Larder's own client ids.
 use super::requests;
 use crate::{
     clients::{Client, Waits},

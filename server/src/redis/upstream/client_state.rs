@@ -11,7 +11,8 @@ use larder_proto::{
 pub(in crate::redis) struct UpstreamState {
     /// The selected database, if it is not the source's own.
     pub(in crate::redis) database: Option<u32>,
-    /// The dedicated connection has become another user's, so it is not used again for another client.
+    /// The dedicated connection has become another user's, so it is not used again for another
+    /// client.
     pub(in crate::redis) changed_user: bool,
     /// The user of the client, if it is not Larder's own user.
     pub(in crate::redis) user: Option<UpstreamUser>,
@@ -23,7 +24,8 @@ pub(in crate::redis) struct UpstreamState {
     pub(in crate::redis) subscribed: Option<UpstreamSubscriptions>,
     /// The number of replies of the dedicated connection that were passed on or skipped.
     pub(in crate::redis) passed: u64,
-    /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never suppressed.
+    /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never
+    /// suppressed.
     pub(in crate::redis) held_pushes: Output,
 }
 

@@ -1,11 +1,13 @@
-//! A client's dedicated connections to an upstream Redis: opening, releasing, and the pushes that arrive on them.
+//! A client's dedicated connections to an upstream Redis: opening, releasing, and the pushes that
+//! arrive on them.
 //!
-//! A client needs a dedicated connection for state that lasts: SELECT of another database, another user, WATCH, CLIENT
-//! TRACKING. While it has one, all its commands on data go over it, past the copies in the memory tier. Subscriptions
-//! have a second one, which always speaks RESP3. A push is passed on in its place among the replies.
+//! A client needs a dedicated connection for state that lasts: SELECT of another database, another
+//! user, WATCH, CLIENT TRACKING. While it has one, all its commands on data go over it, past the
+//! copies in the memory tier. Subscriptions have a second one, which always speaks RESP3. A push is
+//! passed on in its place among the replies.
 //!
-//! If a dedicated connection is lost, its state is lost too. Larder then closes the client's connection, as a
-//! restarting Redis would, and the client subscribes or selects again.
+//! If a dedicated connection is lost, its state is lost too. Larder then closes the client's
+//! connection, as a restarting Redis would, and the client subscribes or selects again.
 use super::replies::is_error;
 use crate::{
     redis::session::{Session, Watch},
@@ -83,8 +85,8 @@ impl Session {
         subscribed.into_iter().chain(self.dedicated.as_deref())
     }
 
-    /// Passes on the pushes that came before the next reply of the dedicated connection. Returns whether there were
-    /// any.
+    /// Passes on the pushes that came before the next reply of the dedicated connection. Returns
+    /// whether there were any.
     fn pass_pushes(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
         let Some(pushes) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
@@ -134,8 +136,8 @@ impl Session {
         }
     }
 
-    /// Counts the replies of a transaction's commands and of EXEC. The caller then passes on EXEC's reply only, so this
-    /// writes the pushes that came before it.
+    /// Counts the replies of a transaction's commands and of EXEC. The caller then passes on EXEC's
+    /// reply only, so this writes the pushes that came before it.
     pub(in crate::redis) fn skip_replies(&mut self, count: usize, out: &mut Output) {
         self.upstream.passed += count as u64;
         self.pass_pushes(out);
@@ -153,7 +155,8 @@ impl Session {
         self.dedicated = Some(dedicated);
         self.settle();
     }
-    /// Releases the dedicated connection if no state needs it any more. It can then serve another client.
+    /// Releases the dedicated connection if no state needs it any more. It can then serve another
+    /// client.
     pub(in crate::redis) fn release_dedicated(&mut self) {
         let state = &self.upstream;
         if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() {

@@ -1,8 +1,9 @@
 //! AUTH in front of a Redis when Larder has no users of its own. Redis knows the users.
 //!
-//! Commands of a user go to Redis over connections that are logged in as that user, which its clients share. With
-//! `auth = "passthrough"` its reads are answered from the copies where the [`rights`] that Redis tells allow it. Without,
-//! Larder's own user keeps the normal path, and all commands on data of any other user go to Redis.
+//! Commands of a user go to Redis over connections that are logged in as that user, which its
+//! clients share. With `auth = "passthrough"` its reads are answered from the copies where the
+//! [`rights`] that Redis tells allow it. Without, Larder's own user keeps the normal path, and all
+//! commands on data of any other user go to Redis.
 use super::{requests, rights, user::UpstreamUser};
 use crate::{
     app::Worker,

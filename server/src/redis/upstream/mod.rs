@@ -1,5 +1,5 @@
-//! A client's side of an upstream Redis: its dedicated connections, its state there, how commands are sent and replies
-//! passed on.
+//! A client's side of an upstream Redis: its dedicated connections, its state there, how commands
+//! are sent and replies passed on.
 pub(in crate::redis) mod blocking;
 pub(in crate::redis) mod client_state;
 mod dedicated;

@@ -1,5 +1,5 @@
-//! Sends a client's commands to an upstream Redis: over its dedicated connection if it has one, else over its worker's
-//! shared connection.
+//! Sends a client's commands to an upstream Redis: over its dedicated connection if it has one,
+//! else over its worker's shared connection.
 use crate::{
     app::Worker,
     redis::{
@@ -12,7 +12,8 @@ use crate::{
 use larder_proto::resp::{Args, encode};
 use std::rc::Rc;
 
-/// Sends encoded commands over the dedicated connection if there is one, else over the shared connection.
+/// Sends encoded commands over the dedicated connection if there is one, else over the shared
+/// connection.
 pub(in crate::redis) async fn send(
     call: &CommandContext<'_>,
     commands: Vec<u8>,

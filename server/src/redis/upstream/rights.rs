@@ -9,7 +9,8 @@ use larder_store::clock;
 use std::{rc::Rc, slice, sync::Arc};
 use tokio::time::sleep;
 
-/// Asks for the rights of all users that clients have, as often as answers would get too old otherwise. Ends with the worker.
+/// Asks for the rights of all users that clients have, as often as answers would get too old
+/// otherwise. Ends with the worker.
 pub async fn keep_asking(worker: Rc<Worker>) {
     let Some(all) = worker.app.upstream_rights.clone() else { return };
     let Some(interval) = all.interval() else { return };
@@ -19,7 +20,8 @@ pub async fn keep_asking(worker: Rc<Worker>) {
     }
 }
 
-/// Asks for the rights of all users that clients have, and of `default`. Waits for `source-timeout` at most.
+/// Asks for the rights of all users that clients have, and of `default`. Waits for `source-timeout`
+/// at most.
 pub async fn learn_all(worker: &Worker) {
     if let Some(all) = &worker.app.upstream_rights {
         learn(worker, all, &all.in_use()).await;
@@ -28,7 +30,8 @@ pub async fn learn_all(worker: &Worker) {
 
 /// Asks for these users' rights.
 pub(in crate::redis) async fn learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) {
-    // While Redis cannot be asked, the answers that are there get too old by themselves. What has changed meanwhile is asked for the next time.
+    // While Redis cannot be asked, the answers that are there get too old by themselves. What has
+    // changed meanwhile is asked for the next time.
     let _ = try_learn(worker, all, users).await;
 }
 

@@ -1,13 +1,15 @@
 //! CLIENT TRACKING … REDIRECT in front of a Redis that does the tracking.
 //!
-//! A client names the target by the id that Larder gave it, but Redis knows only Larder's connections. So Larder opens one more
-//! connection, asks Redis to redirect to it, and passes its invalidations on to the target:
+//! A client names the target by the id that Larder gave it, but Redis knows only Larder's
+//! connections. So Larder opens one more connection, asks Redis to redirect to it, and passes its
+//! invalidations on to the target:
 //!
 //! ```text
 //! tracking client ─► dedicated connection ── CLIENT TRACKING ON REDIRECT n ─► Redis ─► connection n (RESP3) ─► inbox of the target
 //! ```
 //!
-//! As with Redis itself, an invalidation and the reply that it concerns travel on two connections. The client must expect either first.
+//! As with Redis itself, an invalidation and the reply that it concerns travel on two connections.
+//! The client must expect either first.
 use crate::{
     clients::{
         Client,
@@ -80,8 +82,8 @@ impl TrackingRedirect {
         self.target
     }
 
-    /// Replaces the connection's id in the reply to CLIENT TRACKINGINFO by the target's id. `None` if the reply has
-    /// another shape.
+    /// Replaces the connection's id in the reply to CLIENT TRACKINGINFO by the target's id. `None`
+    /// if the reply has another shape.
     pub(in crate::redis) fn translated(&self, info: &[u8], broken: bool) -> Option<Vec<u8>> {
         let Ok(View::Map(mut parts) | View::Array(mut parts)) = view(info) else { return None };
         let [flags_name, flags, redirect, _, prefixes_name, prefixes] = std::array::from_fn(|_| parts.next_raw());

@@ -37,9 +37,11 @@ impl BreakerState {
 pub(super) const MIN_FAILURES: u64 = 10;
 /// Probes that must all be answered before the circuit closes.
 pub(super) const PROBES: u32 = 3;
-/// First and longest pause before the source is probed. A Redis source reconnects at the latest after the same time.
+/// First and longest pause before the source is probed. A Redis source reconnects at the latest
+/// after the same time.
 pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// Probes that have not ended after this long are given up, and others are sent: the first ones may have been dropped.
+/// Probes that have not ended after this long are given up, and others are sent: the first ones may
+/// have been dropped.
 pub(super) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of the window.
 const BUCKETS: usize = 10;
@@ -124,8 +126,9 @@ impl CircuitBreaker {
                 self.run.length += 1;
                 let (ended, failures) = self.outcomes();
                 let is_share = failures * 100 >= ended * u64::from(self.policy.share);
-                // A source that answers nothing is cut off without waiting until its earlier answers have left the window. A burst of failures is
-                // not enough: one lost connection fails all that were sent on it.
+                // A source that answers nothing is cut off without waiting until its earlier answers have left the
+                // window. A burst of failures is not enough: one lost connection fails all that
+                // were sent on it.
                 let is_dead =
                     self.run.length >= MIN_FAILURES && now.saturating_sub(self.run.since) >= self.window.bucket;
                 if failures >= MIN_FAILURES && (is_share || is_dead) {

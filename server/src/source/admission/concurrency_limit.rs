@@ -1,11 +1,13 @@
 //! The limit on fetches in flight at one server, as pure code: it follows the server's latency.
 //!
 //! Each window of 100 ms has a mean latency. It is compared with the best mean of the last minute:
-//! - Above the bound (twice the best and a slack), the limit becomes what was in flight times the gradient (bound / mean, at least a half).
+//! - Above the bound (twice the best and a slack), the limit becomes what was in flight times the
+//!   gradient (bound / mean, at least a half).
 //! - Else it grows: by its square root, and after an outage it doubles (slow start).
 //!
-//! A server can also become slow for reasons that have nothing to do with the number of fetches. If it is still slow after five seconds at the
-//! lowest limit, its latency becomes the new best, and the limit grows again.
+//! A server can also become slow for reasons that have nothing to do with the number of fetches. If
+//! it is still slow after five seconds at the lowest limit, its latency becomes the new best, and
+//! the limit grows again.
 use std::time::Duration;
 
 /// The lowest limit, and the limit at which a slow start begins.
@@ -14,7 +16,8 @@ pub(super) const MIN_LIMIT: usize = 16;
 pub(super) const WINDOW: Duration = Duration::from_millis(100);
 /// A mean latency up to this many times the best is normal.
 const TOLERANCE: u32 = 2;
-/// Added to the bound: fetches that wait for Larder's own cores look slow, too, and to a server that answers this fast fewer fetches are no help.
+/// Added to the bound: fetches that wait for Larder's own cores look slow, too, and to a server
+/// that answers this fast fewer fetches are no help.
 const SLACK: Duration = Duration::from_millis(20);
 /// The best latency is that of the last one to two of these.
 const BEST_AGE: Duration = Duration::from_secs(30);
@@ -37,7 +40,8 @@ pub(super) struct ConcurrencyLimit {
     max: usize,
     /// Whether latency lowers the limit (`source-adaptive`).
     adaptive: bool,
-    /// Whether the limit doubles: after an outage, until the server becomes slow or the limit is at its maximum.
+    /// Whether the limit doubles: after an outage, until the server becomes slow or the limit is at
+    /// its maximum.
     doubling: bool,
     best: BestLatency,
     at_floor_since: Option<Duration>,
@@ -78,7 +82,8 @@ impl ConcurrencyLimit {
     fn shrink(&mut self, now: Duration, window: LatencyWindow, bound: Duration) {
         self.doubling = false;
         let gradient = (bound.as_secs_f64() / window.mean.as_secs_f64()).max(0.5);
-        // What was in flight, not the limit: the limit may be far above it, and lowering it would then change nothing.
+        // What was in flight, not the limit: the limit may be far above it, and lowering it would then
+        // change nothing.
         let used = self.limit.min(window.peak);
         self.limit = ((used as f64 * gradient) as usize).max(self.floor()).min(self.limit);
         if self.limit > self.floor() {

@@ -28,7 +28,8 @@ const WAIT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(in crate::source) enum FetchEnd {
     /// With a value or an absence.
     Answered,
-    /// With an error of the source itself (`WRONGTYPE`), or a rest that it asked for and gets: it works.
+    /// With an error of the source itself (`WRONGTYPE`), or a rest that it asked for and gets: it
+    /// works.
     Refused,
     /// Without an answer.
     Failed,

@@ -1,4 +1,5 @@
-//! Admission of fetches to a source that may suffer: when a fetch may go to the source, when it waits, and when it fails at once.
+//! Admission of fetches to a source that may suffer: when a fetch may go to the source, when it
+//! waits, and when it fails at once.
 //!
 //! ```text
 //!  misses ─► FetchGate (one per core, `fetch_gate.rs`) ──► source
@@ -10,10 +11,11 @@
 //!  ends of fetches ─► FetchAdmission::finished: in flight, latency, failures
 //! ```
 //!
-//! - [`circuit_breaker`], [`concurrency_limit`] and [`retry_budget`] are pure: time is an
-//!   argument, as the duration since some start. Their tests run them with a simulated clock.
-//! - Only misses come here. While the circuit is closed and slots are free, a miss reads and adds atomics. The locks are taken when a fetch
-//!   fails, when a window ends (ten times a second), and while the circuit is not closed.
+//! - [`circuit_breaker`], [`concurrency_limit`] and [`retry_budget`] are pure: time is an argument,
+//!   as the duration since some start. Their tests run them with a simulated clock.
+//! - Only misses come here. While the circuit is closed and slots are free, a miss reads and adds
+//!   atomics. The locks are taken when a fetch fails, when a window ends (ten times a second), and
+//!   while the circuit is not closed.
 //! - Writes and relayed commands are not held back.
 //!
 //! Lock order: none of these locks is held while another is taken.

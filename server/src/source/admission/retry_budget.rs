@@ -3,8 +3,8 @@ use std::time::Duration;
 
 /// Retries for each fetch, in thousandths: at most a tenth of the fetches are sent twice.
 const PER_FETCH: u64 = 100;
-/// Retries for each millisecond, in thousandths: ten a second. Without them a source that is asked once a minute, and closes idle connections,
-/// would use up its budget.
+/// Retries for each millisecond, in thousandths: ten a second. Without them a source that is asked
+/// once a minute, and closes idle connections, would use up its budget.
 const PER_MILLISECOND: u64 = 10;
 const RETRY: u64 = 1000;
 
@@ -18,8 +18,8 @@ pub(super) struct RetryBudget {
     seen: (Duration, u64),
 }
 impl RetryBudget {
-    /// A full budget for a source with at most `max_in_flight` fetches in flight. The loss of a connection that carries a
-    /// quarter of them is made good at once.
+    /// A full budget for a source with at most `max_in_flight` fetches in flight. The loss of a
+    /// connection that carries a quarter of them is made good at once.
     pub(super) fn new(max_in_flight: usize) -> RetryBudget {
         let reserve = (max_in_flight as u64 / 4).max(10).saturating_mul(RETRY);
         RetryBudget { tokens: reserve, reserve, seen: (Duration::ZERO, 0) }

@@ -1,4 +1,5 @@
-//! The fetches in flight at one server, of all groups whose source it is: the limit, and each group's fair share of it.
+//! The fetches in flight at one server, of all groups whose source it is: the limit, and each
+//! group's fair share of it.
 use super::concurrency_limit::{ConcurrencyLimit, LatencyWindow, WINDOW};
 use crate::{config::SourceUrl, source::source_limits::SourceLimits};
 use parking_lot::Mutex;
@@ -15,7 +16,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The share of the limit below which fetches in the background begin. They leave the rest free for others.
+/// The share of the limit below which fetches in the background begin. They leave the rest free for
+/// others.
 pub(in crate::source) const FOREGROUND: (usize, usize) = (3, 4);
 
 /// The loads of all servers, so that groups of one server find the same. Built once, at start.
@@ -31,7 +33,8 @@ impl ServerLoads {
     }
 }
 
-/// Names the server behind a URL: without user, database and path. `None`: no other group can have this source.
+/// Names the server behind a URL: without user, database and path. `None`: no other group can have
+/// this source.
 fn server(url: &SourceUrl) -> Option<String> {
     match url {
         SourceUrl::Redis(url) => Some(format!("{}{:?}", url.address, url.deployment)),
@@ -108,8 +111,9 @@ impl ServerLoad {
     pub(in crate::source) fn is_below(&self, more: usize, share: (usize, usize)) -> bool {
         (self.in_flight.load(Relaxed) + more) * share.1 <= self.limit() * share.0
     }
-    /// How many more fetches of a group may be taken over, in flight and waiting together: what is free, and at least what is missing to
-    /// its share. So a group that fills the queue does not shut out the others.
+    /// How many more fetches of a group may be taken over, in flight and waiting together: what is
+    /// free, and at least what is missing to its share. So a group that fills the queue does
+    /// not shut out the others.
     pub(in crate::source) fn room(&self, group: &GroupLoad) -> usize {
         let free = self.max.saturating_sub(self.in_flight.load(Relaxed) + self.waiting.load(Relaxed));
         if free > 0 {
@@ -119,7 +123,8 @@ impl ServerLoad {
         share.saturating_sub(group.in_flight.load(Relaxed) + group.waiting.load(Relaxed))
     }
 
-    /// Counts up to `count` fetches as in flight. Returns how many, within the limit and the group's share of it.
+    /// Counts up to `count` fetches as in flight. Returns how many, within the limit and the
+    /// group's share of it.
     pub(in crate::source) fn begin(&self, group: &GroupLoad, count: usize) -> usize {
         let count = count.min(self.allowance(group));
         // Added first: two cores at the same time may get less than what is free, never more.
@@ -132,7 +137,8 @@ impl ServerLoad {
         self.peak.fetch_max(before + begun, Relaxed);
         begun
     }
-    /// What a group may add while other groups wait: only so much that each of them comes to its share.
+    /// What a group may add while other groups wait: only so much that each of them comes to its
+    /// share.
     fn allowance(&self, group: &GroupLoad) -> usize {
         if self.waiting.load(SeqCst) == group.waiting.load(SeqCst) {
             return usize::MAX;
@@ -192,15 +198,17 @@ impl ServerLoad {
     }
     /// Lets the cores look whether their waiting fetches may be sent.
     pub(in crate::source) fn wake(&self) {
-        // A core counts its waiting fetches before it looks for a free slot, so one of the two sees the other.
+        // A core counts its waiting fetches before it looks for a free slot, so one of the two sees the
+        // other.
         if self.waiting.load(SeqCst) > 0 {
             self.freed.notify_waiters();
         }
     }
 }
 
-/// What a group with `mine` fetches in flight may add; `others` are the groups' fetches in flight and waiting. Each group that has fetches
-/// is due the same share. A group above its share gets nothing while one below it waits.
+/// What a group with `mine` fetches in flight may add; `others` are the groups' fetches in flight
+/// and waiting. Each group that has fetches is due the same share. A group above its share gets
+/// nothing while one below it waits.
 pub(in crate::source) fn allowance(limit: usize, mine: usize, others: &[(usize, usize)]) -> usize {
     let active = 1 + others.iter().filter(|(in_flight, waiting)| in_flight + waiting > 0).count();
     let share = (limit / active).max(1);

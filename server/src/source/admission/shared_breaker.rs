@@ -1,4 +1,5 @@
-//! The circuit breaker as all cores share it: while it is closed, an answered fetch adds to one counter.
+//! The circuit breaker as all cores share it: while it is closed, an answered fetch adds to one
+//! counter.
 use super::circuit_breaker::{BreakerState, CircuitBreaker};
 use crate::source::source_limits::BreakerPolicy;
 use parking_lot::Mutex;
@@ -24,8 +25,8 @@ pub(super) struct SharedBreaker {
     machine: Mutex<CircuitBreaker>,
 }
 
-/// A change of the state, and the outcomes that led to it: fetches that ended and failures among them within the window, and failures since
-/// the latest answer.
+/// A change of the state, and the outcomes that led to it: fetches that ended and failures among
+/// them within the window, and failures since the latest answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transition {
     pub(super) to: BreakerState,

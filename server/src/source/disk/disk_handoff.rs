@@ -1,7 +1,8 @@
 //! Handoff between a core and the store's threads, in batches.
 //!
-//! Reads and writes wait until the core has run the tasks that were ready, and are handed over together. Results collect until the core takes
-//! them. Batching matters because waking a thread costs more than a read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups
+//! Reads and writes wait until the core has run the tasks that were ready, and are handed over
+//! together. Results collect until the core takes them. Batching matters because waking a thread
+//! costs more than a read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups
 //! when each was handed over alone, and costs 0.1 in batches.
 use super::disk_setup::{DiskSetup, fetched_value};
 use crate::source::{
@@ -51,7 +52,8 @@ impl PendingRead {
     }
 }
 
-/// The reads that readers work on. A reader answers the reads of a job in order; the core fails overdue ones.
+/// The reads that readers work on. A reader answers the reads of a job in order; the core fails
+/// overdue ones.
 struct Jobs<A> {
     /// The number of the first job; the others count on from it.
     number: u64,
@@ -94,7 +96,8 @@ pub(super) struct Handoff {
     writes: RefCell<Vec<Written>>,
     /// Receives the results of writes.
     replies: Arc<CommitReplies>,
-    /// Results of reads, with the number of the job. A reader that pushes the first one wakes the core.
+    /// Results of reads, with the number of the job. A reader that pushes the first one wakes the
+    /// core.
     found: Arc<Mutex<Vec<(u64, ReadResult)>>>,
     jobs: RefCell<Jobs<PendingRead>>,
     /// Cloned by each write in flight.
@@ -117,7 +120,8 @@ impl Handoff {
         }
     }
 
-    /// Hands over and delivers results, forever. The first request wakes this task; it then runs after the tasks that are already ready.
+    /// Hands over and delivers results, forever. The first request wakes this task; it then runs
+    /// after the tasks that are already ready.
     pub(super) async fn run(self: Rc<Handoff>) {
         loop {
             self.replies.changed().await;
@@ -240,8 +244,9 @@ impl Handoff {
     }
 }
 
-/// Fails overdue reads, while any read or write is in flight. Writes have their time limits elsewhere. They are included because the runtime
-/// makes a system call for each timer that becomes the soonest, and while this sleeps, its timer is sooner than theirs.
+/// Fails overdue reads, while any read or write is in flight. Writes have their time limits
+/// elsewhere. They are included because the runtime makes a system call for each timer that becomes
+/// the soonest, and while this sleeps, its timer is sooner than theirs.
 async fn time_out_reads(handoff: Rc<Handoff>) {
     let setup = &handoff.setup;
     loop {

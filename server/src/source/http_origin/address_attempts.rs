@@ -26,11 +26,12 @@ impl From<SourceError> for Failure {
     }
 }
 
-/// The answer of `exchange`, with the URL of the key, at the first address to which it can connect. `no_answer`: the error if the deadline
-/// passes during an exchange.
+/// The answer of `exchange`, with the URL of the key, at the first address to which it can connect.
+/// `no_answer`: the error if the deadline passes during an exchange.
 ///
 /// # Errors
-/// That of the exchange, or of the last attempt to connect; `Throttled` if the origin asked not to be asked now.
+/// That of the exchange, or of the last attempt to connect; `Throttled` if the origin asked not to
+/// be asked now.
 pub(super) async fn at_some_address<T>(
     origin: &AddressChoice,
     key: &[u8],

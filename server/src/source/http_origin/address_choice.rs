@@ -1,4 +1,5 @@
-//! One core's view of all addresses of the origin: which of them a request goes to, and which are out.
+//! One core's view of all addresses of the origin: which of them a request goes to, and which are
+//! out.
 use super::{
     connection_pool::ConnectionPool, origin_connection::Connection, origin_settings::OriginSettings,
     request_deadline::RequestDeadline,
@@ -56,8 +57,9 @@ impl AddressChoice {
         &self.pools[index]
     }
 
-    /// The address with the fewest requests of this core under way, of those not tried yet; one that is out only if no other is left. None
-    /// that asked to be left alone. Whether all that are left did, is for [`rest_of_all`](AddressChoice::rest_of_all) to say.
+    /// The address with the fewest requests of this core under way, of those not tried yet; one
+    /// that is out only if no other is left. None that asked to be left alone. Whether all that
+    /// are left did, is for [`rest_of_all`](AddressChoice::rest_of_all) to say.
     pub(super) fn choose(&self, tried: &mut Tried, now: Millis) -> Option<&ConnectionPool> {
         let count = self.pools.len();
         let first = self.next.get();
@@ -149,7 +151,8 @@ impl AddressChoice {
         }
     }
 
-    /// Connects to an address at the start, and again and again while it is out: so that its health does not depend on clients that ask.
+    /// Connects to an address at the start, and again and again while it is out: so that its health
+    /// does not depend on clients that ask.
     pub(super) async fn watch(&self, index: usize) {
         let pool = &self.pools[index];
         let mut wait = FIRST_PROBE;

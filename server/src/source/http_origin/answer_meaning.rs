@@ -48,7 +48,8 @@ pub(super) fn of_read(response: &Parts, conditional: bool, address: &SharedAddre
 /// Whether the response to a write accepts it; `text` is the beginning of its body.
 ///
 /// # Errors
-/// `Unavailable` if the origin says that it did nothing and may do it later, `Refused` if it will not, `Lost` if that is unknown.
+/// `Unavailable` if the origin says that it did nothing and may do it later, `Refused` if it will
+/// not, `Lost` if that is unknown.
 pub(super) fn of_write(status: StatusCode, text: &str, address: &SharedAddress) -> Result<(), SourceError> {
     let said = if text.is_empty() { String::new() } else { format!(": {text}") };
     match status {

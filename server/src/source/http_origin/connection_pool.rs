@@ -1,4 +1,5 @@
-//! One core's connections to one address of the origin: those that can take a request, and how new ones are made.
+//! One core's connections to one address of the origin: those that can take a request, and how new
+//! ones are made.
 use super::{
     http2_connections::Http2Connections,
     origin_connection::Connection,
@@ -28,9 +29,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Idle HTTP/1.1 connections that a core keeps to an address. Those beyond it, left over from a burst, are closed.
+/// Idle HTTP/1.1 connections that a core keeps to an address. Those beyond it, left over from a
+/// burst, are closed.
 const MAX_IDLE: usize = 64;
-/// A connection that was idle for longer is not used again: origins and what is between close such connections, some without a word.
+/// A connection that was idle for longer is not used again: origins and what is between close such
+/// connections, some without a word.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The connections of one core to one address.
@@ -98,7 +101,8 @@ impl ConnectionPool {
         UnderWay(&self.under_way)
     }
 
-    /// A place on an HTTP/2 connection, or the HTTP/1.1 connection that became idle last, if it is still open as far as is known here.
+    /// A place on an HTTP/2 connection, or the HTTP/1.1 connection that became idle last, if it is
+    /// still open as far as is known here.
     pub(super) async fn take_open(&self) -> Option<Connection> {
         if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {
             return Some(Connection::Http2(stream));
@@ -116,12 +120,14 @@ impl ConnectionPool {
         !self.idle.borrow().is_empty()
     }
 
-    /// The connection without hyper that became idle last, if it is still open as far as is known here.
+    /// The connection without hyper that became idle last, if it is still open as far as is known
+    /// here.
     pub(super) fn take_idle_stream(&self) -> Option<Stream> {
         loop {
             let (mut stream, since) = self.idle_streams.borrow_mut().pop_back()?;
             let mut unasked = [0];
-            // Whatever can be read, an end too, is none of an answer. This makes a system call only if something has come.
+            // Whatever can be read, an end too, is none of an answer. This makes a system call only if
+            // something has come.
             let has_come = Pin::new(&mut stream)
                 .poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut unasked))
                 .is_ready();
@@ -136,7 +142,8 @@ impl ConnectionPool {
         keep(&mut self.idle_streams.borrow_mut(), stream);
     }
 
-    /// Takes back a connection whose response has been read, or will not be: hyper then closes it, or resets the stream.
+    /// Takes back a connection whose response has been read, or will not be: hyper then closes it,
+    /// or resets the stream.
     pub(super) fn give_back(&self, connection: Connection) {
         let connection = match connection {
             Connection::Http1(connection) => connection,
@@ -150,7 +157,8 @@ impl ConnectionPool {
     /// Makes a connection. Where it can be shared, all who need one wait for the same attempt.
     ///
     /// # Errors
-    /// `Unavailable`: the address is not reached by the deadline, or within `source-connect-timeout`.
+    /// `Unavailable`: the address is not reached by the deadline, or within
+    /// `source-connect-timeout`.
     pub(super) async fn connect(&self, deadline: RequestDeadline) -> Result<Connection, SourceError> {
         while self.may_share.get() {
             if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {

@@ -37,7 +37,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The answer to a fetch, by its deadline.
 ///
 /// # Errors
-/// See [`of_read`]; `Unavailable` also if no answer came, and `Throttled` if the origin asked not to be asked now.
+/// See [`of_read`]; `Unavailable` also if no answer came, and `Throttled` if the origin asked not
+/// to be asked now.
 pub(super) async fn answer(
     origin: &AddressChoice,
     key: &[u8],

@@ -1,5 +1,6 @@
-//! A read over HTTP without TLS. The request is written at once, and if one read of the socket gives the whole response, that is all: no task and
-//! no channel stand between the fetch and its socket. Whatever else comes goes on with hyper, and so does its connection.
+//! A read over HTTP without TLS. The request is written at once, and if one read of the socket
+//! gives the whole response, that is all: no task and no channel stand between the fetch and its
+//! socket. Whatever else comes goes on with hyper, and so does its connection.
 use super::{
     address_attempts::Failure,
     address_choice::AddressChoice,
@@ -52,7 +53,8 @@ impl From<hyper::Error> for Broken {
     }
 }
 
-/// Sends the request on an idle connection; on a new one if there is none, or if it turns out that the origin has closed it.
+/// Sends the request on an idle connection; on a new one if there is none, or if it turns out that
+/// the origin has closed it.
 ///
 /// # Errors
 /// `Unavailable`.
@@ -87,7 +89,8 @@ pub(super) async fn fast_exchange(
     }
 }
 
-/// One request and what one read gives. The connection goes back to the pool if that is the whole response.
+/// One request and what one read gives. The connection goes back to the pool if that is the whole
+/// response.
 async fn on_stream(
     origin: &AddressChoice,
     pool: &ConnectionPool,

@@ -18,11 +18,13 @@ use std::{
 };
 use tokio::time::{Duration, Instant};
 
-/// Requests that share a connection, unless the origin allows fewer. The next request gets another connection.
+/// Requests that share a connection, unless the origin allows fewer. The next request gets another
+/// connection.
 const MAX_STREAMS: usize = 100;
 /// Bytes of one response that may arrive before they are read.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// The same of all responses on a connection. A response that is read slowly never holds up the others.
+/// The same of all responses on a connection. A response that is read slowly never holds up the
+/// others.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 
 /// The connections of one core to one address.
@@ -48,7 +50,8 @@ pub(crate) struct Http2Stream {
 }
 
 impl Http2Connections {
-    /// A place on the oldest connection that has one: when there are fewer requests, the later ones become idle and end.
+    /// A place on the oldest connection that has one: when there are fewer requests, the later ones
+    /// become idle and end.
     pub(crate) fn take(&self, max_idle: Duration) -> Option<Http2Stream> {
         let mut connections = self.0.borrow_mut();
         connections.retain(|connection| connection.is_usable(max_idle));
@@ -131,7 +134,8 @@ impl Http2Stream {
 }
 
 impl Drop for Http2Stream {
-    /// A connection on which a request failed, or waited in vain, may be dead without a word, as one that is not shared.
+    /// A connection on which a request failed, or waited in vain, may be dead without a word, as
+    /// one that is not shared.
     fn drop(&mut self) {
         self.connection.count(self.connection.streams.get() - 1);
         if !self.is_answered {

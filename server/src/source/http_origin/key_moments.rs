@@ -1,4 +1,5 @@
-//! A bounded memory of keys about which something holds until a moment: the origin asked not to be asked, or the value is too large.
+//! A bounded memory of keys about which something holds until a moment: the origin asked not to be
+//! asked, or the value is too large.
 use foldhash::fast::RandomState;
 use larder_engine::Millis;
 use parking_lot::Mutex;
@@ -14,7 +15,8 @@ const MOST_KEYS: usize = 10_000;
 /// Keys about which something holds until a moment.
 #[derive(Debug, Default)]
 pub(super) struct KeyMoments {
-    /// By the hash of the key: what holds of a key may hold of another one by mistake, which costs it no more than a wait or a copy.
+    /// By the hash of the key: what holds of a key may hold of another one by mistake, which costs
+    /// it no more than a wait or a copy.
     until: Mutex<HashMap<u64, Millis>>,
     /// So that a fetch takes no lock while there is none.
     count: AtomicUsize,

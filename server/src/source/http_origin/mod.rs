@@ -7,24 +7,32 @@
 //!                         response_freshness: until when the value is fresh (RFC 9111)
 //! ```
 //!
-//! - HTTP/2, if an `https:` origin chooses it in the TLS handshake: a core has one connection to an address, and another when that has
-//!   100 requests under way. A connection on which a request waited in vain gets no more.
-//! - HTTP/1.1 otherwise: a connection carries one request at a time. A core keeps idle connections and opens new ones as it needs them;
-//!   what bounds them is `source-max-in-flight`.
-//! - The whole fetch, a connection to be made included, has the deadline `source-timeout`. Within it, each attempt to connect and the head
-//!   of the answer may have deadlines of their own.
-//! - Over plain TCP a fetch writes and reads its socket itself. A response that does not come in one piece goes on with hyper, and so does its
-//!   connection from then on; with TLS hyper has the connections from the start.
-//! - A request that an idle or shared connection did not answer is sent once more, on a new connection: origins end connections when they
-//!   like. So is any that the origin says it did not take. One that found no connection goes to another address. Any other failure is the
-//!   answer.
-//! - An address to which the latest attempt to connect failed is out: it is asked only if all are, and probed until it is reached.
-//! - What an origin asks for with `Retry-After` is honoured: for the key (429), or for the address (503).
-//! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and `max-buffers` allow.
-//! - A response that the origin marks as not to be kept answers those who wait for it and is not kept.
+//! - HTTP/2, if an `https:` origin chooses it in the TLS handshake: a core has one connection to an
+//!   address, and another when that has 100 requests under way. A connection on which a request
+//!   waited in vain gets no more.
+//! - HTTP/1.1 otherwise: a connection carries one request at a time. A core keeps idle connections
+//!   and opens new ones as it needs them; what bounds them is `source-max-in-flight`.
+//! - The whole fetch, a connection to be made included, has the deadline `source-timeout`. Within
+//!   it, each attempt to connect and the head of the answer may have deadlines of their own.
+//! - Over plain TCP a fetch writes and reads its socket itself. A response that does not come in
+//!   one piece goes on with hyper, and so does its connection from then on; with TLS hyper has the
+//!   connections from the start.
+//! - A request that an idle or shared connection did not answer is sent once more, on a new
+//!   connection: origins end connections when they like. So is any that the origin says it did not
+//!   take. One that found no connection goes to another address. Any other failure is the answer.
+//! - An address to which the latest attempt to connect failed is out: it is asked only if all are,
+//!   and probed until it is reached.
+//! - What an origin asks for with `Retry-After` is honoured: for the key (429), or for the address
+//!   (503).
+//! - Nothing is allocated for a length that the origin only announces beyond what `max-value` and
+//!   `max-buffers` allow.
+//! - A response that the origin marks as not to be kept answers those who wait for it and is not
+//!   kept.
 //! - A copy with validators is renewed by asking whether it has changed.
-//! - A value larger than `max-value` passes through to each HTTP client that asks, piece by piece. For some seconds its key is not fetched.
-//! - Writes, where they are allowed, go to one address once. Only what was surely not sent is sent again.
+//! - A value larger than `max-value` passes through to each HTTP client that asks, piece by piece.
+//!   For some seconds its key is not fetched.
+//! - Writes, where they are allowed, go to one address once. Only what was surely not sent is sent
+//!   again.
 mod address_attempts;
 mod address_choice;
 mod answer_meaning;

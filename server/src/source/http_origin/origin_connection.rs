@@ -48,8 +48,8 @@ impl SendFailure {
     }
 }
 
-/// Whether the origin says that it has not looked at the request (RFC 9113, 8.7). h2 gives the error of a GOAWAY only to those requests
-/// that the origin does not count among the ones it took.
+/// Whether the origin says that it has not looked at the request (RFC 9113, 8.7). h2 gives the
+/// error of a GOAWAY only to those requests that the origin does not count among the ones it took.
 fn refused(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }

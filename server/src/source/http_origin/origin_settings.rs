@@ -56,7 +56,8 @@ pub(super) struct SharedAddress {
     /// The same as they are sent, each with its line end.
     pub(super) encoded_headers: Vec<u8>,
     pub(super) tls: Option<ClientTls>,
-    /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is spoken.
+    /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is
+    /// spoken.
     pub(super) http2: Option<Authority>,
     /// It asked not to be asked before then.
     rests_until: AtomicU64,
@@ -120,7 +121,8 @@ impl OriginSettings {
     pub(super) fn known_too_large(&self) -> SourceError {
         too_large_so_far(self.limits.max_value.saturating_add(1), self.limits.max_value)
     }
-    /// The error of an origin, or of Larder, that will not answer this key however often it is asked.
+    /// The error of an origin, or of Larder, that will not answer this key however often it is
+    /// asked.
     pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Refused(format!("ERR {}: {reason}", self.origin).into())
     }

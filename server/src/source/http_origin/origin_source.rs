@@ -137,7 +137,8 @@ impl Source for OriginSource {
     }
 }
 
-/// Ends the fetches of keys whose values were too large a moment ago: nothing is fetched only to be discarded.
+/// Ends the fetches of keys whose values were too large a moment ago: nothing is fetched only to be
+/// discarded.
 #[cold]
 fn refuse_large(origin: &AddressChoice, batch: &mut Vec<Fetch>) {
     let (settings, now) = (&origin.settings, clock::now());

@@ -1,4 +1,5 @@
-//! Values larger than `max-value` pass through to the client who asks, as they come, and are not kept.
+//! Values larger than `max-value` pass through to the client who asks, as they come, and are not
+//! kept.
 use super::{
     address_attempts::at_some_address,
     address_choice::AddressChoice,
@@ -28,7 +29,8 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What a response that passes through may occupy here: hyper's buffer, or the window of an HTTP/2 stream.
+/// What a response that passes through may occupy here: hyper's buffer, or the window of an HTTP/2
+/// stream.
 const BUFFERED: usize = 512 * 1024;
 
 /// The value of a key as it comes; `None`: the key does not exist.

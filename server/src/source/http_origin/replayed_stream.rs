@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream on which a request was sent and part of the response was read. hyper writes the request once more, which goes nowhere, and then
-/// reads that part first.
+/// A stream on which a request was sent and part of the response was read. hyper writes the request
+/// once more, which goes nowhere, and then reads that part first.
 pub(super) struct ReplayedStream {
     stream: Stream,
     read: Bytes,
@@ -17,7 +17,8 @@ pub(super) struct ReplayedStream {
 }
 
 enum State {
-    /// hyper has not written the request. Until then it must read nothing: what comes without a request is an error to it.
+    /// hyper has not written the request. Until then it must read nothing: what comes without a
+    /// request is an error to it.
     Before(Option<Waker>),
     Writing(Option<Waker>),
     After,

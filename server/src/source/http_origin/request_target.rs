@@ -1,4 +1,5 @@
-//! From a key to the request target: the URL's path and query with the key, percent-encoded, in its place.
+//! From a key to the request target: the URL's path and query with the key, percent-encoded, in its
+//! place.
 use crate::config::OriginUrl;
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -21,8 +22,8 @@ pub(super) fn request_target(url: &OriginUrl, key: &[u8]) -> Result<Uri, String>
     Uri::try_from(target).map_err(|error| format!("the key makes a URL of {length} bytes: {error}"))
 }
 
-/// Whether the key makes a segment `.` or `..`, with which it would name the folder or its parent instead (RFC 3986 section 5.2.4).
-/// Its dots are unreserved, so that escapes would not help.
+/// Whether the key makes a segment `.` or `..`, with which it would name the folder or its parent
+/// instead (RFC 3986 section 5.2.4). Its dots are unreserved, so that escapes would not help.
 fn is_dot_segment(before_key: &str, key: &[u8], after_key: &str) -> bool {
     if key.len() > 2 || before_key.contains('?') {
         return false;

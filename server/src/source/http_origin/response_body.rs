@@ -51,8 +51,9 @@ pub(super) async fn read_body(
     Ok(buffers.count(BufferKind::Fetched, value))
 }
 
-/// Gives up a body that is of no interest. hyper reads what has come of it, and closes an HTTP/1.1 connection if that is not all. Over
-/// HTTP/2 it would reset the stream, and servers end connections with many resets: a short rest is read instead.
+/// Gives up a body that is of no interest. hyper reads what has come of it, and closes an HTTP/1.1
+/// connection if that is not all. Over HTTP/2 it would reset the stream, and servers end
+/// connections with many resets: a short rest is read instead.
 pub(super) fn discard_body(mut body: Incoming, over_http2: bool) {
     const LONGEST: usize = 64 * 1024;
     const PATIENCE: Duration = Duration::from_secs(1);

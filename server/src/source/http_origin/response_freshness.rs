@@ -1,7 +1,9 @@
-//! How long a response stays fresh and how long it may be served stale after that (RFC 9111, RFC 5861), as a shared cache sees it.
+//! How long a response stays fresh and how long it may be served stale after that (RFC 9111, RFC
+//! 5861), as a shared cache sees it.
 //!
-//! The parser is our own. The one of the crate `headers` takes directives in lower case only, ignores `no-cache` and `private` that name
-//! fields, and drops the whole header where one number is wrong: each would keep what must not be kept.
+//! The parser is our own. The one of the crate `headers` takes directives in lower case only,
+//! ignores `no-cache` and `private` that name fields, and drops the whole header where one number
+//! is wrong: each would keep what must not be kept.
 use super::http_date::parse_date;
 use crate::source::copy_metadata::FreshUntil;
 use http::{HeaderMap, HeaderName, header};
@@ -18,8 +20,8 @@ pub(super) struct ResponseFreshness {
 }
 
 impl ResponseFreshness {
-    /// Of a response to a request that was sent at `asked`: the time in transit counts as age (RFC 9111 section 4.2.3). It may depend on
-    /// the request's fields `vary`.
+    /// Of a response to a request that was sent at `asked`: the time in transit counts as age (RFC
+    /// 9111 section 4.2.3). It may depend on the request's fields `vary`.
     pub(super) fn of(headers: &HeaderMap, asked: Millis, vary: &[String]) -> ResponseFreshness {
         let directives = CacheControl::of(headers);
         let bound = |stated: Option<u64>| match directives.revalidates(stated) {
@@ -77,7 +79,8 @@ impl CacheControl {
         found
     }
 
-    /// Whether nothing may be served stale. `s-maxage` says so too (RFC 9111 section 5.2.2.10), unless the bound stands beside it.
+    /// Whether nothing may be served stale. `s-maxage` says so too (RFC 9111 section 5.2.2.10),
+    /// unless the bound stands beside it.
     fn revalidates(&self, stated: Option<u64>) -> bool {
         self.must_revalidate || self.no_cache || self.s_maxage.is_some() && stated.is_none()
     }

@@ -1,9 +1,11 @@
-//! What is kept of a response besides its body: content type, validators, bounds of staleness, tags.
+//! What is kept of a response besides its body: content type, validators, bounds of staleness,
+//! tags.
 use super::response_freshness::ResponseFreshness;
 use crate::source::copy_metadata::CopyMetadata;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Tags of one response. One that has more is not kept: to clear by a tag that was dropped would miss it.
+/// Tags of one response. One that has more is not kept: to clear by a tag that was dropped would
+/// miss it.
 const MOST_TAGS: usize = 128;
 /// Bytes of one tag; likewise.
 const LONGEST_TAG: usize = 1024;

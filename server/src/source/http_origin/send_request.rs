@@ -1,4 +1,5 @@
-//! Sends a request to one address, again where that is safe, and waits for the head of its response.
+//! Sends a request to one address, again where that is safe, and waits for the head of its
+//! response.
 use super::{
     address_attempts::Failure,
     address_choice::AddressChoice,
@@ -12,7 +13,8 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-/// How often a request is sent at most. Origins end HTTP/2 connections after so many requests, and name those that they did not take.
+/// How often a request is sent at most. Origins end HTTP/2 connections after so many requests, and
+/// name those that they did not take.
 const MAX_SENDS: usize = 4;
 
 /// What a request does at the origin.
@@ -24,8 +26,8 @@ pub(super) enum Effect {
     Write,
 }
 
-/// Sends the request on an open connection; on a new one if there is none, or if it turns out that the origin has ended it. `complete`
-/// turns a `GET` of the target into the request.
+/// Sends the request on an open connection; on a new one if there is none, or if it turns out that
+/// the origin has ended it. `complete` turns a `GET` of the target into the request.
 ///
 /// # Errors
 /// `Unavailable`, or `Lost` for a write that may have been made.

@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, res
 /// Header fields of such a response, at most.
 const MOST_FIELDS: usize = 32;
 
-/// The head and the body of the response that is all of `input`, if it is so plain that there is nothing to decide: HTTP/1.1, its length stated
-/// once, no encoding of the transfer, and the connection stays. `None`: hyper has to look at it.
+/// The head and the body of the response that is all of `input`, if it is so plain that there is
+/// nothing to decide: HTTP/1.1, its length stated once, no encoding of the transfer, and the
+/// connection stays. `None`: hyper has to look at it.
 pub(super) fn whole_response(input: &Bytes) -> Option<(Parts, &[u8])> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);

@@ -117,7 +117,8 @@ impl ConnectionSettings {
             identity: self.identity.clone(),
         }
     }
-    /// The settings for connections of another user. Without a name the password alone authenticates; without either nothing does.
+    /// The settings for connections of another user. Without a name the password alone
+    /// authenticates; without either nothing does.
     pub(super) fn of_user(&self, user: Option<&str>, password: Option<&str>) -> ConnectionSettings {
         let password = password.map(Secret::from);
         let url = RedisUrl { user: user.map(Into::into), password: password.clone(), ..self.url.clone() };

@@ -1,5 +1,5 @@
-//! Large commands: checks that the server accepts them. Otherwise it would close the connection in the middle of one, and its error reply
-//! might be lost.
+//! Large commands: checks that the server accepts them. Otherwise it would close the connection in
+//! the middle of one, and its error reply might be lost.
 use super::connection::UpstreamConnection;
 use crate::source::{source_error::SourceError, source_limits::LARGE};
 use larder_proto::resp::{View, encode, parse_u64, view};
@@ -7,7 +7,8 @@ use larder_proto::resp::{View, encode, parse_u64, view};
 /// The server's limit on one argument.
 const LIMIT: &[u8] = b"proto-max-bulk-len";
 
-/// Asks the server for its limit if an argument of `commands` may exceed it. If the server does not tell, the command is sent anyway.
+/// Asks the server for its limit if an argument of `commands` may exceed it. If the server does not
+/// tell, the command is sent anyway.
 ///
 /// # Errors
 /// The argument is too long.

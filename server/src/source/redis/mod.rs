@@ -1,6 +1,8 @@
-//! `redis://`, `rediss://`, `unix://`: a Redis or Valkey server (or anything that speaks its protocol, such as another Larder).
+//! `redis://`, `rediss://`, `unix://`: a Redis or Valkey server (or anything that speaks its
+//! protocol, such as another Larder).
 //!
-//! This is the miss path, so a miss costs no task, no timer, no channel and no boxed future of its own:
+//! This is the miss path, so a miss costs no task, no timer, no channel and no boxed future of its
+//! own:
 //!
 //! ```text
 //! fetch(batch) ─┐                         ┌─ connection task of this core ────────────────────────────────┐
@@ -10,16 +12,20 @@
 //!                                         └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - Fetches that are queued together are sent as `MULTI`, (`GET k`, `PTTL k`)…, `EXEC`, so that a value and its expiry are of one moment
-//!   (`pipeline`).
-//! - Requests queue while a connection is being made. They fail at once while the source is known to be down (`connection`).
-//! - A deadline that passes with requests in flight ends the connection: replies come in order, so a late reply would be taken for the next.
-//!   Fetches in flight are sent once more on the next connection. Writes are not.
-//! - Larder's user at the server needs `+ping +get +pttl` to read (and `+multi +exec` for consistent expiries), and
-//!   `+set +del +pexpire +persist +exists` for Larder's own writes.
-//! - With an invalidation scope, connections that fetch speak RESP3 and have the server announce changes (`CLIENT TRACKING`). Writes and
-//!   relayed commands then use another connection without tracking, in RESP2, opened at first use: their replies go to clients unchanged.
-//! - Relayed RESP3 commands use a connection of their own, opened at first use. Slow commands use one more.
+//! - Fetches that are queued together are sent as `MULTI`, (`GET k`, `PTTL k`)…, `EXEC`, so that a
+//!   value and its expiry are of one moment (`pipeline`).
+//! - Requests queue while a connection is being made. They fail at once while the source is known
+//!   to be down (`connection`).
+//! - A deadline that passes with requests in flight ends the connection: replies come in order, so
+//!   a late reply would be taken for the next. Fetches in flight are sent once more on the next
+//!   connection. Writes are not.
+//! - Larder's user at the server needs `+ping +get +pttl` to read (and `+multi +exec` for
+//!   consistent expiries), and `+set +del +pexpire +persist +exists` for Larder's own writes.
+//! - With an invalidation scope, connections that fetch speak RESP3 and have the server announce
+//!   changes (`CLIENT TRACKING`). Writes and relayed commands then use another connection without
+//!   tracking, in RESP2, opened at first use: their replies go to clients unchanged.
+//! - Relayed RESP3 commands use a connection of their own, opened at first use. Slow commands use
+//!   one more.
 //! - With several servers, `sentinel` finds the master, and `cluster` has a source for each node.
 mod cluster;
 mod connection;

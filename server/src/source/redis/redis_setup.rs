@@ -1,4 +1,5 @@
-//! From a `redis:` URL to its setup: what all cores share of one server, or of the master that Sentinels name.
+//! From a `redis:` URL to its setup: what all cores share of one server, or of the master that
+//! Sentinels name.
 use super::{
     cluster::ClusterFactory, connection_settings::ConnectionSettings, redis_source::RedisSource, sentinel::Sentinels,
 };

@@ -62,7 +62,8 @@ pub(super) struct RedisSource {
 }
 
 impl RedisSource {
-    /// Starts connecting. Call it on the core's own runtime. `redirector` takes over fetches that a node of a cluster did not answer.
+    /// Starts connecting. Call it on the core's own runtime. `redirector` takes over fetches that a
+    /// node of a cluster did not answer.
     pub(super) fn new(
         settings: Arc<ConnectionSettings>,
         scope: Option<InvalidationScope>,
@@ -129,7 +130,8 @@ impl RedisSource {
             self.next_connection().fetch(batch.drain(..));
         }
     }
-    /// Sends commands without a deadline over a connection of their own. They are queued when this returns.
+    /// Sends commands without a deadline over a connection of their own. They are queued when this
+    /// returns.
     pub(super) fn send_unlimited(
         &self,
         commands: Bytes,
@@ -190,7 +192,8 @@ impl RedisSource {
         }
         self.known_commands()?.keeps_reply(args)
     }
-    /// The command table; asks the server if it is unknown. The reply is long, so of several callers only one asks.
+    /// The command table; asks the server if it is unknown. The reply is long, so of several
+    /// callers only one asks.
     pub(super) async fn ask_commands(&self) -> Result<Arc<UpstreamCommands>, SourceError> {
         let _asking = self.asking.lock().await;
         if let Some(known) = self.known_commands() {
@@ -209,7 +212,8 @@ impl RedisSource {
         *self.settings.commands.lock() = Some((now, commands.clone()));
         Ok(commands)
     }
-    /// The connection for relayed RESP2 commands. Always the same one, so that a client's commands stay in order.
+    /// The connection for relayed RESP2 commands. Always the same one, so that a client's commands
+    /// stay in order.
     fn resp2(&self) -> &UpstreamConnection {
         match self.scope.is_some() {
             true => self.resp2.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), false)),
@@ -218,7 +222,8 @@ impl RedisSource {
     }
 }
 
-/// Takes over the fetches that other cores send to connections of this core. Ends when the [`ReplyAffinity`] is dropped.
+/// Takes over the fetches that other cores send to connections of this core. Ends when the
+/// [`ReplyAffinity`] is dropped.
 async fn fetch_routed(
     mut routed: UnboundedReceiver<RoutedFetch>,
     connections: Weak<[UpstreamConnection]>,

@@ -1,8 +1,9 @@
-//! Reply affinity: all fetches of whole replies about one key use one fixed connection, possibly on another core.
-//!
-//! Two replies about a key that were fetched over two connections cannot be cached side by side: one may be older than the other while the
-//! invalidation is still in transit. On one connection the replies of a key stay in order. The cost is that a miss may send a message to
+//! Reply affinity: all fetches of whole replies about one key use one fixed connection, possibly on
 //! another core.
+//!
+//! Two replies about a key that were fetched over two connections cannot be cached side by side:
+//! one may be older than the other while the invalidation is still in transit. On one connection
+//! the replies of a key stay in order. The cost is that a miss may send a message to another core.
 use crate::source::fetch::Fetch;
 use parking_lot::Mutex;
 use std::{
@@ -36,7 +37,8 @@ impl Drop for ReplyAffinity {
 }
 
 impl ReplyAffinity {
-    /// Adds a core with this many connections. The receiver gets the fetches that other cores send; it ends when the affinity is dropped.
+    /// Adds a core with this many connections. The receiver gets the fetches that other cores send;
+    /// it ends when the affinity is dropped.
     pub(super) fn add(
         table: &Arc<AffinityTable>,
         core: u32,
@@ -51,7 +53,8 @@ impl ReplyAffinity {
         (ReplyAffinity { table: table.clone(), core }, receiver)
     }
 
-    /// Sends an admitted fetch to the core of its key's connection. Returns it, with the index of the connection, if that is this core.
+    /// Sends an admitted fetch to the core of its key's connection. Returns it, with the index of
+    /// the connection, if that is this core.
     pub(super) fn route(&self, fetch: Fetch) -> Option<RoutedFetch> {
         let mut hasher = DefaultHasher::new();
         fetch.key().hash(&mut hasher);

@@ -11,8 +11,8 @@ pub(super) fn accepted(reply: &[u8]) -> Result<&[u8], SourceError> {
     }
 }
 
-/// Classifies the text of an error reply. Some codes mean that the server cannot answer now. The text of another Larder may mean that the
-/// outcome is unknown. All others refuse the command.
+/// Classifies the text of an error reply. Some codes mean that the server cannot answer now. The
+/// text of another Larder may mean that the outcome is unknown. All others refuse the command.
 pub(super) fn refusal(text: &[u8]) -> SourceError {
     const NOT_NOW: [&str; 6] = ["NOAUTH", "LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN"];
     let text: Arc<str> = String::from_utf8_lossy(text.trim_ascii_end()).into();

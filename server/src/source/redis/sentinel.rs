@@ -1,7 +1,8 @@
 //! `redis+sentinel://`: Sentinels name the master (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>).
 //!
-//! Larder asks them every second, and as soon as a connection is lost. The address that most of them name is used. A connection to the master
-//! succeeds only if the server itself says that it is the master (`ROLE`). When the Sentinels name another master, every connection ends and
+//! Larder asks them every second, and as soon as a connection is lost. The address that most of
+//! them name is used. A connection to the master succeeds only if the server itself says that it is
+//! the master (`ROLE`). When the Sentinels name another master, every connection ends and
 //! reconnects.
 use super::{connection::UpstreamConnection, connection_settings::ConnectionSettings, sentinel_master::SentinelMaster};
 use crate::{

@@ -1,4 +1,5 @@
-//! The master that Sentinels name, shared between the task that asks them and the connections to the master.
+//! The master that Sentinels name, shared between the task that asks them and the connections to
+//! the master.
 use crate::config::RedisAddress;
 use std::{io, time::Duration};
 use tokio::{
@@ -34,7 +35,8 @@ impl SentinelMaster {
     pub(super) fn request_refresh(&self) {
         self.refresh.notify_one();
     }
-    /// Waits for [`request_refresh`](SentinelMaster::request_refresh), also if it was called before.
+    /// Waits for [`request_refresh`](SentinelMaster::request_refresh), also if it was called
+    /// before.
     pub(super) async fn refresh_requested(&self) {
         self.refresh.notified().await;
     }

@@ -81,7 +81,8 @@ enum OnError {
     NoSwitch,
     /// It is unknown whether hash fields expire.
     NoInfo,
-    /// The attempt fails, unless a script keeps the server busy: the connection may be needed to kill the script.
+    /// The attempt fails, unless a script keeps the server busy: the connection may be needed to
+    /// kill the script.
     FailUnlessBusy,
     /// Nothing.
     Ignore,
@@ -96,7 +97,8 @@ pub(super) struct ConnectionPurpose {
     pub(super) keeps_replies: bool,
 }
 
-/// All commands are sent at once. Each works since Redis 2.6, except AUTH with a user (6.0) and HELLO (6.0, needed for RESP3 only).
+/// All commands are sent at once. Each works since Redis 2.6, except AUTH with a user (6.0) and
+/// HELLO (6.0, needed for RESP3 only).
 fn steps(
     settings: &ConnectionSettings,
     mode: &ConnectionMode,
@@ -143,7 +145,8 @@ fn steps(
         commands.push((vec![b"READONLY"], Fail));
     }
     if keeps_replies {
-        // Tried before tracking starts. If the server refuses only a part, the last HELLO restores the protocol.
+        // Tried before tracking starts. If the server refuses only a part, the last HELLO restores the
+        // protocol.
         let (other, ours): (&[u8], &[u8]) = if resp3 { (b"2", b"3") } else { (b"3", b"2") };
         let tried: [Vec<&[u8]>; 4] = [vec![b"MULTI"], vec![b"HELLO", other], vec![b"HELLO", ours], vec![b"EXEC"]];
         commands.extend(tried.map(|command| (command, NoSwitch)));
@@ -159,7 +162,8 @@ fn steps(
         }
         commands.push((tracking, Untracked));
     }
-    // A server that is loading its data or needs a password accepts the commands above and fails this one.
+    // A server that is loading its data or needs a password accepts the commands above and fails this
+    // one.
     if !of_user {
         commands.push((vec![b"PING"], if keeps_replies { Fail } else { FailUnlessBusy }));
     }

@@ -1,5 +1,6 @@
-//! What Larder says to a server to be let in: the password of the URL, or that of a file, which is read again when the server refuses it. So a
-//! password may change without a restart. Connections that are let in stay so.
+//! What Larder says to a server to be let in: the password of the URL, or that of a file, which is
+//! read again when the server refuses it. So a password may change without a restart. Connections
+//! that are let in stay so.
 use crate::{
     config::{RedisUrl, Secret, read_short_file},
     telemetry::LogLimiter,
@@ -51,7 +52,8 @@ impl Password {
         *self.current.lock() = (!text.is_empty()).then(|| text.into());
     }
 
-    /// The server refused the password `said`. Reads the file again; true if the password is now another.
+    /// The server refused the password `said`. Reads the file again; true if the password is now
+    /// another.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -64,7 +66,8 @@ impl Password {
         Ok(self.current.lock().as_ref() != said)
     }
 
-    /// The error text after the server refused the password: its own words and what to do. Logs it, too.
+    /// The error text after the server refused the password: its own words and what to do. Logs it,
+    /// too.
     pub(super) fn explain(&self, refusal: &str, unread: Option<String>) -> Arc<str> {
         // The file's path is for the operator, so it goes only to the log.
         let why = match (&self.file, &unread) {
@@ -86,7 +89,8 @@ pub(super) fn is_wanted(error: &str) -> bool {
     // The third is the error of versions before 6.
     ["NOAUTH ", "WRONGPASS ", "ERR invalid password"].iter().any(|begin| error.starts_with(begin))
 }
-/// Whether an error to `AUTH` says that the server needs no password. Commands then work without one.
+/// Whether an error to `AUTH` says that the server needs no password. Commands then work without
+/// one.
 pub(super) fn is_needless(error: &str) -> bool {
     error.contains("without any password configured") || error.contains("no password is set")
 }

@@ -1,4 +1,5 @@
-//! From the settings of a connection to a stream: the URL's address, or the master that Sentinels name.
+//! From the settings of a connection to a stream: the URL's address, or the master that Sentinels
+//! name.
 use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress};
 use crate::{
     config::RedisAddress,
@@ -7,7 +8,8 @@ use crate::{
 use std::io;
 use tokio::net::UnixStream;
 
-/// Opens a stream to the address, or to the master that Sentinels name. Does not send any command yet.
+/// Opens a stream to the address, or to the master that Sentinels name. Does not send any command
+/// yet.
 pub(super) async fn connect(settings: &ConnectionSettings, master: Option<&mut MasterAddress>) -> io::Result<Stream> {
     let (address, tls) = match (&settings.master, master) {
         (Some(named), Some(master)) => {

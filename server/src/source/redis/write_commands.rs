@@ -48,7 +48,8 @@ pub(super) fn expire<'a>(
     expiry: Option<Millis>,
 ) -> LocalFuture<'a, Result<bool, SourceError>> {
     let Some(at) = expiry else {
-        // PERSIST replies 0 both for a key without expiry and for no key, so EXISTS follows. Without permission for it the change has still succeeded.
+        // PERSIST replies 0 both for a key without expiry and for no key, so EXISTS follows. Without
+        // permission for it the change has still succeeded.
         let mut commands = encode(&[b"PERSIST", key]);
         commands.extend(encode(&[b"EXISTS", key]));
         return Box::pin(async move {
@@ -74,7 +75,8 @@ pub(super) async fn ask(relay: &dyn Relay, command: Vec<u8>) -> Result<Bytes, So
     accepted(&replies[0]).map(|reply| replies.bytes().slice_ref(reply))
 }
 
-/// Milliseconds from now until `at`. Relative, so that the clocks of Larder and Redis need not agree.
+/// Milliseconds from now until `at`. Relative, so that the clocks of Larder and Redis need not
+/// agree.
 fn remaining(at: Millis) -> Option<Millis> {
     at.checked_sub(clock::now()).filter(|&left| left > 0)
 }

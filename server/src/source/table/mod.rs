@@ -1,4 +1,5 @@
-//! `table:FILE`: an immutable table ([`store::table`](larder_store::table)), read from its memory map.
+//! `table:FILE`: an immutable table ([`store::table`](larder_store::table)), read from its memory
+//! map.
 //!
 //! ```text
 //! read ─► look up in the map, on the core ─┬─ found or absent ─► answered; the memory tier is not involved
@@ -9,10 +10,12 @@
 //! ```
 //!
 //! Invariants:
-//! - A core waits for no disk. It answers from chunks that were read and checked before, and hands over reads that need others.
-//! - A new file is served only after all of it was checked. The first file is the exception: it is checked in the background, and each chunk
-//!   before its first use.
-//! - A client that is told of a changed key reads the new table: it is in place before any change is announced.
+//! - A core waits for no disk. It answers from chunks that were read and checked before, and hands
+//!   over reads that need others.
+//! - A new file is served only after all of it was checked. The first file is the exception: it is
+//!   checked in the background, and each chunk before its first use.
+//! - A client that is told of a changed key reads the new table: it is in place before any change
+//!   is announced.
 pub(super) mod table_map_reads;
 pub(super) mod table_reload;
 mod table_scan;

@@ -1,4 +1,5 @@
-//! One core's view of the table: reads from the memory map, and reads on a thread that may wait for the disk.
+//! One core's view of the table: reads from the memory map, and reads on a thread that may wait for
+//! the disk.
 use super::table_reload::{ServedTable, SharedTable, TableSetup, announce};
 use crate::source::{
     fetch_result::FetchedValue, invalidation::InvalidationScope, source_error::SourceError, source_limits::SourceLimits,
@@ -15,7 +16,8 @@ use std::{
 };
 use tokio::sync::{Semaphore, mpsc};
 
-/// Values of this size or more leave by reference: copying one takes longer than counting a reference.
+/// Values of this size or more leave by reference: copying one takes longer than counting a
+/// reference.
 const BY_REFERENCE: usize = 16 << 10;
 /// Threads of one core that may wait for the disk at the same time.
 const WAITING: usize = 8;
@@ -30,7 +32,8 @@ pub enum TableLookup<R, F> {
     Unknown(F),
 }
 
-/// While this lives, all lookups of the core use one table, so that keys read together are of one moment. Do not hold it across an await.
+/// While this lives, all lookups of the core use one table, so that keys read together are of one
+/// moment. Do not hold it across an await.
 pub struct PinnedTable<'s>(&'s Cell<bool>);
 impl Drop for PinnedTable<'_> {
     fn drop(&mut self) {

@@ -1,4 +1,5 @@
-//! Reload: one thread watches the table's file, and replaces the served table when a new file is in place.
+//! Reload: one thread watches the table's file, and replaces the served table when a new file is in
+//! place.
 use crate::{
     config::Machine,
     source::{invalidation::Invalidations, source_health::SourceHealth, source_limits::SourceLimits},

@@ -8,8 +8,9 @@ use std::{borrow::Cow, ops::Bound};
 /// Entries that one page reads.
 const PAGE: usize = 10_000;
 
-/// One page of entries, in the order of the file. Its cursor names the table and the position. In another table the scan continues at the
-/// start of the part with the same hashes: no key is skipped, some may come twice.
+/// One page of entries, in the order of the file. Its cursor names the table and the position. In
+/// another table the scan continues at the start of the part with the same hashes: no key is
+/// skipped, some may come twice.
 pub(super) fn page(served: &ServedTable, scan: &Scan) -> Result<Page, TableError> {
     let ServedTable { table, generation, .. } = served;
     let end = if scan.reverse { &scan.start } else { &scan.end };

@@ -1,8 +1,9 @@
-//! Of which commands whole replies may be kept: those that the server calls `readonly`, that do not wait, and whose reply follows from
-//! their arguments and the value of one key. The server's own table says most of it; what it does not say is listed here.
+//! Of which commands whole replies may be kept: those that the server calls `readonly`, that do not
+//! wait, and whose reply follows from their arguments and the value of one key. The server's own
+//! table says most of it; what it does not say is listed here.
 
-/// Commands whose replies are never kept, although the server's table would let them pass (that of version 7 or of an older one, which
-/// has no tips). `*` stands for any rest of a name.
+/// Commands whose replies are never kept, although the server's table would let them pass (that of
+/// version 7 or of an older one, which has no tips). `*` stands for any rest of a name.
 const NEVER: &[(&str, &str)] = &[
     // Time: the reply changes while the key does not.
     ("ttl", "time"),
@@ -45,11 +46,12 @@ const NEVER: &[(&str, &str)] = &[
 
 /// Modules whose readonly commands depend only on their one key. Other modules are unknown.
 const MODULES: &[&str] = &["json.", "bf.", "cf.", "cms.", "topk.", "tdigest."];
-/// Suffixes of module commands that show state instead of a value (for subcommands, suffixes of the parent).
+/// Suffixes of module commands that show state instead of a value (for subcommands, suffixes of the
+/// parent).
 const MODULE_STATE: &[&str] = &["info", "debug", "scandump", "resp"];
 
-/// May replies to this command, `readonly` and not blocking, be kept? The name is in lower case, a subcommand's behind `|`; `module`: it is
-/// a module's.
+/// May replies to this command, `readonly` and not blocking, be kept? The name is in lower case, a
+/// subcommand's behind `|`; `module`: it is a module's.
 pub(super) fn is_cacheable(name: &str, module: bool) -> bool {
     let listed = |pattern: &str| match pattern.strip_suffix('*') {
         Some(begin) => name.starts_with(begin),
@@ -65,7 +67,8 @@ pub(super) fn is_cacheable(name: &str, module: bool) -> bool {
             && !MODULE_STATE.iter().any(|state| parent.ends_with(state))
 }
 
-/// Whether the tip says that the same value may give different replies. (A different order does no harm.)
+/// Whether the tip says that the same value may give different replies. (A different order does no
+/// harm.)
 pub(super) fn is_nondeterministic(tip: &[u8]) -> bool {
     tip.eq_ignore_ascii_case(b"nondeterministic_output")
 }

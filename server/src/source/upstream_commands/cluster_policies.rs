@@ -83,7 +83,8 @@ impl ClusterPolicies {
         }
     }
 
-    /// The response policy. The default joins arrays, in the order of the keys if the command was split by slot.
+    /// The response policy. The default joins arrays, in the order of the keys if the command was
+    /// split by slot.
     pub(crate) fn response(&self, places: Vec<Vec<usize>>) -> ResponsePolicy {
         match (&self.response, self.request) {
             (Some(how), _) => how.clone(),

@@ -1,5 +1,6 @@
-//! Which commands may be forwarded to a Redis source. Some change the connection that they are sent on, which clients share: these are never
-//! forwarded. Others stop the server, change its replication or its access rules: these need `forward-admin`.
+//! Which commands may be forwarded to a Redis source. Some change the connection that they are sent
+//! on, which clients share: these are never forwarded. Others stop the server, change its
+//! replication or its access rules: these need `forward-admin`.
 use ForwardRule::{Admin, Free, Never};
 use larder_proto::resp::Args;
 
@@ -14,8 +15,9 @@ pub enum ForwardRule {
     Never,
 }
 
-/// By name; a subcommand stands behind its parent's name and `|`, and a parent alone stands for all of them. The first that fits counts. What
-/// is not listed is [`Free`], unless the source's own table calls it `admin`.
+/// By name; a subcommand stands behind its parent's name and `|`, and a parent alone stands for all
+/// of them. The first that fits counts. What is not listed is [`Free`], unless the source's own
+/// table calls it `admin`.
 const RULES: &[(&str, ForwardRule)] = &[
     // They start replication or debugging on their connection, or belong to a handshake.
     ("asking", Never),
@@ -78,8 +80,9 @@ const RULES: &[(&str, ForwardRule)] = &[
     ("slaveof", Admin),
 ];
 
-/// Parameters whose change with `CONFIG SET` tunes the server and nothing else: neither who may enter, nor where it listens, what it writes, whose
-/// replica it is, or how much a connection may send. `*` is any rest of a name.
+/// Parameters whose change with `CONFIG SET` tunes the server and nothing else: neither who may
+/// enter, nor where it listens, what it writes, whose replica it is, or how much a connection may
+/// send. `*` is any rest of a name.
 const TUNING: &[&str] = &[
     "active-defrag-*",
     "active-expire-effort",
@@ -115,7 +118,8 @@ const TUNING: &[&str] = &[
 const MAX_NAME: usize = 64;
 
 impl ForwardRule {
-    /// Of the command or subcommand with this name, in lower case; `flagged`: the source's own table calls it `admin`.
+    /// Of the command or subcommand with this name, in lower case; `flagged`: the source's own
+    /// table calls it `admin`.
     pub(super) fn of(name: &str, flagged: bool) -> ForwardRule {
         let parent = name.split('|').next().unwrap_or(name);
         match RULES.iter().find(|(rule, _)| *rule == name || *rule == parent) {

@@ -10,7 +10,8 @@ pub(super) struct KeySpec {
     find: Find,
     /// Whether the command changes these keys (if it writes at all).
     pub(super) writes: bool,
-    /// What the command does with these keys, as far as access rules go; `None`: the server does not say.
+    /// What the command does with these keys, as far as access rules go; `None`: the server does
+    /// not say.
     pub(super) access: Option<KeyAccess>,
     /// There are more keys than it describes.
     pub(super) is_incomplete: bool,
@@ -82,7 +83,8 @@ impl KeySpec {
         Some(KeySpec { begin, find, writes: !reads, access: Some(access), is_incomplete })
     }
 
-    /// The specifications for servers before version 7, from the three legacy numbers, and from this list for commands that need more.
+    /// The specifications for servers before version 7, from the three legacy numbers, and from
+    /// this list for commands that need more.
     pub(super) fn without_specs(name: &str, (first, last, step): (i64, i64, i64), movable: bool) -> Vec<KeySpec> {
         let spec = |begin, find, writes| KeySpec { begin, find, writes, access: None, is_incomplete: false };
         let numbered = |at| spec(Begin::Index(at), Find::Number { at: 0, first: 1, step: 1 }, false);
@@ -126,8 +128,9 @@ impl KeySpec {
         }
     }
 
-    /// Calls `each` with the index of each argument that may be a key of this specification; `None` if the positions are unknown. Of an
-    /// option that is given twice, both keys: versions of Redis differ in which one counts.
+    /// Calls `each` with the index of each argument that may be a key of this specification; `None`
+    /// if the positions are unknown. Of an option that is given twice, both keys: versions of
+    /// Redis differ in which one counts.
     pub(super) fn possible_keys(&self, args: Args<'_>, each: &mut impl FnMut(usize)) -> Option<()> {
         match (&self.begin, &self.find) {
             (Begin::Keyword { word, from: from @ 0.. }, Find::Range { last: 0, .. }) => {

@@ -1,7 +1,8 @@
-//! The upstream's command table: which commands a Redis server has, where their keys are, whether they may be forwarded, whether their replies
-//! may be cached, and how a cluster spreads them.
+//! The upstream's command table: which commands a Redis server has, where their keys are, whether
+//! they may be forwarded, whether their replies may be cached, and how a cluster spreads them.
 //!
-//! `upstream_command_table` reads the server's reply to `COMMAND`. The other files add what the reply does not say.
+//! `upstream_command_table` reads the server's reply to `COMMAND`. The other files add what the
+//! reply does not say.
 mod cacheable_replies;
 pub(super) mod cluster_policies;
 mod forward_rules;

@@ -1,5 +1,6 @@
-//! The server's command table, from its reply to `COMMAND`: which commands exist, what they do and where their keys are.
-//! With it, Larder forwards commands that are newer than this code with the right keys.
+//! The server's command table, from its reply to `COMMAND`: which commands exist, what they do and
+//! where their keys are. With it, Larder forwards commands that are newer than this code with the
+//! right keys.
 //!
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described in `key_specs`.
@@ -22,7 +23,8 @@ use std::collections::HashMap;
 /// Longest name that is looked up, `parent|sub` included.
 const MAX_NAME: usize = 128;
 
-/// Commands that Redis treats as writes although the table of older versions does not flag them (`may_replicate`).
+/// Commands that Redis treats as writes although the table of older versions does not flag them
+/// (`may_replicate`).
 const MAY_REPLICATE: [&str; 6] = ["eval", "evalsha", "fcall", "pfcount", "publish", "spublish"];
 
 /// The command table. Empty if the server does not show it.
@@ -272,7 +274,8 @@ impl UpstreamCommand {
         self.blocking && (!only_on_request || args.from(1).any(|part| part.eq_ignore_ascii_case(b"block")))
     }
 
-    /// Whether it may keep the server busy for long: scripts, functions, `LCS`, and the category `@dangerous` (`KEYS`, `SORT`).
+    /// Whether it may keep the server busy for long: scripts, functions, `LCS`, and the category
+    /// `@dangerous` (`KEYS`, `SORT`).
     pub fn is_slow(&self) -> bool {
         self.slow
     }
@@ -309,8 +312,9 @@ impl UpstreamCommand {
         self.has_subs
     }
 
-    /// For access rules: calls `each` with the index of each key and what the command does with it, and says what it may touch besides.
-    /// Where the server's table leaves room for doubt, the most is said.
+    /// For access rules: calls `each` with the index of each key and what the command does with it,
+    /// and says what it may touch besides. Where the server's table leaves room for doubt, the
+    /// most is said.
     pub fn accesses(&self, args: Args<'_>, mut each: impl FnMut(usize, KeyAccess)) -> Beyond {
         if SCRIPTS.contains(&&*self.name) {
             return Beyond::Everything;
@@ -335,7 +339,8 @@ impl UpstreamCommand {
     }
 }
 
-/// Commands that run other commands. Redis runs them with the rights of the connection that they come over, which is Larder's.
+/// Commands that run other commands. Redis runs them with the rights of the connection that they
+/// come over, which is Larder's.
 const SCRIPTS: [&str; 6] = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
 
 /// SORT reads its key and the keys that BY and GET describe, and writes that of STORE.

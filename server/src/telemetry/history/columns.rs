@@ -98,7 +98,8 @@ pub(super) struct ColumnName<'c> {
     pub(super) fold: Fold,
     /// `None`: of the process.
     pub(super) group: Option<&'c str>,
-    /// The end of the bucket of a histogram, seconds. The column counts durations that are longer than the bucket before.
+    /// The end of the bucket of a histogram, seconds. The column counts durations that are longer
+    /// than the bucket before.
     pub(super) up_to: Option<f64>,
 }
 

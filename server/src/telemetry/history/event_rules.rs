@@ -70,7 +70,8 @@ impl ProcessCounts {
 }
 
 impl EventRules {
-    /// What has happened since the sample before. The first sample tells only what is wrong from the start.
+    /// What has happened since the sample before. The first sample tells only what is wrong from
+    /// the start.
     pub(super) fn compare(&mut self, snapshot: &Snapshot) -> Vec<NewEvent> {
         let is_first = self.samples == 0;
         self.samples += 1;

@@ -1,4 +1,5 @@
-//! The last hours of the metrics, for the console: a row of numbers each second, kept in rings of fixed size.
+//! The last hours of the metrics, for the console: a row of numbers each second, kept in rings of
+//! fixed size.
 //!
 //! ```text
 //!  Snapshot ──► columns ──► one row ─┬─► rings: 1 s, 10 s, 1 min ──► /v1/history
@@ -8,9 +9,10 @@
 //! ```
 //!
 //! Invariants:
-//! - One sampler, on the control thread, calls [`History::sample`]. Readers never make it wait for rendering: they copy rows under the lock
-//!   and render outside of it.
-//! - The rings have their whole size from the start. It depends on the number of groups alone, of which [`MOST_GROUPS`] are kept.
+//! - One sampler, on the control thread, calls [`History::sample`]. Readers never make it wait for
+//!   rendering: they copy rows under the lock and render outside of it.
+//! - The rings have their whole size from the start. It depends on the number of groups alone, of
+//!   which [`MOST_GROUPS`] are kept.
 //! - A time without a sample is missing (`null`), not zero.
 mod columns;
 mod event_log;
@@ -83,7 +85,8 @@ impl History {
         history
     }
 
-    /// Takes a sample: of counters, what was counted since the sample before. `now`: since the Unix epoch, and never less than before.
+    /// Takes a sample: of counters, what was counted since the sample before. `now`: since the Unix
+    /// epoch, and never less than before.
     pub fn sample(&self, now: Duration, snapshot: &Snapshot) {
         let (events, row, stats_due) = {
             let mut state = self.state.lock();
@@ -155,7 +158,8 @@ impl HistoryPage<'_> {
         self.columns.len() * (96 + 8 * self.rows.len())
     }
 
-    /// `{"resolution":10,"columns":[{"name","fold","group"?,"up_to"?},…],"rows":[[unix seconds, number or null, …],…]}`
+    /// `{"resolution":10,"columns":[{"name","fold","group"?,"up_to"?},…],"rows":[[unix seconds,
+    /// number or null, …],…]}`
     pub fn json(&self) -> String {
         let mut text = String::with_capacity(self.expected_bytes());
         text.push_str("{\"resolution\":");

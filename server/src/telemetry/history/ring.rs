@@ -76,7 +76,8 @@ impl Ring {
         &self.numbers[begin..begin + self.width]
     }
 
-    /// Folds a row into the step of `second`. Steps in between are missing. A second before the open step counts as of that step.
+    /// Folds a row into the step of `second`. Steps in between are missing. A second before the
+    /// open step counts as of that step.
     pub(super) fn put(&mut self, second: u64, row: &[f32], folds: &[Fold]) {
         let step = second / self.step;
         let (first, open) = self.span.unwrap_or((step, step));

@@ -64,7 +64,8 @@ impl MergedCounts {
 }
 
 impl HotKeyReport {
-    /// The report of all groups, in the order of their numbers, with at most so many rows in each list.
+    /// The report of all groups, in the order of their numbers, with at most so many rows in each
+    /// list.
     pub(super) fn new(groups: impl IntoIterator<Item = MergedCounts>, rows: usize) -> HotKeyReport {
         let mut report = HotKeyReport::default();
         for (group, merged) in groups.into_iter().enumerate() {

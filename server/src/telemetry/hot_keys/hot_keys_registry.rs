@@ -65,7 +65,8 @@ pub struct SessionReport {
     pub cpu: CpuTime,
     /// Bytes of keys and values.
     pub bytes: u64,
-    /// Keys by CPU time, microseconds: their shares of all commands, applied to the CPU time of the process.
+    /// Keys by CPU time, microseconds: their shares of all commands, applied to the CPU time of the
+    /// process.
     pub by_cpu: Vec<HotKey>,
     /// Keys by bytes.
     pub by_bytes: Vec<HotKey>,

@@ -14,14 +14,16 @@ use std::{
     time::Duration,
 };
 
-/// Slots for keys. The first fifty of a list are right if their counts stand out from what the other slots take in by chance.
+/// Slots for keys. The first fifty of a list are right if their counts stand out from what the
+/// other slots take in by chance.
 const KEY_SLOTS: usize = 2048;
 const PREFIX_SLOTS: usize = 128;
 /// A prefix ends behind the first `:` or `/` among so many bytes.
 const LONGEST_PREFIX: usize = 64;
 /// Counts are halved this often, ms.
 const PERIOD: u64 = 60_000;
-/// All reads are noted until there were 2 to this power, then half of them until there were twice as many, and so on.
+/// All reads are noted until there were 2 to this power, then half of them until there were twice
+/// as many, and so on.
 const FULL_BITS: u32 = 16;
 /// At least one read in 2 to this power is noted.
 const FEWEST_BITS: u32 = 6;
@@ -68,7 +70,8 @@ impl KeyCounts {
         }
     }
 
-    /// Counts a read. True for one that is to be noted: [`note_read`](KeyCounts::note_read) must follow.
+    /// Counts a read. True for one that is to be noted: [`note_read`](KeyCounts::note_read) must
+    /// follow.
     #[inline]
     pub fn is_due(&self) -> bool {
         // One thread writes, so nothing comes between the load and the store.
@@ -98,7 +101,8 @@ impl KeyCounts {
         self.left.store(gap.unwrap_or(0), Relaxed);
     }
 
-    /// Notes a write of so many bytes, if there is a session ([`HotKeys::start`](super::HotKeys::start)): nothing else counts writes.
+    /// Notes a write of so many bytes, if there is a session
+    /// ([`HotKeys::start`](super::HotKeys::start)): nothing else counts writes.
     #[inline]
     pub fn note_write(&self, key: &[u8], bytes: usize) {
         if self.counts_writes() {
@@ -183,7 +187,8 @@ impl Noted {
         self.earlier + now.saturating_sub(self.halved)
     }
 
-    /// Adds to the counts of a key. What is added to those of its prefix is multiplied by `of_prefix`, which may be 0.
+    /// Adds to the counts of a key. What is added to those of its prefix is multiplied by
+    /// `of_prefix`, which may be 0.
     fn add(&mut self, key: &[u8], weights: PerMeasure<u64>, of_prefix: u64) {
         let (hash, random) = (self.hash(key), self.random());
         self.seen += weights[0];
@@ -213,7 +218,8 @@ impl Noted {
         hasher.finish()
     }
 
-    /// A random number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
+    /// A random number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift
+    /// generators, scrambled", 2016).
     fn random(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -221,7 +227,8 @@ impl Noted {
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// The number of reads that go by before the next one is noted. It is random, so that no pattern in the reads is missed.
+    /// The number of reads that go by before the next one is noted. It is random, so that no
+    /// pattern in the reads is missed.
     fn next_gap(&mut self) -> u32 {
         let bits = (self.seen >> FULL_BITS).checked_ilog2().unwrap_or(0).min(FEWEST_BITS);
         self.weight = 1 << bits;
@@ -247,7 +254,8 @@ impl Noted {
     }
 }
 
-/// What a key has before and with its first `:` or `/`, one at its beginning aside; empty if there is none.
+/// What a key has before and with its first `:` or `/`, one at its beginning aside; empty if there
+/// is none.
 fn prefix_of(key: &[u8]) -> &[u8] {
     let looked_at = &key[..key.len().min(LONGEST_PREFIX)];
     let end = looked_at.iter().skip(1).position(|byte| matches!(byte, b':' | b'/'));

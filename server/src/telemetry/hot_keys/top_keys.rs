@@ -1,9 +1,10 @@
 //! The largest of many counts in a fixed number of slots.
 //!
-//! The randomized admission policy in sets of slots (Ben Basat, Einziger, Friedman, Kassner: "Randomized Admission Policy for Efficient
-//! Top-k and Frequency Estimation", INFOCOM 2017). A name that has no slot takes the one with the least count of its set, with a
-//! probability that keeps its expected count right. So the many names that are counted once seldom replace one that is counted often,
-//! and an addition looks at one set: there is no heap, and nothing to search.
+//! The randomized admission policy in sets of slots (Ben Basat, Einziger, Friedman, Kassner:
+//! "Randomized Admission Policy for Efficient Top-k and Frequency Estimation", INFOCOM 2017). A
+//! name that has no slot takes the one with the least count of its set, with a probability that
+//! keeps its expected count right. So the many names that are counted once seldom replace one that
+//! is counted often, and an addition looks at one set: there is no heap, and nothing to search.
 use smallvec::SmallVec;
 
 /// Slots of a set: their hashes fill a cache line.
@@ -32,7 +33,8 @@ impl TopKeys {
         }
     }
 
-    /// Adds `weight` to a name. `hash` is that of the name, `random` decides whether the name gets a slot.
+    /// Adds `weight` to a name. `hash` is that of the name, `random` decides whether the name gets
+    /// a slot.
     #[inline]
     pub(super) fn add(&mut self, hash: u64, name: &[u8], weight: u64, random: u64) {
         let set = (hash >> 32) as usize & (self.hashes.len() - 1);

@@ -12,7 +12,8 @@ pub(super) fn alike(count: usize) -> Model {
     (0..count).map(|n| (n.to_string().into_bytes(), value(n))).collect()
 }
 
-/// A table with values of every kind: empty, alike, in frames of their own, too large to be decompressed on a core, and of random bytes.
+/// A table with values of every kind: empty, alike, in frames of their own, too large to be
+/// decompressed on a core, and of random bytes.
 fn mixed() -> Model {
     let mut model = alike(3000);
     model.insert(b"empty".to_vec(), Vec::new());
@@ -159,7 +160,8 @@ fn compressed_bytes_do_not_depend_on_the_memory() {
     assert!(std::fs::read(&roomy.output).unwrap() == std::fs::read(&tight.output).unwrap());
 }
 
-/// What was written once, as [`written`] writes it with seed 42 in two parts, is read for good; another version of zstd may write other frames.
+/// What was written once, as [`written`] writes it with seed 42 in two parts, is read for good;
+/// another version of zstd may write other frames.
 #[test]
 fn the_compressed_table_that_is_checked_in_is_read() {
     let table = Table::from_bytes(include_bytes!("../vector-zstd.ltab")).unwrap();

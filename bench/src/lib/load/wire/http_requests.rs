@@ -199,7 +199,8 @@ fn chunks(bytes: &[u8], mut at: usize) -> Result<usize, ReplyScan> {
     }
 }
 
-/// Bytes of a key that a path or query does not take as they are (RFC 3986). `&`, `+` and `=` mean something in queries.
+/// Bytes of a key that a path or query does not take as they are (RFC 3986). `&`, `+` and `=` mean
+/// something in queries.
 const ENCODED_IN_KEYS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -1,7 +1,7 @@
 //! The protocols: requests written into a buffer, replies found in one. No I/O.
 //!
-//! A reply is scanned, not decoded: where it ends, whether it is an error, how many keys it found. Lengths are a stranger's, so they are
-//! bounded before they are believed.
+//! A reply is scanned, not decoded: where it ends, whether it is an error, how many keys it found.
+//! Lengths are a stranger's, so they are bounded before they are believed.
 mod http_requests;
 mod key_batch;
 mod memcache_requests;

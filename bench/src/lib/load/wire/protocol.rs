@@ -25,7 +25,8 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// The wire of a target for these operations. `headers` go with each HTTP request; `statuses` tells which answers are errors.
+    /// The wire of a target for these operations. `headers` go with each HTTP request; `statuses`
+    /// tells which answers are errors.
     pub(crate) fn new<'a>(
         target: &TargetUrl,
         verbs: impl Iterator<Item = &'a Verb>,

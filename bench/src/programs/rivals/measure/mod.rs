@@ -1,4 +1,5 @@
-//! Measuring: servers are started when they are first needed, loaded in turn, and what is found is written down at once.
+//! Measuring: servers are started when they are first needed, loaded in turn, and what is found is
+//! written down at once.
 mod one_load;
 
 use super::{
@@ -25,7 +26,8 @@ pub(super) struct Scale {
     /// Connections of the commands and of `/lookup`.
     pub(super) connections: Vec<usize>,
     pub(super) lookup_connections: Vec<usize>,
-    /// Lengths of values whose memory is measured, and how many bytes and entries there may be of each.
+    /// Lengths of values whose memory is measured, and how many bytes and entries there may be of
+    /// each.
     pub(super) value_sizes: Vec<usize>,
     pub(super) memory_bytes: u64,
     pub(super) memory_entries: u64,
@@ -112,7 +114,8 @@ impl Bench<'_> {
         self.note(RawRecord::Failed(GapRecord { section: Some(section), load, server, reason }))
     }
 
-    /// One load of all servers that know it: run by run in turn, so that what happens to the machine happens to all.
+    /// One load of all servers that know it: run by run in turn, so that what happens to the
+    /// machine happens to all.
     fn group(
         &mut self,
         section: PageSection,

@@ -1,4 +1,5 @@
-//! One load of one server: it is started and filled when it is first needed, asked, and its CPU time is taken.
+//! One load of one server: it is started and filled when it is first needed, asked, and its CPU
+//! time is taken.
 use super::{Bench, MEMORY_MIB, TIMEOUT};
 use crate::{
     lib::{
@@ -28,7 +29,8 @@ impl Bench<'_> {
         Ok(&found.context("it takes no part")?.1)
     }
 
-    /// The running server; started and filled the first time. What cannot be started is not tried again.
+    /// The running server; started and filled the first time. What cannot be started is not tried
+    /// again.
     pub(super) fn start(&mut self, rival: Rival, part: Preparation) -> anyhow::Result<&Started> {
         if !self.started.contains_key(&(rival, part)) {
             let started = self.start_now(rival, part).map_err(|error| format!("{error:#}"));
@@ -91,7 +93,8 @@ impl Bench<'_> {
         stop: RunEnd,
         change: impl Fn(Ask) -> Ask,
     ) -> anyhow::Result<SampleRecord> {
-        // On a machine that is busy with other things, a short load may be over before its first request: then a longer one it is.
+        // On a machine that is busy with other things, a short load may be over before its first request:
+        // then a longer one it is.
         const ATTEMPTS: u32 = 8;
         for attempt in 0..ATTEMPTS {
             let stop = match stop {

@@ -260,7 +260,8 @@ impl<'a> RivalsPage<'a> {
         if ratio.is_finite() { format!("{ratio:.2}{mark}") } else { "–".to_owned() }
     }
 
-    /// A row's first cells: the server, its CPU time and throughput with Larder's as one, then both as measured.
+    /// A row's first cells: the server, its CPU time and throughput with Larder's as one, then both
+    /// as measured.
     fn costs(&self, key: CellKey, server: &str) -> Vec<String> {
         vec![
             server.to_owned(),

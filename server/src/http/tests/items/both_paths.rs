@@ -1,4 +1,5 @@
-//! The fast path answers items as the general path does, however the bytes arrive. Lists of keys have no order, so they are not compared.
+//! The fast path answers items as the general path does, however the bytes arrive. Lists of keys
+//! have no order, so they are not compared.
 use crate::http::{
     ListenerRole,
     tests::support::{Client, Path, Reply, Server, run},

@@ -1,4 +1,5 @@
-//! The item API: items, elements and keys, over real sockets in process. The facts in the tables were recorded on GCache's server.
+//! The item API: items, elements and keys, over real sockets in process. The facts in the tables
+//! were recorded on GCache's server.
 mod both_paths;
 mod forms;
 mod keys;

@@ -97,7 +97,8 @@ fn the_buffer_follows_what_arrives_not_what_is_announced() {
     let mut from = Pieces([vec![b'x'; 10]].into());
     poll(&mut input, &mut from, 500 << 20, &pool);
     assert!(capacity(&input) <= READ, "{}", capacity(&input));
-    // A value of 20 MiB in pieces of 64 KiB: never much more than twice what has come, nor than what is to come.
+    // A value of 20 MiB in pieces of 64 KiB: never much more than twice what has come, nor than what is
+    // to come.
     let total = 20 << 20;
     from.0 = vec![vec![b'x'; READ]; total / READ].into();
     let mut have = 10;

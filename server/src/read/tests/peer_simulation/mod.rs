@@ -1,15 +1,19 @@
-//! Nodes that share their caches, their network and their clocks simulated, with faults at random: the rooms `peer` and `read` as they are, over a
-//! `Transport` that loses, delays and repeats messages. Decision 0049.
+//! Nodes that share their caches, their network and their clocks simulated, with faults at random:
+//! the rooms `peer` and `read` as they are, over a `Transport` that loses, delays and repeats
+//! messages. Decision 0049.
 //!
-//! One thread and one seed: the same seed gives the same history, message by message. Each node has a set of tasks of its own, which a kill drops.
-//! Time is tokio's, which jumps when nothing is left to do; `clock` stands where the simulation puts it, at each node a little elsewhere.
+//! One thread and one seed: the same seed gives the same history, message by message. Each node has
+//! a set of tasks of its own, which a kill drops. Time is tokio's, which jumps when nothing is left
+//! to do; `clock` stands where the simulation puts it, at each node a little elsewhere.
 //!
 //! What has to hold:
-//! - **Nothing is forwarded.** Some keys are asked for by clients of one node alone: no other node may ever send a message about them, but to take
-//!   them over.
+//! - **Nothing is forwarded.** Some keys are asked for by clients of one node alone: no other node
+//!   may ever send a message about them, but to take them over.
 //! - **Nothing waits in a circle.** Every request of a client ends in time, whatever happens.
-//! - **No answer is too old.** An answer was current within a lifetime and what messages may take. After quiet, every node answers the latest value.
-//! - **One fill.** While all nodes agree and reach each other, a key that they all ask for at once is fetched once.
+//! - **No answer is too old.** An answer was current within a lifetime and what messages may take.
+//!   After quiet, every node answers the latest value.
+//! - **One fill.** While all nodes agree and reach each other, a key that they all ask for at once
+//!   is fetched once.
 mod node;
 mod origin;
 mod scenario;

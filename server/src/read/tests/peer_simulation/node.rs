@@ -22,7 +22,8 @@ use tokio::{
 
 /// How long the origin may take.
 pub(super) const SOURCE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than the nodes and the source may take together, one after the other: a longer wait is a circle.
+/// Longer than the nodes and the source may take together, one after the other: a longer wait is a
+/// circle.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a copy may have been on its way before its life begins, ms.
 const ON_THE_WAY: u64 = 6_000;

@@ -26,7 +26,8 @@ pub(super) struct Scenario {
     /// Longest life of a copy, ms.
     pub(super) ttl: Millis,
     pub(super) hot_copy_ttl: Duration,
-    /// Nodes come and go, and differ about the ring. What they have not told others is then lost, and only lifetimes bound the age of copies.
+    /// Nodes come and go, and differ about the ring. What they have not told others is then lost,
+    /// and only lifetimes bound the age of copies.
     moves: bool,
     faults: usize,
     /// 0: the nodes are in none.
@@ -197,7 +198,8 @@ async fn burst(world: &Rc<World>, scenario: &Scenario, name: &str) {
     sleep(Duration::from_millis(500)).await;
     for key in &keys {
         let fetches = world.origin.fetches(key);
-        // A node that has much under way at the owner asks another, which fetches the key as well: once for its peers, and once for its clients.
+        // A node that has much under way at the owner asks another, which fetches the key as well: once for
+        // its peers, and once for its clients.
         let most = if scenario.is_bounded { 2 * scenario.nodes } else { 1 };
         if fetches == 0 || fetches > most {
             let key = String::from_utf8_lossy(key);
@@ -206,8 +208,8 @@ async fn burst(world: &Rc<World>, scenario: &Scenario, name: &str) {
     }
 }
 
-/// While all nodes reach each other, who reads after a write has ended reads what it wrote, at every node: also where the key was being read, fetched and
-/// copied meanwhile.
+/// While all nodes reach each other, who reads after a write has ended reads what it wrote, at
+/// every node: also where the key was being read, fetched and copied meanwhile.
 async fn writes_are_seen(world: &Rc<World>, scenario: &Scenario) {
     for round in 0..12 {
         let key: Bytes = format!("{:x}-seen", round * 7919).into();
@@ -305,7 +307,8 @@ async fn heal(world: &Rc<World>, scenario: &Scenario) {
     wait_until(world, "all nodes to serve", || world.open().len() == scenario.nodes).await;
 }
 
-/// Reads until each node has reached each other again, as it does within the longest time that it leaves one alone.
+/// Reads until each node has reached each other again, as it does within the longest time that it
+/// leaves one alone.
 async fn agree(world: &Rc<World>, scenario: &Scenario) {
     let is_out =
         |number: usize| world.node(number).is_none_or(|node| node.peers.now().others().any(|member| member.is_out()));

@@ -85,7 +85,8 @@ async fn reply(node: &Node, message: Message) -> Reply {
 }
 
 impl SimulatedTransport {
-    /// A key that only clients of one node ask for (`world` has no others that begin so): no other node may send it on, but one that reads for its zone.
+    /// A key that only clients of one node ask for (`world` has no others that begin so): no other
+    /// node may send it on, but one that reads for its zone.
     fn check_sender(&self, key: &[u8], what: &str, for_zone: bool) {
         let owner = key.strip_prefix(b"private-").and_then(|rest| rest.first()).map(|digit| usize::from(digit - b'0'));
         let is_of_zone = |asked: usize| for_zone && self.zones > 0 && asked % self.zones == self.from % self.zones;

@@ -1,4 +1,5 @@
-//! What the JSON commands share: arguments, reading and changing a document, errors in RedisJSON's words.
+//! What the JSON commands share: arguments, reading and changing a document, errors in RedisJSON's
+//! words.
 use crate::{
     redis::{
         command_context::CommandContext,
@@ -85,7 +86,8 @@ pub(super) fn found_texts(
 ) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
     read(call, tier, call.key(1), |_, text| {
         let found = find(call, text, path)?;
-        // One value in the older syntax; several never overlap so often that their sum passes the tree's bound by much.
+        // One value in the older syntax; several never overlap so often that their sum passes the tree's
+        // bound by much.
         let most = if path.is_legacy() { 1 } else { usize::MAX };
         bounded(call, found.iter().take(most).map(|found| found.span.len()).sum())?;
         Ok(found.into_iter().take(most).map(|found| text[found.span].to_vec()).collect())
@@ -109,7 +111,8 @@ pub(super) fn longest_reply(call: &CommandContext<'_>) -> usize {
     call.worker.app.settings.max_value.saturating_add(AROUND)
 }
 
-/// Changes all values that a path finds. For each the outcome, `None` for a value of another kind; no outcomes: there is no such key.
+/// Changes all values that a path finds. For each the outcome, `None` for a value of another kind;
+/// no outcomes: there is no such key.
 pub(super) fn edit(
     call: &CommandContext<'_>,
     tier: &mut Tier<'_>,
@@ -164,7 +167,8 @@ pub(super) fn change(edited: Edited, entry: &Entry<'_>, scratch: &mut Vec<u8>) -
     Change::Put(Expiry::Keep)
 }
 
-/// Replies to a change: for a path in the older syntax with the outcome of the last value of the right kind, else with all of them.
+/// Replies to a change: for a path in the older syntax with the outcome of the last value of the
+/// right kind, else with all of them.
 pub(super) fn reply_outcomes(
     call: &mut CommandContext<'_>,
     path: &Path,

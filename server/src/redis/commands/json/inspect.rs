@@ -60,7 +60,8 @@ fn put_value(call: &mut CommandContext<'_>, room: &mut ReplyBudget<'_>, value: &
     Ok(())
 }
 
-/// JSON.DEBUG MEMORY key [path]: bytes of the text of each value. What the key, the entry's head and the tier take besides is in MEMORY USAGE.
+/// JSON.DEBUG MEMORY key [path]: bytes of the text of each value. What the key, the entry's head
+/// and the tier take besides is in MEMORY USAGE.
 pub(in crate::redis) fn debug_memory(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     if call.args.len() > 4 {
         return Err(arity(call.command.name));

@@ -1,7 +1,8 @@
-//! JSON.*: documents, with the commands, paths and replies of RedisJSON. With a Redis source, Redis answers them.
+//! JSON.*: documents, with the commands, paths and replies of RedisJSON. With a Redis source, Redis
+//! answers them.
 //!
-//! A path in RedisJSON's older syntax (`.a`) is about one value, and so is the reply. A JSONPath (`$.a`) may find any number: the reply is an
-//! array. `documents.rs` has what all commands share.
+//! A path in RedisJSON's older syntax (`.a`) is about one value, and so is the reply. A JSONPath
+//! (`$.a`) may find any number: the reply is an array. `documents.rs` has what all commands share.
 mod arrays;
 mod documents;
 mod inspect;

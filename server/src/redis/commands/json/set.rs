@@ -32,8 +32,8 @@ enum How {
 const FLOATS: [(&[u8], f64); 4] =
     [(b"BF16", 3.389_531_389_251_535_5e38), (b"FP16", 65_504.0), (b"FP32", f32::MAX as f64), (b"FP64", f64::MAX)];
 
-/// `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`. Numbers are stored as they were sent, so `FPHA` only bounds those of lists
-/// that are numbers alone.
+/// `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`. Numbers are stored as they
+/// were sent, so `FPHA` only bounds those of lists that are numbers alone.
 pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let mut only = Only::Always;
     let mut options = call.args.from(4);

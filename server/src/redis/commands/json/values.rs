@@ -1,4 +1,5 @@
-//! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, NUMPOWBY, STRAPPEND, TOGGLE, CLEAR, DEL.
+//! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, NUMPOWBY, STRAPPEND, TOGGLE,
+//! CLEAR, DEL.
 use super::documents::{NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
 use crate::redis::{
     command_context::CommandContext,

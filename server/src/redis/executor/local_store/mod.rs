@@ -5,15 +5,18 @@
 //!             (read::KeyGuard)   (copies, else store)  (the table's functions)             (LocalStore::apply)
 //! ```
 //!
-//! A command's function is therefore the same with and without a source. Commands of one client run together and make one change of the
-//! store if they come in one pipeline, arrive while earlier ones are still running, or belong to one transaction. SCAN and the other
-//! keyspace commands (`commands/keyspace.rs`) read the store itself.
+//! A command's function is therefore the same with and without a source. Commands of one client run
+//! together and make one change of the store if they come in one pipeline, arrive while earlier
+//! ones are still running, or belong to one transaction. SCAN and the other keyspace commands
+//! (`commands/keyspace.rs`) read the store itself.
 //!
 //! Invariants:
-//! - No command is answered before the store has taken its change, as durably as the store promises.
-//! - If the store refuses, none of the commands that ran together has changed anything, and all of them answer the error.
-//! - EXEC runs in parts if it has commands on the keyspace. The replies before a failed part stand. The commands after it do not run and
-//!   answer the same error.
+//! - No command is answered before the store has taken its change, as durably as the store
+//!   promises.
+//! - If the store refuses, none of the commands that ran together has changed anything, and all of
+//!   them answer the error.
+//! - EXEC runs in parts if it has commands on the keyspace. The replies before a failed part stand.
+//!   The commands after it do not run and answer the same error.
 pub(super) mod pipeline;
 mod scratch;
 pub(super) mod store_executor;

@@ -72,8 +72,9 @@ impl StorePipeline {
         }))
     }
 
-    /// Starts the pipeline. Ready when the store has taken the changes. The pipelines of one client run one after the
-    /// other, each with all commands that came while the one before was running.
+    /// Starts the pipeline. Ready when the store has taken the changes. The pipelines of one client
+    /// run one after the other, each with all commands that came while the one before was
+    /// running.
     pub(in crate::redis) fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.state = match &mut self.state {

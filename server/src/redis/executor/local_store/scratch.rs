@@ -1,5 +1,5 @@
-//! The scratch tier: a temporary memory tier on which commands on a local store run. It has the entries of their keys
-//! and nothing else.
+//! The scratch tier: a temporary memory tier on which commands on a local store run. It has the
+//! entries of their keys and nothing else.
 use crate::{
     read::{Group, KeyChanges},
     redis::{
@@ -63,7 +63,8 @@ pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<
 pub(super) struct Scratch {
     cache: Arc<Cache>,
     keys: Vec<WantedKey>,
-    /// The version and expiry of each entry as loaded. A key that is only overwritten begins with a placeholder.
+    /// The version and expiry of each entry as loaded. A key that is only overwritten begins with a
+    /// placeholder.
     before: Vec<Option<(u64, Option<Millis>)>>,
     pub(super) now: Millis,
 }

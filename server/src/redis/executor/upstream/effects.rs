@@ -1,7 +1,8 @@
-//! What an answer of an upstream Redis does to the memory tier. This is the only place that decides it.
+//! What an answer of an upstream Redis does to the memory tier. This is the only place that decides
+//! it.
 //!
-//! A write is registered with the group before it is sent, so that no fetch and no overlapping write leaves an older value in the tier. The
-//! answer ends the registration:
+//! A write is registered with the group before it is sent, so that no fetch and no overlapping
+//! write leaves an older value in the tier. The answer ends the registration:
 //!
 //! | answer                                   | written keys                                              | read keys            |
 //! |------------------------------------------|-----------------------------------------------------------|----------------------|
@@ -31,7 +32,8 @@ use std::rc::Rc;
 /// The upstream's answer to all commands.
 pub(super) type Answered = Result<RawReplies, SourceError>;
 
-/// The keys that commands touch. If this is dropped without an answer, the commands count as possibly done.
+/// The keys that commands touch. If this is dropped without an answer, the commands count as
+/// possibly done.
 #[derive(Default)]
 pub(super) struct Effects {
     group: Option<Rc<Group>>,
@@ -85,8 +87,9 @@ impl Effects {
         self.keys.capacity() + self.touched.capacity() * size_of::<Touched>() + values
     }
 
-    /// Notes the keys of a command and registers its writes, if `admits` lets it join the others. `known` is the
-    /// upstream's table, for forwarded commands. Returns `None` if that table is needed and missing.
+    /// Notes the keys of a command and registers its writes, if `admits` lets it join the others.
+    /// `known` is the upstream's table, for forwarded commands. Returns `None` if that table is
+    /// needed and missing.
     pub(super) fn note(
         &mut self,
         call: &CommandContext<'_>,

@@ -1,8 +1,9 @@
-//! Commands of one client that go to an upstream Redis in one write, and whose replies come back in one piece.
+//! Commands of one client that go to an upstream Redis in one write, and whose replies come back in
+//! one piece.
 //!
-//! No other command of the client begins before they are answered, and they do not begin while reads of the client wait
-//! for the source. So the client's commands take effect in the order in which it sent them, although they use several
-//! connections.
+//! No other command of the client begins before they are answered, and they do not begin while
+//! reads of the client wait for the source. So the client's commands take effect in the order in
+//! which it sent them, although they use several connections.
 use super::effects::{Answered, Effects};
 use crate::{
     app::Worker,
@@ -30,8 +31,8 @@ pub struct UpstreamPipeline {
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,
-    /// Whether the commands may keep the upstream busy for long: all of them, or none. `None` while the pipeline is
-    /// empty.
+    /// Whether the commands may keep the upstream busy for long: all of them, or none. `None` while
+    /// the pipeline is empty.
     slow: Option<bool>,
     /// The answer to come, after they are sent.
     answer: Option<LocalFuture<'static, Answered>>,
@@ -138,8 +139,8 @@ impl UpstreamPipeline {
 }
 
 impl Drop for UpstreamPipeline {
-    /// Waits for the answers in the background, because a client that disconnects does not end the writes that it has
-    /// sent.
+    /// Waits for the answers in the background, because a client that disconnects does not end the
+    /// writes that it has sent.
     fn drop(&mut self) {
         let mut effects = mem::take(&mut self.effects);
         if effects.count() == 0 {

@@ -46,7 +46,8 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
     Ok(Flow::Done)
 }
 
-/// Checks that a command may go to the upstream. Returns the upstream's table if the command needs it.
+/// Checks that a command may go to the upstream. Returns the upstream's table if the command needs
+/// it.
 pub(super) async fn checked(
     call: &CommandContext<'_>,
     kind: CommandKind,
@@ -94,8 +95,8 @@ fn note_changed_users(call: &CommandContext<'_>, sent: &Result<RawReplies, Sourc
     }
 }
 
-/// Notes a changed password of the upstream. With `forward-admin` a client may change it, and Larder's next connection
-/// must use the new one.
+/// Notes a changed password of the upstream. With `forward-admin` a client may change it, and
+/// Larder's next connection must use the new one.
 fn note_password(call: &CommandContext<'_>) {
     let sets = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::SETS_PASSWORD));
     let Some(server) = call.group().source.as_redis().filter(|_| sets) else { return };

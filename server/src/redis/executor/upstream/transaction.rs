@@ -1,5 +1,5 @@
-//! EXEC at an upstream Redis: the queued commands go there as one MULTI … EXEC. Commands that concern only Larder run
-//! here, in their places.
+//! EXEC at an upstream Redis: the queued commands go there as one MULTI … EXEC. Commands that
+//! concern only Larder run here, in their places.
 use super::{
     effects::{Effects, Transacted},
     single_command::{checked, send},

@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Connections to a node that has left the cluster are closed after this long, or `source-slow-timeout` if that is longer. By then their
-/// requests have replies or have timed out.
+/// Connections to a node that has left the cluster are closed after this long, or
+/// `source-slow-timeout` if that is longer. By then their requests have replies or have timed out.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// One core's view of the cluster.

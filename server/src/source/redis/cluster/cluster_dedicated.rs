@@ -16,7 +16,8 @@ use bytes::Bytes;
 use larder_proto::resp::{Args, encode};
 use std::rc::Rc;
 
-/// A dedicated connection to one node. Blocking commands block at the node and are redirected if needed.
+/// A dedicated connection to one node. Blocking commands block at the node and are redirected if
+/// needed.
 struct NodeConnection {
     inner: Box<dyn DedicatedConnection>,
     resp3: bool,
@@ -35,7 +36,8 @@ impl ClusterCore {
         let key = routing_key(&known, args);
         let to = key.map_or(Destination::Anyone, |key| Destination::Slot(slot(key)));
         if let Some(key) = key {
-            // This finds the slot's node, whatever the reply: a dedicated connection cannot be redirected later.
+            // This finds the slot's node, whatever the reply: a dedicated connection cannot be redirected
+            // later.
             let part = RoutedCommands { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
             let route = ConnectionRoute { class: ConnectionClass::Shared, resp3: false };
             let answer = self.send_to_destination(&part, route).await;

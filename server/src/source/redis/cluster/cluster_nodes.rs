@@ -29,8 +29,8 @@ pub(super) enum NodeRole {
     Replica(String),
 }
 
-/// Parses the reply of the node at `asked`. With `by_name` (TLS checks names) a node's address is its host name if it has one. Invalid lines
-/// and nodes without an address are left out.
+/// Parses the reply of the node at `asked`. With `by_name` (TLS checks names) a node's address is
+/// its host name if it has one. Invalid lines and nodes without an address are left out.
 pub(super) fn parse(answer: &str, asked: &RedisAddress, by_name: bool) -> Vec<ClusterNode> {
     answer.lines().filter_map(|line| parse_line(line, asked, by_name)).collect()
 }

@@ -1,4 +1,5 @@
-//! Relays commands of clients: sends each to the node of its keys and assembles the replies in the clients' order.
+//! Relays commands of clients: sends each to the node of its keys and assembles the replies in the
+//! clients' order.
 use super::{
     cluster_core::ClusterCore,
     command_routing::{Destination, ReplyAssembly, RoutedCommands, RoutingPlan},

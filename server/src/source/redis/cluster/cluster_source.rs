@@ -100,7 +100,8 @@ impl ClusterSource {
     }
 }
 
-/// Connects to every master when it is discovered, so that readiness covers all and no client waits for the connection.
+/// Connects to every master when it is discovered, so that readiness covers all and no client waits
+/// for the connection.
 async fn open_all(core: Weak<ClusterCore>, mut map: watch::Receiver<Arc<SlotMap>>) {
     while map.changed().await.is_ok() {
         let Some(core) = core.upgrade() else { return };
@@ -205,7 +206,8 @@ impl RedisServer for ClusterSource {
         false
     }
     fn client_tracking(&self) -> ClientTracking {
-        // Clients' commands use connections to many nodes. Only broadcast tracking of all keys covers every key that clients read.
+        // Clients' commands use connections to many nodes. Only broadcast tracking of all keys covers every
+        // key that clients read.
         let announces_all = |scope: &InvalidationScope| scope.prefixes.iter().any(|prefix| prefix.is_empty());
         match &self.core.scope {
             Some(scope) if announces_all(scope) => ClientTracking::Larder,
@@ -216,7 +218,8 @@ impl RedisServer for ClusterSource {
         0
     }
     fn identity(&self) -> Option<Arc<ServerIdentity>> {
-        // Any node will do: all have one version. The role is not taken over, because clients see the whole cluster.
+        // Any node will do: all have one version. The role is not taken over, because clients see the whole
+        // cluster.
         let node = self.core.setup.settings.identity.lock().clone()?;
         Some(Arc::new(ServerIdentity { role: ServerIdentity::default().role, ..ServerIdentity::clone(&node) }))
     }

@@ -1,8 +1,10 @@
 //! Routing of commands to the nodes of a cluster.
 //!
-//! A command goes to the node of its keys, and without keys to any node. Some commands are split by slot or go to all masters
-//! ([`ClusterPolicies`](crate::source::upstream_commands::cluster_policies::ClusterPolicies)). `MULTI` to `EXEC` goes as one. If the keys of
-//! one command have different slots, the server itself refuses it.
+//! A command goes to the node of its keys, and without keys to any node. Some commands are split by
+//! slot or go to all masters
+//! ([`ClusterPolicies`](crate::source::upstream_commands::cluster_policies::ClusterPolicies)).
+//! `MULTI` to `EXEC` goes as one. If the keys of one command have different slots, the server
+//! itself refuses it.
 use super::{
     key_slot::slot,
     merged_node_replies::merge_replies,
@@ -179,7 +181,8 @@ impl RoutingPlan {
         self.parts.push(RoutedCommands { to, commands, count: 1 });
     }
 
-    /// Assembles the client's replies from the results of the parts. `masters` is the present number of masters.
+    /// Assembles the client's replies from the results of the parts. `masters` is the present
+    /// number of masters.
     pub(super) fn assemble(&self, parts: Vec<RelayResult>, masters: usize) -> RawReplies {
         let mut parts = parts.into_iter();
         let mut replies: Vec<Bytes> = Vec::with_capacity(parts.len());
@@ -213,7 +216,8 @@ pub(super) fn destination(known: &UpstreamCommands, args: Args<'_>) -> Destinati
     routing_key(known, args).map_or(Destination::Anyone, |key| Destination::Slot(slot(key)))
 }
 
-/// The key that decides the node: the first one. Without a command table it is the first argument, as for most commands.
+/// The key that decides the node: the first one. Without a command table it is the first argument,
+/// as for most commands.
 pub(super) fn routing_key<'a>(known: &UpstreamCommands, args: Args<'a>) -> Option<&'a [u8]> {
     let Some(row) = known.find(args) else {
         return args.get(1).filter(|_| known.is_empty());

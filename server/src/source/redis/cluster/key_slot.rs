@@ -1,5 +1,5 @@
-//! The slot of a key: CRC16 (XMODEM) of the key, or of its hash tag (the part between the first `{` and the next `}`).
-//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model>
+//! The slot of a key: CRC16 (XMODEM) of the key, or of its hash tag (the part between the first `{`
+//! and the next `}`). <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model>
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// Slots of a cluster.

@@ -1,10 +1,11 @@
-//! Merges the replies of several cluster nodes into one, by the response policies of the server's command table
-//! (<https://redis.io/docs/latest/develop/reference/command-policies/#response_policy>).
+//! Merges the replies of several cluster nodes into one, by the response policies of the server's
+//! command table (<https://redis.io/docs/latest/develop/reference/command-policies/#response_policy>).
 use crate::source::upstream_commands::cluster_policies::ResponsePolicy;
 use bytes::Bytes;
 use larder_proto::resp::{View, view};
 
-/// Merges at least one reply. If one is an error, the error is the result, unless the policy accepts errors.
+/// Merges at least one reply. If one is an error, the error is the result, unless the policy
+/// accepts errors.
 pub(super) fn merge_replies(how: &ResponsePolicy, replies: &[Bytes]) -> Bytes {
     let first = replies.first().cloned().unwrap_or_default();
     let error = replies.iter().find(|reply| is_error(reply));

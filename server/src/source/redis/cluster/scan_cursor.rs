@@ -3,8 +3,8 @@ use super::key_slot::SLOTS;
 use bytes::Bytes;
 use larder_proto::resp::{Args, View, encode, parse_u64, view};
 
-/// Bits of a client's cursor for the index of the master (there are at most as many masters as slots). The other bits are that master's
-/// own cursor.
+/// Bits of a client's cursor for the index of the master (there are at most as many masters as
+/// slots). The other bits are that master's own cursor.
 const CURSOR_BITS: u32 = SLOTS.ilog2();
 
 /// From `SCAN cursor …`: the index of the master, and its own cursor.

@@ -44,8 +44,8 @@ impl Default for SlotMap {
 }
 
 impl SlotMap {
-    /// Merges the views of nodes. Of two claims to a slot the higher epoch wins, like among the nodes themselves
-    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). Only the
+    /// Merges the views of nodes. Of two claims to a slot the higher epoch wins, like among the
+    /// nodes themselves (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-slots-configuration-propagation-and-updates>). Only the
     /// old owner reports a moving slot, so slots of nodes without a view stay as in `before`.
     pub(super) fn merge(views: &[Vec<ClusterNode>], before: &SlotMap) -> SlotMap {
         let all = || views.iter().flatten();
@@ -132,8 +132,9 @@ impl SlotMap {
         self.nodes.contains(address)
     }
 
-    /// Whether copies from the time of `before` may be out of date. They may once a slot has left its node, which no longer announces changes of
-    /// its keys, and once a slot starts to move, because keys that were absent may then be created at the other node.
+    /// Whether copies from the time of `before` may be out of date. They may once a slot has left
+    /// its node, which no longer announces changes of its keys, and once a slot starts to move,
+    /// because keys that were absent may then be created at the other node.
     pub(super) fn outdates_copies(&self, before: &SlotMap) -> bool {
         let left = |slot: u16| {
             let (was, is) = (before.owner(slot), self.owner(slot));

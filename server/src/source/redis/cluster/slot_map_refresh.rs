@@ -21,9 +21,11 @@ use std::{
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Shortest pause between two rounds, and the longest additional pause. docs/coherence.md promises a second in total.
+/// Shortest pause between two rounds, and the longest additional pause. docs/coherence.md promises
+/// a second in total.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(950));
-/// Once one node has answered, a round waits this long for the others, or a fifth of `source-timeout`. A later answer counts in the next round.
+/// Once one node has answered, a round waits this long for the others, or a fifth of
+/// `source-timeout`. A later answer counts in the next round.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Masters asked in one round; larger clusters take several rounds.
 const ASKED: usize = 16;

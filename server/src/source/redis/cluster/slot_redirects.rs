@@ -1,5 +1,5 @@
-//! Redirects: what a node of a cluster did not answer is asked elsewhere or later. Covers MOVED, ASK, TRYAGAIN and CLUSTERDOWN
-//! (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#redirection-and-resharding>), and nodes that are gone until
+//! Redirects: what a node of a cluster did not answer is asked elsewhere or later. Covers MOVED,
+//! ASK, TRYAGAIN and CLUSTERDOWN (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#redirection-and-resharding>), and nodes that are gone until
 //! another takes their place.
 use super::{
     cluster_core::ClusterCore,
@@ -31,7 +31,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
 /// After this many redirects in a row Larder pauses: nodes may disagree for a moment.
 const MAX_HOPS: usize = 3;
-/// Maximum redirected fetches of one core. More fail at once, so that one missing node does not exhaust the limits for all.
+/// Maximum redirected fetches of one core. More fail at once, so that one missing node does not
+/// exhaust the limits for all.
 const MAX_REDIRECTED: usize = 1024;
 
 /// What a redirect asks for.

@@ -15,7 +15,8 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and TLS takes round trips.
+/// An attempt may take this long even if `source-timeout` is shorter: names must be resolved and
+/// TLS takes round trips.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A connection after the handshake.

@@ -1,4 +1,5 @@
-//! A connection in use: writes requests, reads replies, enforces deadlines, and probes a silent server.
+//! A connection in use: writes requests, reads replies, enforces deadlines, and probes a silent
+//! server.
 use super::{connect_attempt::Connected, reconnect_backoff::DeadlineTimer, request_queue::RequestQueue};
 use crate::{
     buffers::{BufferCharge, BufferKind},
@@ -28,12 +29,13 @@ use tokio::{
     time::Instant,
 };
 
-/// After this long without a reply the server is probed. So readiness does not depend on traffic, and the server does not close the
-/// connection as idle (its `timeout` has whole seconds). If the network fails silently, no change is announced, and copies may be served
-/// for this long plus `source-timeout`, the probe's deadline. docs/coherence.md promises it.
+/// After this long without a reply the server is probed. So readiness does not depend on traffic,
+/// and the server does not close the connection as idle (its `timeout` has whole seconds). If the
+/// network fails silently, no change is announced, and copies may be served for this long plus
+/// `source-timeout`, the probe's deadline. docs/coherence.md promises it.
 const PROBE: Duration = Duration::from_secs(1);
-/// Deadline of a probe on connections without tracking. A server that is busy for some seconds (a slow command, a fork) is still up,
-/// and a reconnect would only add work.
+/// Deadline of a probe on connections without tracking. A server that is busy for some seconds (a
+/// slow command, a fork) is still up, and a reconnect would only add work.
 const UNTRACKED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Size of the read buffer, and the free space below which it grows.
@@ -170,7 +172,8 @@ impl ConnectionIo<'_> {
 }
 
 impl RequestQueue {
-    /// Exchanges requests and replies until the connection is lost; returns the reason. A panic ends the connection, not the task.
+    /// Exchanges requests and replies until the connection is lost; returns the reason. A panic
+    /// ends the connection, not the task.
     pub(super) async fn run_until_lost(&self, connected: Connected) -> Arc<str> {
         let Connected { stream, handshake, master } = connected;
         let scope = match &self.mode {

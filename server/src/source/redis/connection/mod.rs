@@ -9,7 +9,8 @@
 //!   ( down: requests fail at once; retries, 50 ms to 2 s apart ) ── success ──► connected
 //! ```
 //!
-//! When one connection of a source succeeds, all others retry at once: a client whose read works again can also write.
+//! When one connection of a source succeeds, all others retry at once: a client whose read works
+//! again can also write.
 mod connect_attempt;
 mod connection_io;
 mod reconnect;

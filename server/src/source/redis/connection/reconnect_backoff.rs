@@ -9,7 +9,8 @@ use tokio::time::{Instant, Sleep, sleep};
 /// First and longest pause between attempts to connect.
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Exponential backoff. Each pause is shortened at random by up to half, so that many Larders do not reconnect in step.
+/// Exponential backoff. Each pause is shortened at random by up to half, so that many Larders do
+/// not reconnect in step.
 pub(super) struct Backoff(Duration);
 impl Default for Backoff {
     fn default() -> Backoff {

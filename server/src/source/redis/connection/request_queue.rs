@@ -1,4 +1,5 @@
-//! The queue of one connection: requests wait here while the connection is made, and fail here while the server is down.
+//! The queue of one connection: requests wait here while the connection is made, and fail here
+//! while the server is down.
 use super::reconnect_backoff::DeadlineTimer;
 use crate::source::{
     fetch_refusals::timeout_reason,

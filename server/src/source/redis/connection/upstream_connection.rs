@@ -35,7 +35,8 @@ pub(crate) struct UpstreamConnection {
     task: AbortHandle,
 }
 impl UpstreamConnection {
-    /// A connection for fetches. It connects now and reconnects after a loss, and counts for the source's health.
+    /// A connection for fetches. It connects now and reconnects after a loss, and counts for the
+    /// source's health.
     pub(crate) fn fetching(
         settings: Arc<ConnectionSettings>,
         mode: ConnectionMode,

@@ -281,8 +281,8 @@ impl Pipeline {
         Some(queued)
     }
 
-    /// EXEC failed. Fetches whose own commands were refused get that error. The others are sent again, unless no command was refused: then
-    /// all of them fail.
+    /// EXEC failed. Fetches whose own commands were refused get that error. The others are sent
+    /// again, unless no command was refused: then all of them fail.
     fn abort_transaction(&mut self, error: &SourceError, now: Millis) {
         let Some(PipelinedRequest::Batch(batch)) = self.in_flight.pop_front() else {
             return;

@@ -13,12 +13,13 @@ pub(super) struct FetchBatch {
     pub(super) refused: Vec<(usize, SourceError)>,
     /// The replies come one by one, without a transaction: `MULTI` was refused or not sent.
     pub(super) direct: bool,
-    /// No `MULTI` was sent: the keys have several slots of a cluster, and the server announces changes between the replies.
+    /// No `MULTI` was sent: the keys have several slots of a cluster, and the server announces
+    /// changes between the replies.
     pub(super) plain: bool,
     /// The fetches are of whole replies.
     pub(super) whole: bool,
-    /// The replies need the other protocol: HELLO is sent before and after them inside the transaction, where no push message can
-    /// come between.
+    /// The replies need the other protocol: HELLO is sent before and after them inside the
+    /// transaction, where no push message can come between.
     pub(super) switched: bool,
     /// The replies are cacheable only if no hash fields expire: INFO is sent first.
     pub(super) guarded: bool,
@@ -64,8 +65,8 @@ pub(super) enum Stage {
     Trailer,
 }
 
-/// Whether hash fields may expire in this database, from `INFO keyspace`. Redis counts such hashes as `subexpiry`, Valkey as
-/// `keys_with_volatile_items`. A database without keys is not listed.
+/// Whether hash fields may expire in this database, from `INFO keyspace`. Redis counts such hashes
+/// as `subexpiry`, Valkey as `keys_with_volatile_items`. A database without keys is not listed.
 pub(super) fn fields_expire(info: &[u8], database: u32) -> bool {
     let info = String::from_utf8_lossy(info);
     let ours = format!("db{database}:");

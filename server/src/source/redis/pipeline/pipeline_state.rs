@@ -84,7 +84,8 @@ pub(crate) struct Pipeline {
     pub(super) scanner: Scanner,
     /// The current reply is too long and is skipped.
     pub(super) skipping: bool,
-    /// A reply says that authentication is missing. A script may return the same text, so a probe must check.
+    /// A reply says that authentication is missing. A script may return the same text, so a probe
+    /// must check.
     pub(super) auth_doubted: bool,
     /// The probe's error, if authentication is missing.
     pub(super) auth_error: Option<Arc<str>>,
@@ -132,14 +133,16 @@ impl Pipeline {
         !self.in_flight.is_empty()
     }
 
-    /// The earliest deadline of the requests in flight, which are in order of deadlines. It is extended while replies keep coming: a request
-    /// behind a long reply would otherwise end the connection, with the requests of all clients on it.
+    /// The earliest deadline of the requests in flight, which are in order of deadlines. It is
+    /// extended while replies keep coming: a request behind a long reply would otherwise end
+    /// the connection, with the requests of all clients on it.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = match self.in_flight.front()? {
             PipelinedRequest::Batch(_) => self.sent.front()?.deadline,
             PipelinedRequest::Relay { relay, .. } => relay.deadline,
         };
-        // A server that reads both commands at once may answer the first only together with the slow one behind it.
+        // A server that reads both commands at once may answer the first only together with the slow one
+        // behind it.
         let deadline = self.slow_deadline().map_or(deadline, |slow| slow.max(deadline));
         let limits = &self.settings.limits;
         let patience = self.progress.map(|progress| (progress + limits.timeout).min(deadline + limits.slow_timeout));
@@ -162,7 +165,8 @@ impl Pipeline {
         }
     }
 
-    /// The buffer for the next bytes if they belong to a large value, and how many are missing; else they go into the input buffer.
+    /// The buffer for the next bytes if they belong to a large value, and how many are missing;
+    /// else they go into the input buffer.
     pub(crate) fn direct(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let body = self.body.as_mut()?;
         (body.missing >= DIRECT && body.refused.is_none()).then_some((&mut body.value, body.missing))
@@ -268,7 +272,8 @@ impl Drop for Pipeline {
     }
 }
 
-/// Takes a reply out of the input. Small replies are copied, so that they do not keep the buffer alive.
+/// Takes a reply out of the input. Small replies are copied, so that they do not keep the buffer
+/// alive.
 pub(super) fn take(input: &mut BytesMut, len: usize) -> Bytes {
     if len < LINKED {
         let reply = Bytes::copy_from_slice(&input[..len]);

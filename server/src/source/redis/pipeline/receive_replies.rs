@@ -60,7 +60,8 @@ impl Pipeline {
                     Scanned::TooLong(error) => replies.extend_from_slice(&error),
                     Scanned::Reply(len) if len >= LINKED && replies.is_empty() => *replies = input.split_to(len),
                     Scanned::Reply(len) => {
-                        // Copied, so that small replies do not keep the buffer alive and the replies of one request are contiguous.
+                        // Copied, so that small replies do not keep the buffer alive and the replies of one request are
+                        // contiguous.
                         replies.extend_from_slice(&input[..len]);
                         input.advance(len);
                     }
@@ -103,8 +104,8 @@ impl Pipeline {
         }
     }
 
-    /// Handles a RESP3 push message, which answers no command. It must be handled in order: it affects the fills of the replies before
-    /// it, which are stored, and none behind it.
+    /// Handles a RESP3 push message, which answers no command. It must be handled in order: it
+    /// affects the fills of the replies before it, which are stored, and none behind it.
     fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
         let (Some(scope), View::Push(mut parts)) = (&self.scope, view(message)?) else {
             return if self.pushes.push(message) { Ok(()) } else { Err(Malformed) };

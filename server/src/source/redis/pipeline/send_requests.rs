@@ -15,7 +15,8 @@ use larder_proto::{output::Output, resp::Reply};
 use larder_store::clock;
 use std::collections::VecDeque;
 
-/// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves others in between.
+/// Fetches per transaction: enough to make MULTI and EXEC cheap, few enough that Redis serves
+/// others in between.
 const BATCH: usize = 128;
 /// Maximum bytes encoded ahead of the socket: queued requests use less memory.
 const OUTPUT: usize = 256 * 1024;
@@ -51,8 +52,8 @@ impl Pipeline {
         }
     }
 
-    /// Encodes `first` and the fetches queued behind it as one transaction. To a node of a cluster, values go without a transaction, and
-    /// whole replies in one transaction for each slot.
+    /// Encodes `first` and the fetches queued behind it as one transaction. To a node of a cluster,
+    /// values go without a transaction, and whole replies in one transaction for each slot.
     fn send_batch(&mut self, first: QueuedFetch, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
         let form = form(&first);
         let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);

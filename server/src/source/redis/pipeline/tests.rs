@@ -268,7 +268,8 @@ fn invalidate(keys: &[&str]) -> String {
     keys.iter().for_each(|key| push += &format!("${}\r\n{key}\r\n", key.len()));
     push
 }
-/// RESP3 replies to a transaction of three reads, of which the second finds nothing, in their smallest parts.
+/// RESP3 replies to a transaction of three reads, of which the second finds nothing, in their
+/// smallest parts.
 const PARTS: [&str; 14] = [
     "+OK\r\n",
     "+QUEUED\r\n",

@@ -6,8 +6,13 @@ use super::{
 use crate::buffers::{BufferAccount, BufferKind, GrowingBuffer, HeldBytes};
 use bytes::Bytes;
 use http_body::Body;
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
-use tokio::time::{Instant, timeout_at};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Bound on a body.
 #[derive(Clone, Copy)]
@@ -30,6 +35,35 @@ pub(super) struct BodyLimit<'c> {
 const SLOWEST: u64 = 1024;
 /// A `Content-Length` is believed up to here; beyond, room is made for what has come.
 const BELIEVED: usize = 1 << 20;
+
+/// Bytes of a body that nobody reads that are taken all the same.
+const DISCARDED: u64 = 64 << 10;
+/// How long they may take.
+const DISCARDING: Duration = Duration::from_millis(100);
+
+/// Takes a body that the route did not read, if it is short and comes at once.
+///
+/// HTTP/2 resets a stream whose response comes before the end of the request (RFC 9113 section
+/// 8.1). Some clients (curl 7.88) lose the response then.
+pub(super) async fn discard<B>(mut body: Pin<&mut B>)
+where
+    B: Body<Data = Bytes>,
+{
+    let mut left = DISCARDED;
+    if body.size_hint().lower() > left {
+        return;
+    }
+    let rest = async {
+        while !body.is_end_stream() {
+            let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return };
+            let len = frame.data_ref().map_or(0, |data| data.len() as u64);
+            let Some(less) = left.checked_sub(len) else { return };
+            left = less;
+        }
+    };
+    // What comes later is not waited for.
+    let _ = timeout(DISCARDING, rest).await;
+}
 
 /// Reads a body to its end.
 ///

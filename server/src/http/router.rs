@@ -34,10 +34,10 @@ use crate::{
     read::Group,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use larder_proto::http::{forwarded::ClientAddress, target};
 use larder_store::clock;
-use std::rc::Rc;
+use std::{pin::pin, rc::Rc};
 
 /// Commands that another node sends together have twice `max-value`, or this if that is more (as
 /// from a client of the Redis protocol).
@@ -58,7 +58,14 @@ where
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let mut left = None;
+    let is_http2 = request.version() == Version::HTTP_2;
+    let (head, body) = request.into_parts();
+    let mut body = pin!(body);
+    let request = Request::from_parts(head, body.as_mut());
     let answered = answer(context, request, logged.as_mut(), &mut left).await;
+    if is_http2 && !body.is_end_stream() {
+        request_body::discard(body).await;
+    }
     let asks_for_login = answered.as_ref().is_err_and(Problem::asks_for_login);
     let mut response = match (answered, of_items) {
         (Ok(response), _) => response,

@@ -57,7 +57,7 @@ fn what_cannot_be_ordered_is_named() {
         (r#"{"at":"http","kind":"cut","duration":"1m","share":0}"#, "`share`: 0 is not above 0 and up to 1"),
         (r#"{"at":"http","kind":"cut","duration":"1m","group":"default"}"#, "`group` is not for faults at http"),
         (r#"{"at":"source","kind":"cut","duration":"1m","group":"none"}"#, "there is no group none"),
-        (r#"{"at":"http","kind":"cut","duration":"1m","sahre":1}"#, "sahre"),
+        (r#"{"at":"http","kind":"cut","duration":"1m","part":1}"#, "part"),
     ] {
         let (status, problem) = request(&larder, "POST", "/v1/faults", fault);
         assert_eq!(status, 400, "{fault}: {problem}");

@@ -25,6 +25,21 @@ fn curl_speaks_both_versions_of_http() {
 }
 
 #[test]
+fn refusals_reach_clients_that_send_a_body() {
+    let authority = Authority::new();
+    let larder = larder(&[&authority.issue("a", &["a.test"])], &[]);
+    let long = "x".repeat(40_000);
+    for body in ["x", &long] {
+        let put = ["--request", "PUT", "--data", body, "--output", "/dev/null", "--write-out", "%{http_code}"];
+        for (path, status) in [("/v1/nothing", "404"), ("/v1/keys", "405"), ("/v1/kv/k?tll=1s", "400")] {
+            for _ in 0..10 {
+                assert_eq!(curl(&authority, larder.https[0], "a.test", path, &put), status, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
 fn values_of_all_sizes_go_both_ways() {
     let authority = Authority::new();
     let larder = larder(&[&authority.issue("a", &["a.test"])], &["--max-memory=256MiB"]);

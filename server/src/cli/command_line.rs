@@ -124,7 +124,7 @@ fn command() -> Command {
         // For the reference.
         .subcommand(Command::new("exit-codes").about("Print the exit codes as Markdown").hide(true))
         .after_help(format!(
-            "`larder` alone, or with options only, is `larder serve`; its options: `larder serve --help`.\n\n{}",
+            "`larder` without a command is `larder serve`. `larder serve --help` lists its options.\n\n{}",
             exit_codes::help()
         ))
 }

@@ -15,10 +15,10 @@ pub(super) fn commands() -> [Command; 2] {
         .long("out")
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
-        .help("Write a page for each command into this directory, instead of larder(1) to standard output");
+        .help("Write one page per command into this directory instead of larder(1) to standard output");
     [
         Command::new("completions")
-            .about("Print the completions of a shell")
+            .about("Print the completion script for a shell")
             .arg(shell)
             .after_help("bash: larder completions bash > /etc/bash_completion.d/larder"),
         Command::new("man").about("Print the manual page").arg(folder).after_help("larder man | man -l -"),

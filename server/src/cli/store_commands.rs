@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands([
             Command::new("verify").about("Read every file and list the damaged ones").arg(dir()),
-            Command::new("stats").about("Show what the store holds").arg(dir()),
+            Command::new("stats").about("Show the number of entries and the size of a store").arg(dir()),
             Command::new("compact").about("Remove overwritten, deleted and expired entries from the files").arg(dir()),
             Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
             Command::new("restore").about("Create a new store from a backup").args([file(), dir(), compression]),

@@ -66,7 +66,7 @@ pub(super) fn command() -> Command {
                 .value_name("RULE")
                 .value_parser(["last", "error"])
                 .default_value("last")
-                .help("What to do with a key that occurs twice: use the last one, or stop with an error"),
+                .help("How to treat a key that occurs twice: use the last one, or stop with an error"),
         )
         .arg(
             Arg::new("compression")
@@ -114,7 +114,7 @@ pub(super) fn command() -> Command {
             Command::new("dump")
                 .about("Write all entries to standard output, in the order of the file")
                 .arg(table())
-                .arg(Arg::new("keys").long("keys").action(ArgAction::SetTrue).help("The keys only")),
+                .arg(Arg::new("keys").long("keys").action(ArgAction::SetTrue).help("Write only the keys")),
         )
 }
 

@@ -337,9 +337,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         many: true,
         example: "10.0.0.0/8",
-        help: "Addresses and ranges of the proxies whose information about the client's address is \
-               used (`proxy-protocol`, `forwarded-header`). The same information from other \
-               addresses is ignored. See docs/proxies.md.",
+        help: "Addresses and ranges of trusted proxies. Larder uses the client address that they send (`proxy-protocol`, `forwarded-header`), and ignores it from other addresses. See docs/proxies.md.",
         ..ROW
     },
     SettingSpec {
@@ -383,7 +381,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/run/secrets/larder-password",
-        help: "File with the `password`, in one line: neither process lists nor the environment show it then. It is read at the start; a reload says whether it has changed, which needs a restart.",
+        help: "File with the `password`, in one line. Unlike a flag or a variable, it does not show in process lists or the environment. Larder reads it at the start. A reload reports a changed password, which needs a restart.",
         ..ROW
     },
     SettingSpec {
@@ -423,7 +421,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Text,
         optional: true,
         example: "https://login.example.com/",
-        help: "What the claim `iss` of a token must be, to the letter.",
+        help: "The value that the claim `iss` of a token must have, exactly.",
         ..ROW
     },
     SettingSpec {
@@ -433,7 +431,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         many: true,
         example: "larder",
-        help: "Names of this service, of which the claim `aud` of a token must have one. Tokens for other services are refused.",
+        help: "Names of this service. The claim `aud` of a token must have one of them. Tokens for other services are refused.",
         ..ROW
     },
     SettingSpec {
@@ -464,9 +462,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 0, max: TEN_YEARS },
         default: Is("200ms"),
         example: "1s",
-        help: "With `auth = \"passthrough\"`: how long Larder uses a copy of a user's rules; it \
-               refreshes the copy twice as often. Commands that the copy cannot decide are sent to \
-               the source as that user. `0s`: every read is.",
+        help: "With `auth = \"passthrough\"`: how long Larder uses a copy of a user's rules; it refreshes the copy twice as often. Larder sends commands that the copy cannot decide to the source as that user. `0s`: it sends every read.",
         ..ROW
     },
     SettingSpec {
@@ -797,7 +793,7 @@ pub const TABLE: &[SettingSpec] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (answers that are made up).",
+        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
         ..ROW
     },
     SettingSpec {
@@ -1068,7 +1064,7 @@ pub const TABLE: &[SettingSpec] = &[
         many: true,
         also: &["PEERS_SET"],
         example: "10.0.0.1:8080",
-        help: "Every node that shares its cache, this one included, as `host:port` or `http://host:port`: each key has one owner among them, which fills it for all. All nodes name the same. Or a way to find them: `dns:host:port` (every address of that name), `dns+srv:name` (every target of its SRV records), `gossip:host:port` (whom that node knows), `pods:selector:port` (the ready pods of this namespace that the label selector chooses). `;zone=NAME` after an item says in which zone its nodes are (`peer-zone`). See docs/peers.md.",
+        help: "The nodes that share a cache, including this one, as `host:port` or `http://host:port`. Each key has one owner among them, which fetches it for all. Give every node the same list, or a way to find the nodes: `dns:host:port` (every address of this name), `dns+srv:name` (every target of its SRV records), `gossip:host:port` (all nodes that the node at this address knows), `pods:selector:port` (the ready pods of this namespace that the label selector chooses). `;zone=NAME` after an item names the zone of its nodes (`peer-zone`). See docs/peers.md.",
         ..ROW
     },
     SettingSpec {
@@ -1077,7 +1073,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 100, max: DAY },
         default: Is("10s"),
         example: "1s",
-        help: "Time between two look-ups of the names in `peers` (`dns:`, `dns+srv:`), give or take a quarter; with `gossip:` between two attempts to reach the nodes that it names. With `pods:` how long a pod that is not ready any more stays on the ring.",
+        help: "With `dns:` and `dns+srv:` in `peers`: time between two look-ups, plus or minus a quarter. With `gossip:`: time between two attempts to reach the named nodes. With `pods:`: how long a pod that is no longer ready stays on the ring.",
         ..ROW
     },
     SettingSpec {
@@ -1087,7 +1083,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, which every pod has"),
         optional: true,
         example: "10.96.0.1:443",
-        help: "The API server of Kubernetes that is asked for pods (`peers` with `pods:`), always over TLS.",
+        help: "The Kubernetes API server that lists the pods (`peers` with `pods:`). Larder always uses TLS for it.",
         ..ROW
     },
     SettingSpec {
@@ -1096,7 +1092,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         default: Is("/var/run/secrets/kubernetes.io/serviceaccount"),
         example: "/run/larder/account",
-        help: "The folder with what a pod knows of the API server: `token`, `ca.crt` and `namespace`. The first two are read again for each connection.",
+        help: "Folder of the pod's service account, with `token`, `ca.crt` and `namespace`. Larder reads the first two again for each connection.",
         ..ROW
     },
     SettingSpec {
@@ -1117,7 +1113,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Computed("the address of `peer-self` with port 7946, or all addresses if that is a name"),
         optional: true,
         example: "10.0.0.1:7946",
-        help: "The UDP address that this node listens on for gossip (`peers` with `gossip:`). The others reach it at the host of `peer-self` and this port. With `peer-secret` only packets that show it count.",
+        help: "UDP address that this node listens on for gossip (`peers` with `gossip:`). Other nodes reach it at the host of `peer-self` and this port. With `peer-secret`, Larder ignores packets that do not show the secret.",
         ..ROW
     },
     SettingSpec {
@@ -1130,7 +1126,7 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         also: &["PEERS_SELF"],
         example: "10.0.0.1:8080",
-        help: "This node, written as `peers` of the other nodes writes it; with `dns:` the address that they find, with `dns+srv:` the name or the address, with `pods:` the address of the pod.",
+        help: "This node's name, as `peers` of the other nodes has it. With `dns:` it is the address that they find, with `dns+srv:` the name or the address, with `pods:` the address of the pod.",
         ..ROW
     },
     SettingSpec {
@@ -1149,7 +1145,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::LoadFactor,
         optional: true,
         example: "1.25",
-        help: "A key is read from the next node on the ring while this node has more reads under way at the key's owner than this many times the mean of all nodes. Keys may then be fetched more than once. Not together with `peer-zone`.",
+        help: "Bounds the reads in flight at the owner of a key, as a multiple of the mean of all nodes. If this node has more reads in flight there, it reads the key from the next node on the ring. Keys may then be fetched more than once. Not together with `peer-zone`.",
         ..ROW
     },
     SettingSpec {
@@ -1200,8 +1196,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 0, max: DAY },
         default: Is("10s"),
         example: "1s",
-        help: "Maximum lifetime of a copy of another node's key. `0`: no copies, every read of such \
-               a key asks the owner.",
+        help: "Maximum lifetime of a copy of another node's key. `0`: no copies; every read of such a key goes to its owner.",
         ..ROW
     },
     SettingSpec {
@@ -1231,7 +1226,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/run/secrets/larder-peers",
-        help: "File with the `peer-secret`, in one line, as `password-file`.",
+        help: "File with the `peer-secret`, in one line, like `password-file`.",
         ..ROW
     },
     SettingSpec {
@@ -1251,8 +1246,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/nodes-ca.crt",
-        help: "Certificate authorities for the nodes' certificates, PEM. Without it, those of \
-               `tls-client-ca`: then every client with a certificate counts as a node.",
+        help: "Certificate authorities for the nodes' certificates, PEM. Without it, Larder uses those of `tls-client-ca`; then every client with a certificate counts as a node.",
         ..ROW
     },
     SettingSpec {
@@ -1323,7 +1317,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Path,
         optional: true,
         example: "/run/secrets/larder-replication",
-        help: "File with the `replication-secret`, in one line, as `password-file`.",
+        help: "File with the `replication-secret`, in one line, like `password-file`.",
         ..ROW
     },
     SettingSpec {
@@ -1456,9 +1450,7 @@ pub const TABLE: &[SettingSpec] = &[
         default: Is("1000000"),
         live: true,
         example: "50000",
-        help: "Maximum number of keys in the tracking table, used when Larder itself does the \
-               tracking (CLIENT TRACKING without a source). At the limit, clients are told to drop \
-               some copies. 0: no limit.",
+        help: "Maximum number of keys in the tracking table, used when Larder itself does the tracking (CLIENT TRACKING without a Redis source). At the limit, Larder invalidates some copies of clients. 0: no limit.",
         ..ROW
     },
     SettingSpec {
@@ -1498,10 +1490,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Duration { min: 1, max: DAY },
         optional: true,
         example: "20ms",
-        help: "Maximum time that requests wait for a busy core. Beyond half of it, misses are \
-               refused; beyond all of it, every request for entries is (HTTP 503, `-ERR \
-               overloaded`), so that the rest is answered in time. Short bursts may wait up to 100 \
-               ms. See docs/overload.md.",
+        help: "Maximum time that requests wait for a busy core. Beyond half of it, Larder refuses misses. Beyond all of it, Larder refuses every request for entries (HTTP 503, `-ERR overloaded`). The other requests then get their answers in time. Short bursts may wait up to 100 ms. See docs/overload.md.",
         ..ROW
     },
     SettingSpec {
@@ -1776,9 +1765,7 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Endpoint,
         optional: true,
         example: "larder.example:6380",
-        help: "Address that Redis clients with maintenance notifications are told to connect to \
-               when this process drains. It should lead to the remaining Larders. Without it, only \
-               clients that can connect to their present address again are told.",
+        help: "New address for Redis clients with maintenance notifications when this process drains. It should lead to the remaining Larders. Without it, Larder notifies only clients that can connect to their present address again.",
         ..ROW
     },
     SettingSpec {

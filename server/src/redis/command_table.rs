@@ -101,7 +101,7 @@ macro_rules! for_all_commands {
 }
 "connection" {
     "auth" -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] (0 0 0) "1.0.0" LocalThen(connection::auth, upstream_hello_auth::auth), "Authenticates the connection";
-    "client" -2 [KEEPS_CACHING] (0 0 0) "2.4.0" Container, "Connections";
+    "client" -2 [KEEPS_CACHING] (0 0 0) "2.4.0" Container, "Manages client connections";
     "client|capa" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "8.0.0" Local(client::accept), "Announces a capability of the client";
     "client|getname" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "2.6.9" Local(client::getname), "Returns the name of this connection";
     "client|getredir" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] (0 0 0) "6.0.0" LocalThen(upstream_tracking::getredir, upstream_tracking::run_getredir), "Returns the connection that tracking is redirected to";
@@ -179,7 +179,7 @@ macro_rules! for_all_commands {
     "command|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "command|info" -2 [LOADING STALE] (0 0 0) "2.8.13" Tier(introspection::info), "Describes some commands";
     "command|list" -2 [LOADING STALE] (0 0 0) "7.0.0" Tier(introspection::list), "Lists the names of commands";
-    "config" -2 [] (0 0 0) "2.0.0" Container, "Settings";
+    "config" -2 [] (0 0 0) "2.0.0" Container, "Reads and changes settings";
     "config|get" -3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE MERGED] (0 0 0) "2.0.0" SharedThen(config::get, merged_replies::config_get, config_larder::whose), "Returns settings that match patterns";
     "config|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "5.0.0" Local(introspection::help), "Lists the subcommands";
     "config|resetstat" 2 [ADMIN NOSCRIPT LOADING STALE UNLOCKED MERGED] (0 0 0) "2.0.0" LocalThen(config::resetstat, merged_replies::resetstat), "Sets counters to zero";
@@ -189,12 +189,12 @@ macro_rules! for_all_commands {
     "debug" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "1.0.0" Local(server::debug), "Answers with an error";
     "flushall" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
     "flushdb" -1 [WRITE KEYSPACE FLUSH SLOW] (0 0 0) "1.0.0" Keyspace(keys::flush, keyspace::flush), "Deletes all keys";
-    "hotkeys" -2 [] (0 0 0) "8.6.0" Container, "Finds the keys that take the most";
-    "hotkeys|get" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::get), "Returns what a session has counted, also while it goes on";
+    "hotkeys" -2 [] (0 0 0) "8.6.0" Container, "Finds the keys that take the most CPU time and bytes";
+    "hotkeys|get" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::get), "Returns the counts of a session, running or stopped";
     "hotkeys|help" 2 [LOADING STALE] (0 0 0) "8.6.0" Local(introspection::help), "Lists the subcommands";
-    "hotkeys|reset" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::reset), "Forgets a session that was stopped";
-    "hotkeys|start" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::start), "Starts a session that counts what keys take";
-    "hotkeys|stop" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::stop), "Stops a session; its counts stay";
+    "hotkeys|reset" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::reset), "Deletes the counts of a stopped session";
+    "hotkeys|start" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::start), "Starts a session that counts CPU time and bytes by key";
+    "hotkeys|stop" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "8.6.0" Local(hotkeys::stop), "Stops a session and keeps its counts";
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
     "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
@@ -204,7 +204,7 @@ macro_rules! for_all_commands {
     "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
     "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
     "lastsave" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::lastsave), "Returns when the last snapshot was written, in Unix seconds";
-    "memory" -2 [] (0 0 0) "4.0.0" Container, "Memory";
+    "memory" -2 [] (0 0 0) "4.0.0" Container, "Inspects memory";
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
     "memory|purge" 2 [AT_SOURCE] (0 0 0) "4.0.0" Local(server::nothing_to_do), "Changes nothing: freed memory is returned at once";
     "memory|usage" -3 [READONLY] (2 2 1) "4.0.0" Tier(object::memory_usage), "Returns the bytes that a key and its value occupy";

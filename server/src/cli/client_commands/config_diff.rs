@@ -12,9 +12,9 @@ pub(crate) fn command() -> Command {
         .value_parser(over_http::HttpUrl::parse)
         .help("The admin listener of the server: http://HOST:PORT");
     Command::new("diff")
-        .about("Compare the configuration file of a running server with what it runs")
+        .about("Compare the configuration file of a running server with the settings in use")
         .args([url, get_set_del::timeout(), get_set_del::json()])
-        .after_help("The server reads its file and changes nothing. SIGHUP, or POST /v1/config/reload, makes the changes that need no restart.")
+        .after_help("The server reads its file and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
 }
 
 /// Runs it.

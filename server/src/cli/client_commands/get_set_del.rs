@@ -56,13 +56,13 @@ pub(crate) fn commands() -> [Command; 3] {
         .num_args(1..=2)
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
-        .help("The key; before it, if you like, the address of an HTTP listener, instead of --url");
+        .help("The key, optionally after the address of an HTTP listener, which replaces --url");
     let timeout = timeout();
     let value = Arg::new("value")
         .value_name("VALUE")
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
-        .help("The value; if it is - or missing, standard input is read");
+        .help("The value; without it, or with -, the command reads standard input");
     let ttl = Arg::new("ttl")
         .long("ttl")
         .value_name("DURATION")

@@ -25,24 +25,24 @@ pub(crate) fn commands() -> [Command; 3] {
     let alive = Arg::new("alive")
         .long("alive")
         .action(ArgAction::SetTrue)
-        .help("Ask whether the process runs (/healthz), instead of whether it can answer (/readyz)");
+        .help("Ask only whether the process runs (/healthz) instead of whether it can answer (/readyz)");
     let interval = Arg::new("interval")
         .long("interval")
         .value_name("DURATION")
         .default_value("1s")
         .value_parser(parse_duration)
-        .help("Time between two looks");
+        .help("Time between two samples");
     let count = Arg::new("count")
         .long("count")
         .value_name("N")
         .value_parser(clap::value_parser!(u64).range(1..))
-        .help("End after so many looks [default: until Ctrl-C]");
+        .help("End after this many samples [default: run until Ctrl-C]");
     [
         command("health", "Ask whether a server is ready: exit code 0, or 1 if it is not")
             .args([alive, get_set_del::json()])
             .after_help("For container checks: HEALTHCHECK CMD [\"larder\", \"health\", \"--timeout\", \"2s\"]"),
         command("status", "Show hits, misses, memory and sources of a running server").arg(get_set_del::json()),
-        command("top", "Show what a running server does, per second").args([interval, count]),
+        command("top", "Show hits, misses and other numbers of a running server, per second").args([interval, count]),
     ]
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn command() -> Command {
     let url = get_set_del::url(get_set_del::DEFAULT_URL)
         .value_parser(over_http::HttpUrl::parse)
         .help("The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT");
-    let key = Arg::new("key").long("key").value_name("KEY").help("Also say which node owns this key");
+    let key = Arg::new("key").long("key").value_name("KEY").help("Also show which node owns this key");
     let about = "Show the ring: its nodes, their shares of the keys and their health";
     Command::new("peers")
         .about(about)

@@ -1,17 +1,13 @@
 //! Why keys are not held: what a miss can be told about its key.
 //!
-//! The ghost remembers what was evicted. This remembers the other reasons, by fingerprint, in
-//! buckets of which each is a FIFO, as in the ghost: two keys may have one fingerprint, and what
-//! left long ago is forgotten. A miss takes out what it is told, because a fill follows it.
+//! The ghost remembers what was evicted. This remembers the other reasons, in the same way. A miss
+//! takes out what it is told, because a fill follows it.
+use crate::fingerprints::Fingerprints;
 
-/// Slots of a bucket: half a cache line.
-const WAYS: usize = 16;
 /// Slots at the start.
 const FEWEST: usize = 64;
 /// Entries for each slot.
 const ENTRIES_PER_SLOT: usize = 2;
-/// Of a slot: which reason. The other bits are the fingerprint.
-const REASON_BITS: u32 = 2;
 
 /// Why a key is not held, besides eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,56 +28,38 @@ impl Departure {
 
 /// Made at the first departure, and again, larger, when there are many more entries.
 #[derive(Debug, Default)]
-pub(crate) struct Departures {
-    /// 14 bits of fingerprint, never 0, then the reason; newest first. 0: free.
-    buckets: Vec<[u16; WAYS]>,
-}
+pub(crate) struct Departures(Option<Fingerprints<2>>);
 
 impl Departures {
     /// Notes why a key is not held any more; `entries` are those of the shard. True if the memory
     /// has grown.
     pub(crate) fn note(&mut self, hash: u64, reason: Departure, entries: usize) -> bool {
         let wanted = (entries / ENTRIES_PER_SLOT).max(FEWEST);
-        let grows = self.buckets.len() * WAYS < wanted / 2 || self.buckets.is_empty();
-        if grows {
-            self.buckets = vec![[0; WAYS]; wanted.div_ceil(WAYS)];
+        match &mut self.0 {
+            Some(known) if known.len() >= wanted / 2 => {
+                known.insert(hash, reason as u16);
+                false
+            }
+            unfit => {
+                unfit.insert(Fingerprints::new(wanted)).insert(hash, reason as u16);
+                true
+            }
         }
-        let (at, fingerprint) = self.place(hash);
-        let bucket = &mut self.buckets[at];
-        let found = bucket.iter().position(|slot| slot >> REASON_BITS == fingerprint);
-        bucket.copy_within(..found.unwrap_or(WAYS - 1), 1);
-        bucket[0] = fingerprint << REASON_BITS | reason as u16;
-        grows
     }
 
     /// Takes out why a key is not held.
     pub(crate) fn take(&mut self, hash: u64) -> Option<Departure> {
-        if self.buckets.is_empty() {
-            return None;
-        }
-        let (at, fingerprint) = self.place(hash);
-        let bucket = &mut self.buckets[at];
-        let found = bucket.iter().position(|slot| slot >> REASON_BITS == fingerprint)?;
-        let reason = Departure::ALL[usize::from(bucket[found]) & ((1 << REASON_BITS) - 1)];
-        bucket.copy_within(found + 1.., found);
-        bucket[WAYS - 1] = 0;
-        Some(reason)
+        let (_, reason) = self.0.as_mut()?.take(hash)?;
+        Some(Departure::ALL[usize::from(reason)])
     }
 
     /// Gives its memory back; false if it has none.
     pub(crate) fn forget(&mut self) -> bool {
-        let had_some = !self.buckets.is_empty();
-        self.buckets = Vec::new();
-        had_some
+        self.0.take().is_some()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.buckets.capacity() * size_of::<[u16; WAYS]>()
-    }
-
-    fn place(&self, hash: u64) -> (usize, u16) {
-        let at = ((hash >> 32) * self.buckets.len() as u64) >> 32;
-        (at as usize, (hash as u16 >> REASON_BITS).max(1))
+        self.0.as_ref().map_or(0, Fingerprints::bytes)
     }
 }
 

@@ -5,9 +5,9 @@
 //! the first eviction. Of what is derived from keys it is remembered which was wanted lately
 //! ([`Wanted`]).
 
-/// Slots of a ghost's bucket: half a cache line.
-const WAYS: usize = 16;
-/// Of these, what counts as dropped just now: an eighth of the entries' number.
+use crate::fingerprints::{Fingerprints, WAYS, spread};
+
+/// Of a bucket's slots, what counts as dropped just now: an eighth of the entries' number.
 const NEAR: usize = 2;
 const COUNTERS_PER_ENTRY: usize = 4;
 /// Counters are halved after this many additions per entry.
@@ -33,56 +33,8 @@ impl Trace {
     }
 }
 
-/// Buckets of fingerprints, each a FIFO, newest first. A drop anywhere ages a given bucket by one
-/// over the number of buckets, so the place in the bucket tells how many drops ago a key left.
-#[derive(Debug)]
-struct Ghost {
-    /// 15 bits of fingerprint (never 0), then the flag.
-    slots: Vec<u16>,
-}
-
-impl Ghost {
-    fn new(entries: usize) -> Ghost {
-        Ghost { slots: vec![0; entries.div_ceil(WAYS).max(1) * WAYS] }
-    }
-
-    fn buckets(&self) -> usize {
-        self.slots.len() / WAYS
-    }
-
-    /// Where a key's bucket begins, and its fingerprint.
-    fn place(&self, hash: u64) -> (usize, u16) {
-        (spread(hash, self.buckets()) * WAYS, (hash as u16 & 0x7fff).max(1))
-    }
-
-    fn bucket(&mut self, hash: u64) -> (&mut [u16], u16) {
-        let (at, fingerprint) = self.place(hash);
-        (&mut self.slots[at..at + WAYS], fingerprint)
-    }
-
-    /// True if it was in there.
-    fn insert(&mut self, hash: u64, flag: bool) -> bool {
-        let (bucket, fingerprint) = self.bucket(hash);
-        let found = bucket.iter().position(|slot| slot >> 1 == fingerprint);
-        bucket.copy_within(..found.unwrap_or(WAYS - 1), 1);
-        bucket[0] = fingerprint << 1 | u16::from(flag);
-        found.is_some()
-    }
-
-    fn has(&self, hash: u64) -> bool {
-        let (at, fingerprint) = self.place(hash);
-        self.slots[at..at + WAYS].iter().any(|slot| slot >> 1 == fingerprint)
-    }
-
-    fn take(&mut self, hash: u64) -> Option<Trace> {
-        let (bucket, fingerprint) = self.bucket(hash);
-        let age = bucket.iter().position(|slot| slot >> 1 == fingerprint)?;
-        let turned_away = bucket[age] & 1 == 1;
-        bucket.copy_within(age + 1.., age);
-        bucket[WAYS - 1] = 0;
-        Some(Trace { age, turned_away })
-    }
-}
+/// Keys that left, each with whether it had been turned away.
+type Ghost = Fingerprints<1>;
 
 /// What was wanted lately and was not there, from the first time on.
 #[derive(Debug, Default)]
@@ -92,10 +44,10 @@ impl Wanted {
     /// Notes that it is wanted. True if it was before, among the last `entries` or so.
     pub(crate) fn again(&mut self, hash: u64, entries: usize) -> bool {
         // The bound may have changed since it was made.
-        let suits = |ghost: &Ghost| (entries / 2..=2 * entries.max(WAYS)).contains(&ghost.slots.len());
+        let suits = |ghost: &Ghost| (entries / 2..=2 * entries.max(WAYS)).contains(&ghost.len());
         match &mut self.0 {
-            Some(ghost) if suits(ghost) => ghost.insert(hash, false),
-            unfit => unfit.insert(Ghost::new(entries)).insert(hash, false),
+            Some(ghost) if suits(ghost) => ghost.insert(hash, 0),
+            unfit => unfit.insert(Ghost::new(entries)).insert(hash, 0),
         }
     }
 
@@ -105,13 +57,8 @@ impl Wanted {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |ghost| ghost.slots.len() * size_of::<u16>())
+        self.0.as_ref().map_or(0, Ghost::bytes)
     }
-}
-
-/// A place among `places`, by the upper half of a hash.
-fn spread(hash: u64, places: usize) -> usize {
-    (((hash >> 32) * places as u64) >> 32) as usize
 }
 
 /// A count-min sketch of two rows in one array of 4-bit counters, with conservative update and
@@ -200,7 +147,7 @@ impl History {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        (self.small.slots.len() + self.main.slots.len()) * 2 + self.sketch.bytes.len()
+        self.small.bytes() + self.main.bytes() + self.sketch.bytes.len()
     }
 
     /// Is this the right size for so many entries, within a quarter above and half below?
@@ -209,17 +156,18 @@ impl History {
     }
 
     pub(crate) fn dropped_from_small(&mut self, hash: u64, turned_away: bool) {
-        self.small.insert(hash, turned_away);
+        self.small.insert(hash, u16::from(turned_away));
     }
 
     pub(crate) fn dropped_from_main(&mut self, hash: u64) {
-        self.main.insert(hash, false);
+        self.main.insert(hash, 0);
     }
 
     /// A key is wanted that is not held: counts it, and takes out what is remembered of it.
     pub(crate) fn recall(&mut self, hash: u64) -> Memory {
         self.sketch.add(hash, 1);
-        Memory { small: self.small.take(hash), main: self.main.take(hash).is_some() }
+        let small = self.small.take(hash).map(|(age, bits)| Trace { age, turned_away: bits == 1 });
+        Memory { small, main: self.main.take(hash).is_some() }
     }
 
     /// Whether a key was dropped not long ago.

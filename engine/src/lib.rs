@@ -6,7 +6,7 @@
 //!                                                 v
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
-//!   policy    which record leaves      (`policy`, `ghost`; `eviction` makes room by them)
+//!   policy    which record leaves      (`policy`, `ghost`, `fingerprints`; `eviction` makes room by them)
 //!   misses    why a key is not held    (`misses`, `departures`, and what the ghost knows)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
@@ -37,6 +37,7 @@ mod detached_entry;
 mod entry;
 mod eviction;
 mod explain;
+mod fingerprints;
 mod flight;
 mod ghost;
 mod holds;

@@ -5,7 +5,7 @@ use crate::{departures::Departure, key::Key, shard::Shard, stale_rules::Standing
 impl Shard {
     /// Counts why a key that has no record was missed.
     pub(crate) fn count_missing(&mut self, key: Key<'_>) {
-        let is_in_flight = self.flights.len() > 0 && self.flights.get(key.hash, key.bytes, b"").is_some();
+        let is_in_flight = self.is_in_flight(key);
         let was_evicted = || self.policy.history.as_ref().is_some_and(|history| history.knows(key.hash));
         let causes = &mut self.stats.miss_causes;
         let cause = match self.departures.take(key.hash) {
@@ -23,7 +23,7 @@ impl Shard {
     /// Counts why a key was missed although it has a record, which may not be served. Before the
     /// record goes.
     pub(crate) fn count_outdated(&mut self, key: Key<'_>, position: u32, standing: Standing, now: u64) {
-        let is_in_flight = self.flights.len() > 0 && self.flights.get(key.hash, key.bytes, b"").is_some();
+        let is_in_flight = self.is_in_flight(key);
         let reason = self.reason(position, standing, now);
         let causes = &mut self.stats.miss_causes;
         *match reason {
@@ -31,6 +31,11 @@ impl Shard {
             Departure::Expired => &mut causes.expired,
             _ => &mut causes.invalidated,
         } += 1;
+    }
+
+    /// Whether a fetch of the key is under way.
+    fn is_in_flight(&self, key: Key<'_>) -> bool {
+        self.flights.len() > 0 && self.flights.get(key.hash, key.bytes, b"").is_some()
     }
 
     /// Why the record at a position is not served, or goes.

@@ -7,25 +7,22 @@ use super::{
     route_request::RouteRequest,
 };
 use crate::{app::Worker, clients::Client, redis};
-use http::{Response, StatusCode};
+use http::Response;
 use larder_engine::Millis;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Connections that are listed if the client names no `count`.
-const USUAL_COUNT: u64 = 1000;
-const MOST_COUNT: u64 = 10_000;
+const USUAL_COUNT: usize = 1000;
+const MOST_COUNT: usize = 10_000;
 
 /// `GET /v1/connections?count=`: `{"open":{"all":N,"redis":N},"connections":[…]}`, those that were
 /// opened first come first.
 pub(super) fn connections(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let count = request.number("count")?.unwrap_or(USUAL_COUNT);
-    if count > MOST_COUNT {
-        return Err(Problem::of(ProblemKind::BadParameter, format!("`count` must be at most {MOST_COUNT}")));
-    }
+    let count = request.count(USUAL_COUNT, 0..=MOST_COUNT)?;
     let worker = request.worker;
     let clients = worker.app.clients.list();
-    let listed = clients.iter().take(usize::try_from(count).unwrap_or(usize::MAX));
+    let listed = clients.iter().take(count);
     let listed: Vec<Value> = listed.map(|client| described(client, worker, request.now)).collect();
     let answer = json!({
         "open": {"all": worker.app.clients.open(), "redis": clients.len()},
@@ -64,7 +61,5 @@ pub(super) fn kill(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>,
     let client = id.and_then(|id| request.worker.app.clients.get(id));
     let client = client.ok_or_else(|| Problem::new(ProblemKind::NoSuchConnection))?;
     client.close();
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(response_writer::no_content())
 }

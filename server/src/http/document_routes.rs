@@ -5,6 +5,7 @@ use super::{
     problem_json::{Problem, ProblemKind},
     read_responses,
     response_body::ResponseBody,
+    response_writer,
     route_request::RouteRequest,
 };
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 use larder_document::{Edited, Patch, PatchError, Pointer, apply, compact, compacted, find_pointer, merge};
 use larder_engine::{Expiry, Stored};
 use larder_proto::http::target;
@@ -121,8 +122,7 @@ pub(super) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Result<Res
         Stored::Created(version) | Stored::Replaced(version) => version,
         Stored::Unmet => kept?,
     };
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
+    let mut response = response_writer::no_content();
     if version != 0 {
         response.headers_mut().insert(header::ETAG, read_responses::tag(version, instance));
     }

@@ -1,30 +1,21 @@
 //! `GET /v1/hot-keys`: the keys and prefixes that take the most.
-use super::{
-    problem_json::{Problem, ProblemKind},
-    response_body::ResponseBody,
-    response_writer,
-    route_request::RouteRequest,
-};
+use super::{problem_json::Problem, response_body::ResponseBody, response_writer, route_request::RouteRequest};
 use crate::telemetry::{HotKey, HotKeyReport, Measure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Response;
 use serde_json::{Map, Value, json};
 
 /// Rows of each list if the client names no `count`.
-const USUAL_ROWS: u64 = 50;
-const MOST_ROWS: u64 = 500;
+const USUAL_ROWS: usize = 50;
+const MOST_ROWS: usize = 500;
 
 /// `GET /v1/hot-keys?count=`: `{"seconds", "reads", "bytes", "misses", "source_seconds",
 /// "by_reads": [{"group", "key", "reads", "share"}], "by_bytes", "by_misses", "by_source_time",
 /// "prefixes": {"by_reads": [{"group", "prefix", "reads", "share"}], …}}`.
 pub(super) fn hot_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let rows = request.number("count")?.unwrap_or(USUAL_ROWS);
-    if !(1..=MOST_ROWS).contains(&rows) {
-        let limits = format!("`count`: {rows} is not from 1 to {MOST_ROWS}");
-        return Err(Problem::of(ProblemKind::BadParameter, limits));
-    }
+    let rows = request.count(USUAL_ROWS, 1..=MOST_ROWS)?;
     let app = &request.worker.app;
-    let report = app.telemetry.hot_keys.report(rows as usize, request.now);
+    let report = app.telemetry.hot_keys.report(rows, request.now);
     let groups: Vec<&str> = app.settings.groups.iter().map(|group| &*group.name).collect();
     Ok(response_writer::json(ResponseBody::full(document(&report, &groups).to_string())))
 }

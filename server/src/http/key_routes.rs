@@ -5,6 +5,7 @@ use super::{
     problem_json::{Problem, ProblemKind},
     read_responses::{self, EntryMetadata, ReadRoute},
     response_body::ResponseBody,
+    response_writer,
     route_request::RouteRequest,
     tag_routes,
 };
@@ -322,10 +323,6 @@ pub(super) async fn delete(request: &RouteRequest<'_>) -> Result<Response<Respon
     match deleted.map_err(|error| Problem::source(&error))? {
         None => Err(Problem::new(ProblemKind::PreconditionFailed)),
         Some(false) => Err(Problem::new(ProblemKind::KeyNotFound)),
-        Some(true) => {
-            let mut response = Response::new(ResponseBody::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            Ok(response)
-        }
+        Some(true) => Ok(response_writer::no_content()),
     }
 }

@@ -34,13 +34,7 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
                 .map_err(|_| Problem::of(ProblemKind::BadParameter, "`match` has a malformed % escape"))?,
         ),
     };
-    let count = match request.number("count")?.map(usize::try_from) {
-        None => USUAL_COUNT,
-        Some(Ok(count @ 1..=MOST_COUNT)) => count,
-        Some(_) => {
-            return Err(Problem::of(ProblemKind::BadParameter, format!("`count` must be from 1 to {MOST_COUNT}")));
-        }
-    };
+    let count = request.count(USUAL_COUNT, 1..=MOST_COUNT)?;
     let mut body = BodyWriter::with_capacity(64 + 16 * count);
     body.put(b"{\"keys\":[");
     let buffers = &request.worker.app.buffers;

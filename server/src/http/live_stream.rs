@@ -80,14 +80,11 @@ struct LiveStream {
 impl Pages for LiveStream {
     fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ResponseBody>, SourceError>> {
         let Some(next) = &mut self.next else { return Poll::Ready(Ok(None)) };
-        self.next = match ready!(next.as_mut().poll(cx)) {
-            Some((message, follower)) => {
-                let next: Next = Box::pin(follower.next());
-                self.next = Some(next);
-                return Poll::Ready(Ok(Some(ResponseBody::full(message))));
-            }
-            None => None,
+        let (message, next): (_, Option<Next>) = match ready!(next.as_mut().poll(cx)) {
+            Some((message, follower)) => (Some(ResponseBody::full(message)), Some(Box::pin(follower.next()))),
+            None => (None, None),
         };
-        Poll::Ready(Ok(None))
+        self.next = next;
+        Poll::Ready(Ok(message))
     }
 }

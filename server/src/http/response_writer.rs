@@ -20,6 +20,13 @@ pub(super) fn text(status: StatusCode, line: &str) -> Response<ResponseBody> {
     response
 }
 
+/// 204: done, and nothing to say.
+pub(super) fn no_content() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
 /// A JSON document.
 pub(super) fn json(document: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(document);

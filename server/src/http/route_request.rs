@@ -13,7 +13,7 @@ use crate::{
 use http::HeaderMap;
 use larder_engine::Millis;
 use larder_proto::http::target;
-use std::{borrow::Cow, rc::Rc, sync::Arc};
+use std::{borrow::Cow, ops::RangeInclusive, rc::Rc, sync::Arc};
 
 /// A request on its way to its handler.
 pub(super) struct RouteRequest<'r> {
@@ -99,6 +99,18 @@ impl RouteRequest<'_> {
         number
             .map(Some)
             .ok_or_else(|| Problem::of(ProblemKind::BadParameter, format!("`{name}` is not a whole number")))
+    }
+
+    /// How many rows the client wants: `count` in the query, or as many as is usual.
+    pub(super) fn count(&self, usual: usize, allowed: RangeInclusive<usize>) -> Result<usize, Problem> {
+        match self.number("count")?.map(usize::try_from) {
+            None => Ok(usual),
+            Some(Ok(count)) if allowed.contains(&count) => Ok(count),
+            Some(_) => {
+                let detail = format!("`count` must be from {} to {}", allowed.start(), allowed.end());
+                Err(Problem::of(ProblemKind::BadParameter, detail))
+            }
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use crate::{
     read::Group,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header, request};
 use larder_proto::http::{forwarded::ClientAddress, target};
 use larder_store::clock;
 use std::{pin::pin, rc::Rc};
@@ -58,11 +58,10 @@ where
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let mut left = None;
-    let is_http2 = request.version() == Version::HTTP_2;
     let (head, body) = request.into_parts();
+    let is_http2 = head.version == Version::HTTP_2;
     let mut body = pin!(body);
-    let request = Request::from_parts(head, body.as_mut());
-    let answered = answer(context, request, logged.as_mut(), &mut left).await;
+    let answered = answer(context, head, body.as_mut(), logged.as_mut(), &mut left).await;
     if is_http2 && !body.is_end_stream() {
         request_body::discard(body).await;
     }
@@ -149,7 +148,8 @@ fn count_against_limits(
 
 async fn answer<B>(
     context: &ConnectionContext,
-    request: Request<B>,
+    head: request::Parts,
+    body: B,
     logged: Option<&mut LoggedRequest>,
     left: &mut Option<Allowance>,
 ) -> Result<Response<ResponseBody>, Problem>
@@ -157,7 +157,6 @@ where
     B: http_body::Body<Data = Bytes>,
 {
     let settings = &context.worker.app.settings;
-    let (head, body) = request.into_parts();
     if head_size(&head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }

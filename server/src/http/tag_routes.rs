@@ -2,11 +2,12 @@
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
+    response_writer,
     route_request::{RouteRequest, decode_key},
 };
 use crate::{peer::ClearScope, read::check_tags};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use larder_proto::http::target;
 use larder_store::clock;
 
@@ -56,7 +57,7 @@ pub(super) async fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<Res
         request.group.cache.tier().clear_tag(&tag, soft, clock::now());
     };
     clear_everywhere(request, ClearScope::Tag(Bytes::copy_from_slice(&tag)), soft, clear).await;
-    Ok(cleared())
+    Ok(response_writer::no_content())
 }
 
 /// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time.
@@ -68,7 +69,7 @@ pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(&prefix, soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await;
-    Ok(cleared())
+    Ok(response_writer::no_content())
 }
 
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
@@ -76,7 +77,7 @@ pub(super) async fn clear_group(request: &RouteRequest<'_>) -> Result<Response<R
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(b"", soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await;
-    Ok(cleared())
+    Ok(response_writer::no_content())
 }
 
 /// Clears here and at all nodes.
@@ -95,10 +96,4 @@ pub(super) fn is_soft(request: &RouteRequest<'_>) -> Result<bool, Problem> {
         Some(b"" | b"1" | b"true") => Ok(true),
         Some(_) => Err(Problem::of(ProblemKind::BadParameter, "`soft` is neither true nor false")),
     }
-}
-
-fn cleared() -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
 }

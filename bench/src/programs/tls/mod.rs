@@ -326,11 +326,13 @@ pub(crate) fn run(args: &TlsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A crowd for each server in turn.
+/// A crowd for each server in turn. nginx has none: it runs with as many connections as the other
+/// programs here give it, which is fewer.
 fn crowds(args: &TlsArgs, servers: &[Measured], config: &Arc<ClientConfig>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut ratios = vec![Vec::new(); servers.len()];
+    let servers = servers.iter().filter(|of| of.server.name != "nginx");
+    let mut ratios: Vec<(&Measured, Vec<f64>)> = servers.map(|of| (of, Vec::new())).collect();
     for _ in 0..args.runs {
-        for (of, ratios) in servers.iter().zip(&mut ratios).filter(|(of, _)| takes_crowds(of)) {
+        for (of, ratios) in &mut ratios {
             let question = Question {
                 address: of.address,
                 request: of.request.clone(),
@@ -342,7 +344,7 @@ fn crowds(args: &TlsArgs, servers: &[Measured], config: &Arc<ClientConfig>, out:
             figures::line(out, &row)?;
         }
     }
-    for (of, ratios) in servers.iter().zip(&ratios).filter(|(of, _)| takes_crowds(of)) {
+    for (of, ratios) in &ratios {
         let figure = format!(
             "p99 of a TLS GET while {} newcomers connect to that before, {} {}",
             args.newcomers, of.server.name, of.protocol
@@ -351,9 +353,4 @@ fn crowds(args: &TlsArgs, servers: &[Measured], config: &Arc<ClientConfig>, out:
         figures::line(out, &Figure::new(PROGRAM, figure, median(ratios), target))?;
     }
     Ok(())
-}
-
-/// nginx runs with as many connections as the other programs here give it, which is fewer.
-fn takes_crowds(of: &Measured) -> bool {
-    of.server.name != "nginx"
 }

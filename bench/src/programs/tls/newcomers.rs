@@ -113,10 +113,7 @@ impl Question {
     ) -> anyhow::Result<CrowdRow> {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         // Before the crowd and while it comes.
-        let times = Rc::new([const { RefCell::new(None) }; 2]);
-        for times in &*times {
-            *times.borrow_mut() = Some(Histogram::<u64>::new(3)?);
-        }
+        let times = Rc::new(RefCell::new([Histogram::<u64>::new(3)?, Histogram::new(3)?]));
         let phase = Rc::new(Cell::new(0));
         let crowd_seconds = runtime.block_on(async {
             for _ in 0..connections {
@@ -129,9 +126,7 @@ impl Question {
                             return;
                         }
                         let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-                        if let Some(times) = times[of].borrow_mut().as_mut() {
-                            times.record(took).expect("it grows");
-                        }
+                        times.borrow_mut()[of].record(took).expect("it grows");
                     }
                 });
             }
@@ -143,7 +138,7 @@ impl Question {
                 .context("the newcomers are not served")???;
             anyhow::Ok(begun.elapsed().as_secs_f64())
         })?;
-        let [calm, crowd] = [0, 1].map(|of| times[of].borrow_mut().take().expect("set above"));
+        let [calm, crowd] = &*times.borrow();
         Ok(CrowdRow {
             program: PROGRAM,
             server,

@@ -133,15 +133,20 @@ async fn exchange(
         .map_err(|error| at(&error))
 }
 
-/// Reads a document of the server.
-pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Result<serde_json::Value, String> {
-    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+/// Asks for a path below that of the URL.
+async fn ask(url: &HttpUrl, path: &str, timeout: Duration) -> Result<Response<Incoming>, String> {
     let request = hyper::Request::builder()
         .uri(format!("{}{path}", url.base))
         .header(hyper::header::HOST, &url.authority)
         .body(Full::default())
-        .map_err(|error| at(&error))?;
-    let answer = exchange(url, request, timeout).await?;
+        .map_err(|error| format!("{}: {error}", url.authority))?;
+    exchange(url, request, timeout).await
+}
+
+/// Reads a document of the server.
+pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Result<serde_json::Value, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
+    let answer = ask(url, path, timeout).await?;
     let status = answer.status();
     if status != StatusCode::OK {
         return Err(at(&problem(answer, timeout).await.text(status)));
@@ -154,12 +159,7 @@ pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Re
 /// A short text of the server, with its status.
 pub(super) async fn text(url: &HttpUrl, path: &str, timeout: Duration) -> Result<(StatusCode, String), String> {
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
-    let request = hyper::Request::builder()
-        .uri(format!("{}{path}", url.base))
-        .header(hyper::header::HOST, &url.authority)
-        .body(Full::default())
-        .map_err(|error| at(&error))?;
-    let answer = exchange(url, request, timeout).await?;
+    let answer = ask(url, path, timeout).await?;
     let status = answer.status();
     let body =
         within(timeout, Limited::new(answer.into_body(), MAX_ERROR).collect()).await.map_err(|error| at(&error))?;

@@ -5,6 +5,7 @@ use super::{
         problem_json::{Problem, ProblemKind},
         read_responses::ReadRoute,
         response_body::ResponseBody,
+        response_writer,
         route_request::RouteRequest,
     },
     item_error::{ErrorCode, ItemError},
@@ -134,11 +135,7 @@ pub(super) fn found(
 /// `DELETE`: 204, whether there was an item or not.
 pub(in crate::http) async fn delete_item(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
     match delete(request, &body).await {
-        Ok(()) => {
-            let mut response = Response::new(ResponseBody::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            response
-        }
+        Ok(()) => response_writer::no_content(),
         Err(error) => error.into_response(),
     }
 }

@@ -26,6 +26,8 @@ const CALM: u32 = 10;
 const EMPTY: Duration = Duration::from_micros(50);
 /// Between two looks at a line that is short.
 const REST: Duration = Duration::from_millis(5);
+/// A free core ends a rest within this time: the runtime's timer counts whole milliseconds.
+const RESTED: Duration = Duration::from_millis(7);
 /// A core that is free for this part of an interval (1/n) has no standing line.
 const FREE: u32 = 50;
 
@@ -48,7 +50,8 @@ pub enum Admission {
 pub struct QueueDelay {
     /// `max-queue-delay`; `None`: it is not looked at.
     limit: Option<Duration>,
-    /// Since when the watch stands in the line.
+    /// Since when the watch stands in the line. While it rests: when a free core would have ended
+    /// the rest.
     queued: Cell<Option<Instant>>,
     /// How long it stood there the last time.
     last: Cell<Duration>,
@@ -103,36 +106,48 @@ impl QueueDelay {
     /// front of.
     pub async fn watch(&self) {
         let Some(limit) = self.limit else { return };
-        let mut interval = WatchInterval::new(Instant::now());
+        let mut since = Instant::now();
+        let mut interval = WatchInterval::new(since);
         loop {
-            let since = Instant::now();
             self.queued.set(Some(since));
             // Behind all that is ready once the runtime has looked for events.
             yield_now().await;
             let now = Instant::now();
-            self.queued.set(None);
-            self.last.set(now - since);
-            if let Some(is_standing) = interval.note(now - since, now) {
-                self.restless.set(if is_standing { CALM } else { self.restless.get().saturating_sub(1) });
-            }
-            if !self.is_standing() && self.last.get() < limit / 4 {
-                interval.was_short = true;
+            if self.passed(limit, &mut interval, now) {
                 sleep(REST).await;
+                since = Instant::now().min(now + RESTED);
+            } else {
+                since = now;
             }
         }
     }
+
+    /// Notes that the watch is through the line. Whether it rests now.
+    fn passed(&self, limit: Duration, interval: &mut WatchInterval, now: Instant) -> bool {
+        let delay = self.queued.get().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.last.set(delay);
+        if let Some(is_standing) = interval.note(delay, now) {
+            self.restless.set(if is_standing { CALM } else { self.restless.get().saturating_sub(1) });
+        }
+        let rests = !self.is_standing() && delay < limit / 4;
+        if rests {
+            *interval = WatchInterval::new(now);
+            // The timer wakes the watch after the core has served what was ready. That time counts too.
+            self.queued.set(Some(now + RESTED));
+        }
+        rests
+    }
 }
 
-/// What an interval has shown of the line.
+/// What an interval has shown of the line. A new one begins whenever the line was short.
 struct WatchInterval {
     since: Instant,
     /// How long the core has been free.
     free: Duration,
-    was_short: bool,
 }
 impl WatchInterval {
     fn new(since: Instant) -> WatchInterval {
-        WatchInterval { since, free: Duration::ZERO, was_short: false }
+        WatchInterval { since, free: Duration::ZERO }
     }
     /// Notes a delay. At the end of an interval: whether the line is a standing one.
     fn note(&mut self, delay: Duration, now: Instant) -> Option<bool> {
@@ -143,113 +158,11 @@ impl WatchInterval {
         if lasted < INTERVAL {
             return None;
         }
-        let is_standing = !self.was_short && self.free < lasted / FREE;
+        let is_standing = self.free < lasted / FREE;
         *self = WatchInterval::new(now);
         Some(is_standing)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{future::poll_fn, mem, task::Poll};
-
-    const LIMIT: Duration = Duration::from_millis(10);
-    fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-    fn after(is_standing: bool, last: Duration) -> Admission {
-        let line = QueueDelay::new(Some(LIMIT));
-        line.restless.set(u32::from(is_standing));
-        line.last.set(last);
-        line.admission()
-    }
-
-    #[test]
-    fn a_burst_may_wait_longer_than_a_standing_line() {
-        assert_eq!(after(false, ms(90)), Admission::All);
-        assert_eq!(after(false, ms(101)), Admission::Nothing);
-        assert_eq!(after(true, ms(4)), Admission::All);
-        assert_eq!(after(true, ms(6)), Admission::HitsOnly, "hits before misses");
-        assert_eq!(after(true, ms(11)), Admission::Nothing);
-        assert_eq!(QueueDelay::new(None).admission(), Admission::All);
-    }
-
-    #[test]
-    fn what_stands_in_the_line_now_counts() {
-        let line = QueueDelay::new(Some(LIMIT));
-        let now = Instant::now();
-        line.restless.set(CALM);
-        line.queued.set(Some(now));
-        assert_eq!(line.judge(LIMIT, now + ms(1)), Admission::All);
-        assert_eq!(line.judge(LIMIT, now + ms(6)), Admission::HitsOnly);
-        assert_eq!(line.judge(LIMIT, now + ms(11)), Admission::Nothing);
-    }
-
-    /// Whether delays that follow each other make a standing line.
-    fn standing(delays: impl IntoIterator<Item = Duration>, rests: bool) -> Option<bool> {
-        let start = Instant::now();
-        let mut interval = WatchInterval::new(start);
-        let (mut now, mut found) = (start, None);
-        for delay in delays {
-            now += delay;
-            found = found.or(interval.note(delay, now));
-            interval.was_short |= rests;
-        }
-        found
-    }
-
-    #[test]
-    fn a_line_stands_if_it_was_never_short_for_an_interval() {
-        assert_eq!(standing(vec![ms(9); 5], false), None, "too early to say");
-        assert_eq!(standing(vec![ms(9); 20], false), Some(true));
-        assert_eq!(standing(vec![ms(9); 20], true), Some(false));
-        // Long and short rounds in turn, as while commands are refused: the core is never free.
-        let rounds = (0..40).flat_map(|_| [ms(10), Duration::from_micros(300)]);
-        assert_eq!(standing(rounds, false), Some(true));
-        // A core that spins has nothing to do.
-        assert_eq!(standing(vec![Duration::from_micros(4); 40_000], false), Some(false));
-    }
-
-    /// Goes to the end of the line, as a connection whose socket is ready again. The runtime turns
-    /// the order of tasks that yield around.
-    async fn ready_again() {
-        let mut was_polled = false;
-        poll_fn(|cx| {
-            cx.waker().wake_by_ref();
-            if mem::replace(&mut was_polled, true) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-    }
-
-    #[test]
-    fn a_busy_core_is_seen_and_a_free_one_too() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        runtime.expect("a runtime").block_on(async {
-            let line = std::rc::Rc::new(QueueDelay::new(Some(ms(2))));
-            let watched = line.clone();
-            tokio::task::spawn_local(async move { watched.watch().await });
-            // Eight connections, each of which keeps the core for a millisecond at a time.
-            let busy = std::rc::Rc::new(Cell::new(true));
-            for _ in 0..8 {
-                let busy = busy.clone();
-                tokio::task::spawn_local(async move {
-                    while busy.get() {
-                        let start = Instant::now();
-                        while start.elapsed() < ms(1) {
-                            std::hint::spin_loop();
-                        }
-                        ready_again().await;
-                    }
-                });
-            }
-            while line.admission() != Admission::Nothing || line.delay() < ms(2) {
-                sleep(ms(1)).await;
-            }
-            busy.set(false);
-            while line.admission() != Admission::All || line.is_standing() {
-                sleep(ms(1)).await;
-            }
-        });
-    }
-}
+mod tests;

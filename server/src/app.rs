@@ -25,7 +25,7 @@ use crate::{
         BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
         ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, mode_rules_text,
     },
-    telemetry::{CommandCalls, Counters, History, Logs, Telemetry},
+    telemetry::{CommandStats, Counters, History, Logs, Telemetry},
     tls::ServerTls,
 };
 use larder_engine::{Cache, ListenerKind};
@@ -66,8 +66,8 @@ pub struct App {
     pub inspections: Vec<Arc<InspectionCounts>>,
     /// The pending writes to each group's source, in the same order.
     pub writes: Vec<Arc<PendingWrites>>,
-    /// The number of calls of each Redis command.
-    pub calls: CommandCalls,
+    /// The numbers of each Redis command.
+    pub commands: CommandStats,
     /// The registry of clients (CLIENT LIST, CLIENT KILL).
     pub clients: Arc<Clients>,
     /// TLS of the listeners; `None`: none speaks it.
@@ -188,6 +188,9 @@ impl App {
             replica::client_tls(primary).map_err(named)?;
         }
         let telemetry = Telemetry::new(settings.threads, logs);
+        telemetry.slow.log_from(settings.slowlog_log_slower_than);
+        telemetry.slow.set_max_len(settings.slowlog_max_len);
+        telemetry.slow.watch_from(settings.latency_monitor_threshold);
         let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
@@ -211,7 +214,7 @@ impl App {
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
-            calls: CommandCalls::new(settings.threads, commands.rows().len()),
+            commands: CommandStats::new(settings.threads, commands.counted()),
             users: Arc::new(Users::new(&settings, commands).map_err(|problems| RunError::Users(problems.join("\n")))?),
             upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),
             cursors: Cursors::default(),

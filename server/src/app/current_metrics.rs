@@ -65,6 +65,7 @@ impl App {
             saves: saves(app),
             tls,
             faults: faults(app),
+            commands: app.commands.sums(),
             ..app.telemetry.snapshot(groups.collect(), pushes, buffers)
         }
     }

@@ -227,6 +227,9 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
         access_log: top.share("access-log"),
+        slowlog_log_slower_than: top.duration("slowlog-log-slower-than"),
+        slowlog_max_len: top.number("slowlog-max-len"),
+        latency_monitor_threshold: top.duration("latency-monitor-threshold"),
         shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
     }
 }

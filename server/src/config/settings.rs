@@ -103,6 +103,12 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Share of requests that are logged, in millionths.
     pub access_log: Option<u32>,
+    /// Commands that take this long are in the slow log.
+    pub slowlog_log_slower_than: Option<Duration>,
+    /// Entries of the slow log.
+    pub slowlog_max_len: usize,
+    /// Commands that take this long are latency events.
+    pub latency_monitor_threshold: Option<Duration>,
     /// The settings of the process and of group `default` by name, as text, for people and tools.
     /// Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,

@@ -1801,6 +1801,39 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "slowlog-log-slower-than",
+        section: SettingSection::Process,
+        kind: ValueKind::Duration { min: 0, max: DAY },
+        default: Is("10ms"),
+        optional: true,
+        live: true,
+        example: "100ms",
+        help: "The slow log has the Redis commands that took this long or longer, from the beginning \
+               to the reply. `0`: all commands. See `SLOWLOG`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "slowlog-max-len",
+        section: SettingSection::Process,
+        kind: ValueKind::Count { min: 0, max: 100_000 },
+        default: Is("128"),
+        live: true,
+        example: "1000",
+        help: "Maximum number of entries of the slow log. At the limit, the oldest go. An entry has \
+               at most 5 KiB.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "latency-monitor-threshold",
+        section: SettingSection::Process,
+        kind: ValueKind::Duration { min: 1, max: DAY },
+        optional: true,
+        live: true,
+        example: "100ms",
+        help: "Redis commands that took this long or longer are latency events (`LATENCY LATEST`).",
+        ..ROW
+    },
+    SettingSpec {
         name: "allow-faults",
         section: SettingSection::Process,
         kind: ValueKind::Switch,

@@ -5,7 +5,12 @@ use super::{
     connection_deadlines::ConnectionDeadline,
     response_body::{self, ResponseBody},
 };
-use crate::{buffers::HeldBytes, source::SourceError, telemetry::Counters, tls::ClientStream};
+use crate::{
+    buffers::HeldBytes,
+    source::SourceError,
+    telemetry::{Counters, HttpRoute},
+    tls::ClientStream,
+};
 use bytes::{Buf, Bytes};
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
@@ -136,7 +141,13 @@ impl ConnectionActivity {
         self.in_head.set(false);
         self.hold(|held| held.input = 0);
         self.deadline.allow(None);
-        RequestInWork { activity: self.clone(), since: Instant::now(), answered: false, is_timed: true }
+        RequestInWork {
+            activity: self.clone(),
+            since: Instant::now(),
+            answered: false,
+            is_timed: true,
+            timed_with: HttpRoute::Other,
+        }
     }
 }
 
@@ -146,10 +157,12 @@ pub(super) struct RequestInWork {
     since: Instant,
     answered: bool,
     is_timed: bool,
+    timed_with: HttpRoute,
 }
 impl RequestInWork {
     /// The handler is done; what it answered remains to be sent.
-    pub(super) fn answered(&mut self, status: StatusCode, body: &ResponseBody) {
+    pub(super) fn answered(&mut self, status: StatusCode, body: &ResponseBody, timed_with: HttpRoute) {
+        self.timed_with = timed_with;
         self.is_timed = !body.is_endless();
         let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
         counters.http_answered(status.as_u16());
@@ -164,7 +177,7 @@ impl Drop for RequestInWork {
         let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
         if self.answered {
             if self.is_timed {
-                counters.http_seconds.record(self.since.elapsed());
+                counters.http_times[self.timed_with].record(self.since.elapsed());
             }
             answers.set(answers.get() - 1);
         } else {

@@ -175,8 +175,8 @@ impl hyper::service::Service<Request<Incoming>> for RouterService {
         let mut work = self.activity.begin();
         let context = self.context.clone();
         Box::pin(async move {
-            let response = router::respond(&context, request).await;
-            work.answered(response.status(), response.body());
+            let (response, timed_with) = router::respond(&context, request).await;
+            work.answered(response.status(), response.body(), timed_with);
             Ok(response.map(|body| TrackedBody { body, work }))
         })
     }

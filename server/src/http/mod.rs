@@ -67,6 +67,7 @@ mod route_request;
 mod route_table;
 mod router;
 mod serve_connection;
+mod slow_log_route;
 mod snapshot_routes;
 mod store_backup;
 mod tag_routes;

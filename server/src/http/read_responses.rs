@@ -15,6 +15,7 @@ use crate::{
     peer::{GetResponse, PROTOBUF},
     read::message_of,
     source::{CopyMetadataView, FreshUntil, ValueStream},
+    telemetry::HttpRoute,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -43,6 +44,20 @@ pub(super) enum ReadRoute {
     Data,
     /// `/_groupcache/{group}/{key}`: a message for another node.
     Peer,
+}
+
+impl ReadRoute {
+    /// The routes with which its requests are timed.
+    pub(super) fn timed_with(self) -> HttpRoute {
+        match self {
+            ReadRoute::Kv => HttpRoute::Kv,
+            ReadRoute::Lookup => HttpRoute::Lookup,
+            ReadRoute::Text => HttpRoute::Text,
+            ReadRoute::Entity => HttpRoute::Entity,
+            ReadRoute::Data => HttpRoute::Data,
+            ReadRoute::Peer => HttpRoute::Peer,
+        }
+    }
 }
 
 /// What the headers say about an entry. Times are in whole seconds.

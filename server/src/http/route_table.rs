@@ -6,7 +6,7 @@ use super::{
     range_routes::RangeFormat,
     read_responses::ReadRoute,
 };
-use crate::{identity::KeyAccess, lifecycle::throttle::Scope};
+use crate::{identity::KeyAccess, lifecycle::throttle::Scope, telemetry::HttpRoute};
 use http::Method;
 use larder_proto::http::target;
 
@@ -71,6 +71,7 @@ pub(super) enum RouteHandler {
     ResetModeRules,
     Record,
     HotKeys,
+    SlowLog,
     Faults,
     OrderFault,
     ClearFaults,
@@ -111,7 +112,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 71] = [
+pub(super) static ROUTES: [Route; 72] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -184,6 +185,7 @@ pub(super) static ROUTES: [Route; 71] = [
     route(Method::GET, "/v1/history", RouteListeners::Admin, RouteHandler::History),
     route(Method::GET, "/v1/events", RouteListeners::Admin, RouteHandler::Events),
     route(Method::GET, "/v1/live", RouteListeners::Admin, RouteHandler::Live),
+    route(Method::GET, "/v1/slow-log", RouteListeners::Admin, RouteHandler::SlowLog),
     route(Method::GET, "/v1/connections", RouteListeners::Admin, RouteHandler::Connections),
     route(Method::DELETE, "/v1/connections/{key}", RouteListeners::Admin, RouteHandler::KillConnection),
     route(Method::GET, "/v1/explain/{key}", RouteListeners::NativeAndConsole, RouteHandler::Explain),
@@ -197,6 +199,24 @@ impl Route {
             RouteListeners::Both | RouteListeners::NativeAndConsole => true,
             RouteListeners::Native => role == ListenerRole::Native,
             RouteListeners::Admin => role == ListenerRole::Admin,
+        }
+    }
+
+    /// The routes with which its requests are timed.
+    pub(super) fn timed_with(&self) -> HttpRoute {
+        use RouteHandler as H;
+        match self.handler {
+            H::Read(read) => read.timed_with(),
+            H::Put | H::Patch | H::Delete => HttpRoute::Kv,
+            H::Store | H::Remove => HttpRoute::Entity,
+            H::GetItem | H::PostItem | H::DeleteItem | H::ItemKeys => HttpRoute::Item,
+            H::Mget => HttpRoute::Mget,
+            H::Keys | H::Range(_) | H::ClearGroup | H::ClearPrefix | H::ClearTag => HttpRoute::Keys,
+            H::PeerSet | H::PeerRemove | H::PeerPost | H::PeerGrpc => HttpRoute::Peer,
+            H::Healthy | H::Ready => HttpRoute::Health,
+            H::Metrics | H::Stats | H::GroupcacheStats(_) => HttpRoute::Metrics,
+            _ if self.on == RouteListeners::Admin => HttpRoute::Admin,
+            _ => HttpRoute::Other,
         }
     }
 
@@ -239,6 +259,7 @@ impl Route {
             H::OrderFault | H::ClearFaults => Command("config|set"),
             H::Record => Command("monitor"),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
+            H::SlowLog => Command("slowlog|get"),
             H::Snapshot => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
         }
@@ -259,7 +280,7 @@ impl Route {
             H::Backup => Some(&["name", "group"]),
             H::BeginSnapshot => Some(&["wait"]),
             H::Record => Some(&["sample"]),
-            H::HotKeys | H::Connections => Some(&["count"]),
+            H::HotKeys | H::Connections | H::SlowLog => Some(&["count"]),
             H::History => Some(&["resolution", "since"]),
             H::KillConnection => Some(&[]),
             _ => None,

@@ -19,7 +19,7 @@ use super::{
     response_body::ResponseBody,
     route_request::RouteRequest,
     route_table::{Route, RouteHandler, RouteRights, find},
-    snapshot_routes, store_backup, tag_routes,
+    slow_log_route, snapshot_routes, store_backup, tag_routes,
 };
 use crate::{
     app::Worker,
@@ -32,6 +32,7 @@ use crate::{
     },
     peer::AT_OWNER,
     read::Group,
+    telemetry::HttpRoute,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header, request};
@@ -43,8 +44,8 @@ use std::{pin::pin, rc::Rc};
 /// from a client of the Redis protocol).
 const LONGEST_COMMANDS: usize = 256 * 1024 * 1024;
 
-/// Answers a request.
-pub(super) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> Response<ResponseBody>
+/// Answers a request. Also returns the routes with which it is timed.
+pub(super) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> (Response<ResponseBody>, HttpRoute)
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -57,11 +58,11 @@ where
     let is_forwarded = forwarded_writes::is_forwarded(request.method(), request.headers());
     let mut logged = logged(context, &request);
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
-    let mut left = None;
+    let (mut left, mut timed_with) = (None, HttpRoute::Other);
     let (head, body) = request.into_parts();
     let is_http2 = head.version == Version::HTTP_2;
     let mut body = pin!(body);
-    let answered = answer(context, head, body.as_mut(), logged.as_mut(), &mut left).await;
+    let answered = answer(context, head, body.as_mut(), logged.as_mut(), (&mut left, &mut timed_with)).await;
     if is_http2 && !body.is_end_stream() {
         request_body::discard(body).await;
     }
@@ -91,7 +92,7 @@ where
         }
         *response.body_mut() = ResponseBody::empty();
     }
-    response
+    (response, timed_with)
 }
 
 /// The path, which may be below the prefix of the item API.
@@ -151,7 +152,7 @@ async fn answer<B>(
     head: request::Parts,
     body: B,
     logged: Option<&mut LoggedRequest>,
-    left: &mut Option<Allowance>,
+    (left, timed_with): (&mut Option<Allowance>, &mut HttpRoute),
 ) -> Result<Response<ResponseBody>, Problem>
 where
     B: http_body::Body<Data = Bytes>,
@@ -163,6 +164,7 @@ where
     let path = item_path(context, &head.uri);
     let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
     let (route, variables) = find(context.role, &head.method, in_table)?;
+    *timed_with = route.timed_with();
     if context.role == ListenerRole::Admin && !route.is_safe() {
         refuse_other_sites(&head.headers)?;
     }
@@ -305,7 +307,7 @@ where
         RouteHandler::ClearTag => tag_routes::clear_tag(&request).await,
         RouteHandler::Healthy => Ok(health::healthy()),
         RouteHandler::Ready => health::ready(context),
-        RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context)),
+        RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context, request.headers)),
         RouteHandler::GroupcacheStats(which) => Ok(groupcache_stats(context, which)),
         RouteHandler::Peers => peer_status::peers(context, &request),
         RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
@@ -328,6 +330,7 @@ where
         RouteHandler::OrderFault => fault_routes::order(&request, &request_body::read(body, small).await?),
         RouteHandler::ClearFaults => fault_routes::clear(&request),
         RouteHandler::HotKeys => hot_key_lists::hot_keys(&request),
+        RouteHandler::SlowLog => slow_log_route::slow_log(&request),
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),
         RouteHandler::BeginSnapshot => snapshot_routes::begin(context, query).await,

@@ -1,6 +1,6 @@
 //! The commands that rules may name. The room `redis` fills the catalog from its table of commands.
 use super::command_request::CommandRequest;
-use crate::config::Categories;
+use crate::{config::Categories, telemetry::CommandClass};
 use std::collections::HashMap;
 
 /// One command of the server's own table.
@@ -57,6 +57,19 @@ impl CommandCatalog {
     /// The rows, in the table's order.
     pub fn rows(&self) -> &[CatalogRow] {
         &self.rows
+    }
+    /// The rows in the table's order, then Redis's other commands, as they are counted.
+    pub fn counted(&self) -> impl Iterator<Item = (&'static str, CommandClass)> {
+        let is =
+            |row: &CatalogRow, name| Categories::named(name).is_some_and(|category| row.categories.meets(category));
+        let class = move |row: &CatalogRow| match row {
+            row if is(row, "write") => CommandClass::Write,
+            row if is(row, "read") => CommandClass::Read,
+            _ => CommandClass::Other,
+        };
+        let others = OF_REDIS.split_ascii_whitespace().filter(|name| !self.places.contains_key(name));
+        let rows = self.rows.iter().map(move |row| (row.name, class(row)));
+        rows.chain(others.map(|name| (name, CommandClass::Forwarded)))
     }
     /// The request to run a command of the table (in lower case) without a first argument.
     pub fn request<'n>(&self, name: &'n str) -> CommandRequest<'n> {

@@ -6,11 +6,12 @@ use super::{
     cached_replies,
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
-    command_counts::count,
+    command_counts::{count, show as show_last},
     command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, unknown, unknown_sub},
     command_flow::{Flow, Joined},
     command_handlers::{at_source, at_source_in_multi, handler},
     command_lookup::{FoundCommand, find_for},
+    command_times::row_of,
     commands::get,
     executor::{executor, pipeline::ClientPipeline},
     foreign_protocol::ForeignProtocol,
@@ -18,7 +19,7 @@ use super::{
     forwarded_writes::{self, WritesGo},
     monitored_commands,
     session::{Outstanding, Session},
-    tracked_reads, transaction, transaction_steps,
+    slow_commands, tracked_reads, transaction, transaction_steps,
 };
 use crate::{
     app::Worker,
@@ -35,6 +36,30 @@ use larder_store::clock;
 /// hit. Fetches that it needs are pushed to `batch`.
 #[inline]
 pub fn begin(
+    worker: &Worker,
+    session: &mut Session,
+    args: &Args<'_>,
+    now: Millis,
+    out: &mut Output,
+    batch: &mut Vec<Fetch>,
+) -> Flow {
+    session.times.next();
+    let mut flow = begin_found(worker, session, args, now, out, batch);
+    match &mut flow {
+        Flow::Pending(read) => read.timed = session.times.later(worker, *args),
+        // These are not over yet.
+        Flow::Relay(..) | Flow::Alone(_) | Flow::Behind => {}
+        _ => {
+            if let Some((row, took)) = session.times.end(worker) {
+                slow_commands::note(worker, &session.client, row, took, *args);
+            }
+        }
+    }
+    flow
+}
+
+#[inline]
+fn begin_found(
     worker: &Worker,
     session: &mut Session,
     args: &Args<'_>,
@@ -124,6 +149,8 @@ pub async fn run(
 ) -> Flow {
     let silent = session.is_silent();
     let mark = out.mark();
+    session.times.start();
+    session.times.set_row(row_of(worker, command, *args));
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
     let done = match handler(command).later() {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
@@ -139,6 +166,9 @@ pub async fn run(
             call.fail(&fault)
         }
     };
+    if let Some((row, took)) = call.session.times.end(worker) {
+        slow_commands::note(worker, &call.session.client, row, took, *args);
+    }
     if silent {
         let out = call.reply.output();
         out.truncate(mark);
@@ -243,7 +273,11 @@ fn unusual(
             return Flow::Behind;
         }
         Ok((command, decided_by)) => {
-            count(worker, session, command, *args);
+            match session.multi.is_some() && !command.flags.has(Flags::NOT_QUEUED) {
+                // It is counted when it runs.
+                true => show_last(session, command),
+                false => count(worker, session, command, *args),
+            }
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
             let flow = call.answering(|call| {
                 if call.session.tracker.is_some() && call.session.backend != Backend::Memory {
@@ -344,7 +378,12 @@ pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: St
 /// Writes an error for a command that was not begun. An open transaction can then no longer be
 /// executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
-    worker.counters.redis_errors.add(1);
+    worker.counters.redis_error(fault.text());
+    if let FoundCommand::Command(command) | FoundCommand::UnknownSub(command) = found
+        && command.kind != CommandKind::Forward
+    {
+        worker.app.commands.rejected(worker.id, command.index);
+    }
     let mut reply = Reply::new(out, session.resp3);
     match found {
         // A refused EXEC ends its transaction.

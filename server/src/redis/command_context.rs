@@ -5,7 +5,9 @@ use super::{
     command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
     command_flow::Flow,
     session::Session,
+    slow_commands,
     tag_options::refuse_tags,
+    upstream::replies::is_error,
 };
 use crate::{app::Worker, read::Group, source::RawReplies};
 use larder_engine::{Cache, Expiry, Key, Millis, Tier};
@@ -142,9 +144,17 @@ impl CommandContext<'_> {
     /// Writes an error reply.
     #[cold]
     pub(super) fn fail(&mut self, fault: &CommandError) -> Flow {
-        self.worker.counters.redis_errors.add(1);
+        self.worker.counters.redis_error(fault.text());
+        self.note_failure();
         fault.reply(&mut self.reply);
         Flow::Done
+    }
+
+    /// Counts the command as failed.
+    fn note_failure(&self) {
+        if let Some(row) = self.session.times.row() {
+            self.worker.app.commands.failed(self.worker.id, row);
+        }
     }
 
     /// Says that the command must run alone. Within a transaction that is an error.
@@ -157,6 +167,9 @@ impl CommandContext<'_> {
 
     /// Passes the replies of an upstream Redis on to the client.
     pub(super) fn pass_on(&mut self, replies: &RawReplies) {
+        if replies.iter().any(is_error) {
+            self.note_failure();
+        }
         self.session.pass_on(replies, self.reply.output());
     }
 
@@ -167,12 +180,19 @@ impl CommandContext<'_> {
         args: Args<'_>,
         run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
     ) -> Flow {
-        self.within(command, args).answering(run)
+        let outer = self.session.times;
+        self.session.times.start();
+        let flow = self.within(command, args).answering(run);
+        if let Some((row, took)) = self.session.times.end(self.worker) {
+            slow_commands::note(self.worker, &self.session.client, row, took, args);
+        }
+        self.session.times = outer;
+        flow
     }
 
     /// The context of a queued command. Its reply goes where this command's reply goes.
     pub(super) fn within<'a>(&'a mut self, command: &'static Command, args: Args<'a>) -> CommandContext<'a> {
-        count(self.worker, self.session, command, args);
+        count(self.worker, &mut *self.session, command, args);
         let context =
             CommandContext::new(self.worker, &mut *self.session, command, args, self.now, self.reply.output());
         CommandContext { nested: true, ..context }

@@ -1,6 +1,7 @@
 //! Counts commands, and notes their operations for the recorder.
 use super::{
     command::{Command, CommandKind, Flags},
+    command_times::row_of,
     session::Session,
 };
 use crate::{app::Worker, telemetry::RecordedOperation};
@@ -10,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Counts a command that runs.
 #[inline]
-pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args: Args<'_>) {
+pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, args: Args<'_>) {
     // A queued command is noted when it runs.
     if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
         note(worker, command, args);
@@ -18,7 +19,10 @@ pub(super) fn count(worker: &Worker, session: &Session, command: &Command, args:
     if command.keys.first > 0 && session.multi.is_none() {
         count_keys(worker, command, args);
     }
-    count_calls(worker, session, command, 1);
+    let row = row_of(worker, command, args);
+    session.times.set_row(row);
+    worker.app.commands.called(worker.id, row, 1);
+    show(session, command);
 }
 
 /// Counts the keys of a command for the hot keys, unless the read of the memory tier does.
@@ -52,10 +56,15 @@ fn value_len(command: &Command, args: Args<'_>) -> usize {
 /// Counts this many calls of one command. The recorder does not see them.
 #[inline]
 pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64) {
-    worker.counters.redis_commands.add(calls);
-    // The source counts forwarded commands.
+    worker.app.commands.called(worker.id, command.index, calls);
+    show(session, command);
+}
+
+/// Makes the command the client's last command in CLIENT LIST. A forwarded command is shown when it
+/// is sent.
+#[inline]
+pub(super) fn show(session: &Session, command: &Command) {
     if !matches!(command.kind, CommandKind::Forward) {
-        worker.app.calls.count(worker.id, command.index, calls);
         session.client.command.store(command.index, Relaxed);
     }
 }

@@ -39,13 +39,17 @@ pub(super) const EXEC_ABORT: CommandError =
     CommandError::Static("EXECABORT Transaction discarded because of previous errors.");
 
 impl CommandError {
+    /// The code and the text.
+    pub(super) fn text(&self) -> &[u8] {
+        match self {
+            CommandError::Static(text) => text.as_bytes(),
+            CommandError::Owned(text) => text,
+        }
+    }
     /// Writes the error reply.
     #[cold]
     pub(super) fn reply(&self, to: &mut Reply<'_>) {
-        match self {
-            CommandError::Static(text) => to.error(text.as_bytes()),
-            CommandError::Owned(text) => to.error(text),
-        }
+        to.error(self.text());
     }
     /// An error that quotes what a client sent. The quote ends at a NUL byte, like in C, and has at
     /// most `limit` bytes.

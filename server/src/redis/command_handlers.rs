@@ -9,9 +9,9 @@ use super::{
     commands::{
         acl, client, client_pause, client_unblock, config,
         config_larder::{self, Whose},
-        connection, expire, explain, hotkeys, increments, info, introspection, json, keys, keyspace, maintenance,
-        merged_replies, object, persistence, pubsub, replication, scan, select, server, strings, subscriptions, tags,
-        upstream_hello_auth, upstream_tracking, value_writes,
+        connection, expire, explain, hotkeys, increments, info, introspection, json, keys, keyspace, latency,
+        maintenance, merged_replies, object, persistence, pubsub, replication, scan, select, server, slowlog, strings,
+        subscriptions, tags, upstream_hello_auth, upstream_tracking, value_writes,
     },
 };
 use crate::{app::Worker, read::KeyGuard, source::LocalFuture};

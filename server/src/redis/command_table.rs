@@ -198,11 +198,13 @@ macro_rules! for_all_commands {
     "info" -1 [LOADING STALE UNLOCKED MERGED] (0 0 0) "1.0.0" SharedThen(info::info, merged_replies::info, info::whose), "Describes the server";
     "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
-    "latency" -2 [] (0 0 0) "2.8.13" Container, "Answers for latency events, which are not recorded";
-    "latency|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
-    "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
-    "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::empty), "Returns an empty list";
-    "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE AT_SOURCE] (0 0 0) "2.8.13" Local(server::zero), "Returns zero";
+    "latency" -2 [] (0 0 0) "2.8.13" Container, "Shows how long commands take";
+    "latency|doctor" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::doctor), "Describes the latency events in words";
+    "latency|help" 2 [LOADING STALE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
+    "latency|histogram" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(latency::histogram), "Returns how long the calls of commands took";
+    "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::history), "Returns the samples of a latency event";
+    "latency|latest" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::latest), "Returns the latest sample of each latency event";
+    "latency|reset" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::reset), "Forgets latency events";
     "lastsave" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "1.0.0" Local(persistence::lastsave), "Returns when the last snapshot was written, in Unix seconds";
     "memory" -2 [] (0 0 0) "4.0.0" Container, "Inspects memory";
     "memory|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "4.0.0" Local(introspection::help), "Lists the subcommands";
@@ -212,11 +214,11 @@ macro_rules! for_all_commands {
     "replicaof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "5.0.0" Local(replication::replicaof), "Makes the server a replica, or a primary";
     "role" 1 [NOSCRIPT LOADING STALE FAST AT_SOURCE] (0 0 0) "2.8.12" Local(replication::role), "Returns the role in replication and the offset";
     "slaveof" 3 [ADMIN NOSCRIPT STALE UNLOCKED AT_SOURCE] (0 0 0) "1.0.0" Local(replication::replicaof), "Old name of REPLICAOF";
-    "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Answers for slow commands, which are not recorded";
-    "slowlog|get" -2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::slow_log), "Returns an empty list";
-    "slowlog|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
-    "slowlog|len" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::zero), "Returns zero";
-    "slowlog|reset" 2 [ADMIN LOADING STALE AT_SOURCE] (0 0 0) "2.2.12" Local(server::nothing_to_do), "Changes nothing";
+    "slowlog" -2 [] (0 0 0) "2.2.12" Container, "Shows the latest commands that took long";
+    "slowlog|get" -2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(slowlog::get), "Returns entries of the slow log";
+    "slowlog|help" 2 [LOADING STALE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
+    "slowlog|len" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(slowlog::len), "Counts the entries of the slow log";
+    "slowlog|reset" 2 [ADMIN LOADING STALE] (0 0 0) "2.2.12" Local(slowlog::reset), "Empties the slow log";
     "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "1.0.0" LocalThen(subscriptions::monitor, subscriptions::run_monitor), "Streams every command that is processed";
     "time" 1 [LOADING STALE FAST AT_SOURCE] (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }

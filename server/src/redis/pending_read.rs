@@ -1,9 +1,11 @@
 //! Reads that wait for the source.
 use super::{
     command_error::{CommandError, WRONG_TYPE_TEXT},
+    command_times::TimedCommand,
     session::Session,
 };
 use crate::{
+    app::Worker,
     read::Group,
     source::{SourceError, is_document},
 };
@@ -13,6 +15,7 @@ use larder_proto::{output::Output, resp::Reply};
 use std::{
     pin::Pin,
     task::{Context, Poll},
+    time::Instant,
 };
 
 /// A read that waits for flights.
@@ -28,6 +31,8 @@ pub struct PendingRead {
     next: usize,
     /// Bytes of known values that only this read holds.
     known: usize,
+    /// The command, unless it is timed elsewhere.
+    pub(super) timed: Option<TimedCommand>,
 }
 
 /// One value.
@@ -39,18 +44,21 @@ pub(super) enum Slot {
 impl PendingRead {
     /// A read of one value, or of one cached reply.
     pub(super) fn one(wait: Wait, resp3: bool, whole: bool) -> PendingRead {
-        PendingRead { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0 }
+        PendingRead { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0, timed: None }
     }
 
     /// A read of several values. `head` has the array's head and the values before the first one
     /// that has to be awaited. `slots` has the others, of which `known` bytes are in memory.
     pub(super) fn many(head: Output, slots: Vec<Slot>, known: usize, resp3: bool) -> PendingRead {
-        PendingRead { resp3, whole: false, head: Some(Box::new(head)), slots, next: 0, known }
+        PendingRead { resp3, whole: false, head: Some(Box::new(head)), slots, next: 0, known, timed: None }
     }
 
     /// Bytes of memory that the read occupies. Long fetched values are accounted for elsewhere.
     pub fn owned(&self) -> usize {
-        self.head.as_ref().map_or(0, |head| head.owned()) + self.slots.capacity() * size_of::<Slot>() + self.known
+        self.head.as_ref().map_or(0, |head| head.owned())
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.known
+            + self.timed.as_ref().map_or(0, TimedCommand::owned)
     }
 
     /// Ready when every value is known. The flights proceed by themselves.
@@ -75,7 +83,16 @@ impl PendingRead {
 
     /// Writes the reply after [`poll`](PendingRead::poll) was ready. If one value could not be
     /// fetched, the reply is an error.
-    pub fn reply(self, session: &mut Session, out: &mut Output) {
+    pub fn reply(mut self, worker: &Worker, session: &mut Session, out: &mut Output) {
+        let timed = self.timed.take();
+        let is_error = self.write(session, out);
+        if let Some(timed) = timed {
+            timed.end(worker, &session.client, Instant::now(), is_error);
+        }
+    }
+
+    /// Writes the reply. Returns whether it is an error.
+    fn write(self, session: &mut Session, out: &mut Output) -> bool {
         let mut reply = Reply::new(out, self.resp3);
         let mark = reply.output().mark();
         let of_many = self.head.is_some();
@@ -95,10 +112,13 @@ impl PendingRead {
                 Err(SourceError::Refused(why)) if of_many && why.starts_with("WRONGTYPE ") => reply.null(),
                 Err(error) => {
                     reply.output().truncate(mark);
-                    session.counters.redis_errors.add(1);
-                    return CommandError::from(error).reply(&mut reply);
+                    let fault = CommandError::from(error);
+                    session.counters.redis_error(fault.text());
+                    fault.reply(&mut reply);
+                    return true;
                 }
             }
         }
+        false
     }
 }

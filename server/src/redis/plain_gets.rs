@@ -43,8 +43,8 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
 }
 
 /// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes.
-/// Begins none if they need more than a lookup: throttle, recorder, MONITOR, or a client in a
-/// special state. Fetches that they need are pushed to `batch`.
+/// Begins none if they need more than a lookup: throttle, recorder, MONITOR, a slow log of short
+/// times, or a client in a special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &Session,
@@ -59,6 +59,7 @@ pub fn begin(
         || app.throttle.is_on()
         || app.telemetry.recorder.is_on()
         || app.clients.monitors().any()
+        || app.telemetry.slow.times_each()
         || session.has_old_user(worker, now)
     {
         return gets;
@@ -89,7 +90,9 @@ pub fn begin(
             StartedRead::Hit(()) => {}
             StartedRead::Absent => reply.null(),
             StartedRead::Wait(wait) => {
-                gets.pending = Some(PendingRead::one(wait, session.resp3, false));
+                let mut read = PendingRead::one(wait, session.resp3, false);
+                read.timed = Some(session.times.get_later(worker, key.bytes()));
+                gets.pending = Some(read);
                 break;
             }
         }

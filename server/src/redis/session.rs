@@ -7,6 +7,8 @@ use super::{
     command_access::CommandAccess,
     command_lookup::GET,
     command_queue::OpenTransaction,
+    command_times::CommandTimes,
+    slow_commands::note_recorded,
     subscribed_topics::SubscribedTopics,
     tracking_client::Tracker,
     upstream::client_state::UpstreamState,
@@ -17,15 +19,17 @@ use crate::{
     identity::User,
     read::WatchedKeys,
     source::DedicatedConnection,
-    telemetry::Counters,
+    telemetry::{Counters, recorded_args},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_proto::resp::gets_ahead;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
     task::Waker,
+    time::Duration,
 };
 
 /// One client's protocol version, login, transaction, reply mode, and its connections to an
@@ -63,6 +67,8 @@ pub struct Session {
     pub(super) multi: Option<OpenTransaction>,
     /// The keys that WATCH named, until the transaction ends.
     pub(super) watch: Watch,
+    /// The command that runs, and since when.
+    pub(super) times: CommandTimes,
     /// The kind of backend that runs the client's commands on data.
     pub(super) backend: Backend,
     /// The dedicated connection to an upstream Redis. While it exists, every command on data goes
@@ -153,6 +159,7 @@ impl Session {
             outstanding: Outstanding::Nothing,
             multi: None,
             watch: Watch::default(),
+            times: CommandTimes::new(),
             backend: Backend::of(&worker.groups[0]),
             dedicated: None,
             upstream: UpstreamState::default(),
@@ -160,6 +167,26 @@ impl Session {
             subscriptions: None,
             unusual: true,
             plain_reads: false,
+        }
+    }
+
+    /// A turn begins: the next command begins now.
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        self.times.start();
+    }
+    /// The plain GETs at the beginning of `input` are answered, so many.
+    #[inline]
+    pub fn end_gets(&mut self, worker: &Worker, gets: u64, input: &[u8]) {
+        if let Some((_, took)) = self.times.end_run(worker, GET.index, gets) {
+            self.note_slow_gets(worker, took, input);
+        }
+    }
+    /// Notes the first one of a run that took long, if each of them did.
+    #[cold]
+    fn note_slow_gets(&self, worker: &Worker, took: Duration, input: &[u8]) {
+        if let Some((key, _)) = gets_ahead(input).next().filter(|_| worker.app.telemetry.slow.is_slow(took)) {
+            note_recorded(worker, &self.client, GET.index, took, recorded_args([&b"GET"[..], key].into_iter()));
         }
     }
 

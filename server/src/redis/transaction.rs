@@ -56,10 +56,7 @@ fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
 /// Answers an EXEC that was refused before it began.
 pub(super) fn abort(session: &mut Session, why: &CommandError, reply: &mut Reply<'_>) {
     session.end_transaction();
-    let why = match why {
-        CommandError::Static(text) => text.as_bytes(),
-        CommandError::Owned(text) => text,
-    };
+    let why = why.text();
     let why = why.strip_prefix(b"ERR ").unwrap_or(why);
     reply.error(&[b"EXECABORT Transaction discarded because of: ", why].concat());
 }

@@ -68,6 +68,12 @@ impl Distribution {
         self.count += histogram.count.get();
         self.micros += histogram.micros.get();
     }
+    /// Adds another distribution.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, bucket)| *sum += bucket);
+        self.count += other.count;
+        self.micros += other.micros;
+    }
     /// The buckets' ends in seconds with the number of durations up to each.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         self.buckets.iter().enumerate().scan(0, |sum, (index, n)| {
@@ -75,9 +81,40 @@ impl Distribution {
             Some((bucket_end(index), *sum))
         })
     }
+    /// What metrics show.
+    pub fn sample(&self) -> HistogramSample {
+        HistogramSample { buckets: self.cumulative().collect(), count: self.count, seconds: self.seconds() }
+    }
     /// What they took together, in seconds.
     pub fn seconds(&self) -> f64 {
         self.micros as f64 / 1e6
+    }
+}
+
+/// A histogram as metrics show it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistogramSample {
+    /// The buckets' ends in seconds with the number of durations up to each.
+    pub buckets: Vec<(f64, u64)>,
+    /// How many there were; those in no bucket were longer.
+    pub count: u64,
+    /// What they took together.
+    pub seconds: f64,
+}
+impl HistogramSample {
+    /// The seconds that this share of all does not exceed, estimated like Prometheus's
+    /// `histogram_quantile`: a bucket's durations are spread evenly over it. `None`: there are none.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = self.count as f64 * share;
+        let mut before = (0.0, 0);
+        for &(end, count) in &self.buckets {
+            if count as f64 >= rank && count > before.1 {
+                let part = (rank - before.1 as f64) / (count - before.1) as f64;
+                return Some(before.0 + (end - before.0) * part);
+            }
+            before = (end, count);
+        }
+        (self.count > 0).then_some(before.0)
     }
 }
 
@@ -105,6 +142,22 @@ mod tests {
         }
         assert_eq!(bucket_end(0), 0.000016);
         assert_eq!(bucket_end(BUCKETS - 1), 67.108864);
+    }
+
+    #[test]
+    fn quantiles_within_a_bucket() {
+        let mut sample = HistogramSample { buckets: vec![(0.1, 0), (0.2, 50), (0.4, 90)], count: 100, seconds: 20.0 };
+        let near = |share: f64, expected: f64| {
+            let found = sample.quantile(share).unwrap_or(f64::NAN);
+            assert!((found - expected).abs() < 1e-9, "{share}: {found}");
+        };
+        near(0.25, 0.15);
+        near(0.5, 0.2);
+        near(0.7, 0.3);
+        near(0.99, 0.4);
+        sample.count = 0;
+        sample.buckets.iter_mut().for_each(|bucket| bucket.1 = 0);
+        assert_eq!(sample.quantile(0.5), None);
     }
 
     #[test]

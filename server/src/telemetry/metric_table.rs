@@ -1,5 +1,11 @@
 //! The table of metrics.
-use super::{histogram::Distribution, metrics_snapshot::Snapshot, replication_snapshot::LinkSnapshot};
+use super::{
+    command_stats::CommandClass,
+    histogram::{Distribution, HistogramSample},
+    http_route::HttpRoute,
+    metrics_snapshot::Snapshot,
+    replication_snapshot::LinkSnapshot,
+};
 use MetricKind::{Counter, Gauge, Histogram, Info};
 use larder_engine::MissCauses;
 use larder_store::disk::StoreStats;
@@ -44,7 +50,11 @@ pub trait MetricSink {
     /// A number of seconds.
     fn seconds(&mut self, labels: Labels<'_>, value: f64);
     /// Durations.
-    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution);
+    fn histogram(&mut self, labels: Labels<'_>, value: &HistogramSample);
+    /// The same of a distribution.
+    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
+        self.histogram(labels, &value.sample());
+    }
 }
 
 impl MetricFamily {
@@ -174,8 +184,8 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_build_info",
         kind: Info,
-        help: "The running version.",
-        read: |s, to| to.number(&[("version", s.version)], 1),
+        help: "The running version, the commit and the profile of its build.",
+        read: |s, to| to.number(&[("version", s.version), ("commit", s.commit), ("profile", s.profile)], 1),
     },
     MetricFamily {
         name: "larder_uptime_seconds",
@@ -183,8 +193,46 @@ pub const METRICS: &[MetricFamily] = &[
         help: "Time since the start.",
         read: |s, to| to.seconds(&[], s.uptime.as_secs_f64()),
     },
-    sum!("larder_redis_commands_total", redis_commands, "Redis commands carried out."),
-    sum!("larder_redis_errors_total", redis_errors, "Error replies to Redis clients."),
+    MetricFamily {
+        name: "larder_redis_commands_total",
+        kind: Counter,
+        help: "Redis commands carried out, by name; names that neither Larder nor Redis has are `other`.",
+        read: |s, to| s.commands.iter().for_each(|of| to.number(&[("command", of.name)], of.calls)),
+    },
+    MetricFamily {
+        name: "larder_redis_command_errors_total",
+        kind: Counter,
+        help: "Redis commands that failed, or that were refused before they began (rejected), by name.",
+        read: |s, to| {
+            for of in &s.commands {
+                for (result, count) in [("failed", of.failed), ("rejected", of.rejected)] {
+                    if count > 0 {
+                        to.number(&[("command", of.name), ("result", result)], count);
+                    }
+                }
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_redis_command_duration_seconds",
+        kind: Histogram,
+        help: "Time from the beginning of a Redis command to its reply, by class of commands: read, write, forwarded and other.",
+        read: |s, to| {
+            for class in CommandClass::ALL {
+                to.histogram(&[("class", class.name())], &class.sample(&s.commands));
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_redis_errors_total",
+        kind: Counter,
+        help: "Error replies to Redis clients, by their first word; `source`: the source did not answer.",
+        read: |s, to| {
+            for (kind, count) in s.sums.redis_errors_by_kind() {
+                to.number(&[("kind", kind)], count);
+            }
+        },
+    },
     MetricFamily {
         name: "larder_tracking_clients",
         kind: Gauge,
@@ -264,8 +312,12 @@ pub const METRICS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
-        help: "Time from reading an HTTP request's head to writing its response. Plain GETs answered from the memory tier are not timed.",
-        read: |s, to| to.distribution(&[], &s.http_seconds),
+        help: "Time from reading an HTTP request's head to writing its response, by route as far as it had requests.",
+        read: |s, to| {
+            for (route, times) in HttpRoute::ALL.iter().zip(&s.http_times).filter(|(_, times)| times.count > 0) {
+                to.distribution(&[("route", route.name())], times);
+            }
+        },
     },
     sums!(
         "larder_connections_opened_total",

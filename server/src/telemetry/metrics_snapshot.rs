@@ -1,6 +1,8 @@
 //! Everything that is counted, at one moment.
 use super::{
+    command_stats::CommandNumbers,
     histogram::Distribution,
+    http_route::HttpDistributions,
     peers_snapshot::{PeersSnapshot, SharedGroupSnapshot},
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
@@ -16,13 +18,18 @@ use std::{sync::Arc, time::Duration};
 #[expect(missing_docs)]
 pub struct Snapshot {
     pub version: &'static str,
+    /// Of the build; `unknown` where nothing says it.
+    pub commit: &'static str,
+    /// Cargo's profile of the build.
+    pub profile: &'static str,
     /// Since the Unix epoch.
     pub started: Duration,
     pub uptime: Duration,
     pub process: ProcessStats,
     pub sums: CounterSums,
     pub worker_connections: Vec<u64>,
-    pub http_seconds: Distribution,
+    /// How long HTTP requests took, by route.
+    pub http_times: HttpDistributions,
     pub groups: Vec<GroupSnapshot>,
     pub pushes: PushSnapshot,
     pub buffers: BuffersSnapshot,
@@ -31,6 +38,17 @@ pub struct Snapshot {
     pub saves: SavesSnapshot,
     pub tls: TlsSnapshot,
     pub faults: FaultsSnapshot,
+    /// Of the Redis commands that were called or refused.
+    pub commands: Vec<CommandNumbers>,
+}
+
+impl Snapshot {
+    /// How long HTTP requests took, on all routes.
+    pub fn http_seconds(&self) -> Distribution {
+        let mut sum = Distribution::default();
+        self.http_times.iter().for_each(|of| sum.merge(of));
+        sum
+    }
 }
 
 /// Faults that were ordered, by place.

@@ -11,10 +11,13 @@
 //! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`],
 //! which names it, explains it and reads it from a [`Snapshot`]; both outputs are made from that
 //! row, so they cannot disagree.
-mod command_calls;
+mod command_stats;
+mod fine_histogram;
 mod histogram;
 mod history;
 mod hot_keys;
+mod http_route;
+mod latency_events;
 mod log_limiter;
 mod logs;
 mod metric_table;
@@ -25,6 +28,8 @@ mod process_stats;
 mod prometheus_text;
 mod replication_snapshot;
 mod saves_snapshot;
+mod slow_commands;
+mod slow_log;
 mod stats_json;
 mod telemetry_registry;
 #[cfg(test)]
@@ -32,10 +37,13 @@ mod tests;
 mod thread_counter;
 mod worker_counters;
 
-pub use command_calls::CommandCalls;
-pub use histogram::{Distribution, Histogram};
+pub use command_stats::{CommandClass, CommandNumbers, CommandStats};
+pub use fine_histogram::FineDistribution;
+pub use histogram::{Distribution, Histogram, HistogramSample};
 pub use history::{Event, EventKind, EventLog, History, HistoryPage, LiveMessage, MOST_GROUPS, NewEvent, Resolution};
 pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport};
+pub use http_route::{HttpDistributions, HttpRoute, HttpTimes};
+pub use latency_events::LatencySummary;
 pub use log_limiter::LogLimiter;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
@@ -46,10 +54,12 @@ pub use metrics_snapshot::{
 pub use operation_recorder::{RecordedOperation, Recorder};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::{CpuTime, ProcessStats};
-pub use prometheus_text::prometheus_text;
+pub use prometheus_text::{MetricsFormat, prometheus_text};
 pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapshot};
 pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};
-pub use stats_json::stats_json;
+pub use slow_commands::SlowCommands;
+pub use slow_log::{SlowEntry, recorded_args};
+pub use stats_json::{hit_ratio, stats_json};
 pub use telemetry_registry::Telemetry;
 pub use thread_counter::Counter;
 pub use worker_counters::{CounterSums, Counters};

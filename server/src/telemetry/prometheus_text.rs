@@ -1,24 +1,41 @@
 //! The text format of Prometheus, version 0.0.4
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as `text/plain; version=0.0.4`.
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>), served as
+//! `text/plain; version=0.0.4`, and OpenMetrics 1.0
+//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 use super::{
-    histogram::Distribution,
+    histogram::HistogramSample,
     metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
     metrics_snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};
 
+/// The formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// Version 0.0.4.
+    Prometheus,
+    /// Version 1.0. The family of a counter has no `_total`, and an info is no gauge.
+    OpenMetrics,
+}
+
 /// Renders all metrics.
-pub fn prometheus_text(snapshot: &Snapshot) -> String {
+pub fn prometheus_text(snapshot: &Snapshot, format: MetricsFormat) -> String {
     let mut out = String::with_capacity(16 << 10);
+    let is_open = format == MetricsFormat::OpenMetrics;
     for family in METRICS {
         let MetricFamily { name, kind, help, read } = family;
-        let kind = match kind {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge | MetricKind::Info => "gauge",
-            MetricKind::Histogram => "histogram",
+        let (kind, suffix) = match kind {
+            MetricKind::Counter => ("counter", "_total"),
+            MetricKind::Info if is_open => ("info", "_info"),
+            MetricKind::Gauge | MetricKind::Info => ("gauge", ""),
+            MetricKind::Histogram => ("histogram", ""),
         };
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let shown = if is_open { name.strip_suffix(suffix).unwrap_or(name) } else { name };
+        let _ = writeln!(out, "# HELP {shown} {help}\n# TYPE {shown} {kind}");
         read(snapshot, &mut Text { out: &mut out, name });
+    }
+    if is_open {
+        out.push_str("# EOF\n");
     }
     out
 }
@@ -53,13 +70,13 @@ impl MetricSink for Text<'_> {
     fn seconds(&mut self, labels: Labels<'_>, value: f64) {
         self.sample("", labels, value);
     }
-    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
-        for (end, count) in value.cumulative() {
+    fn histogram(&mut self, labels: Labels<'_>, value: &HistogramSample) {
+        for (end, count) in &value.buckets {
             let end = end.to_string();
             self.sample("_bucket", &[labels, &[("le", end.as_str())]].concat(), count);
         }
         self.sample("_bucket", &[labels, &[("le", "+Inf")]].concat(), value.count);
-        self.sample("_sum", labels, value.seconds());
+        self.sample("_sum", labels, value.seconds);
         self.sample("_count", labels, value.count);
     }
 }

@@ -1,15 +1,23 @@
 //! The same numbers as JSON, for `/v1/stats`: `{"redis_commands": 5, "connections": {"http": 1},
 //! "groups": {"default": {"cache_hits": 7}}}`.
 //!
+//! Beside them it has what Prometheus computes from them: for each group `cache_hit_ratio`, the share
+//! of reads that the memory tier answered (`null`: there were none), and for each histogram `p50`,
+//! `p99` and `p99.9`.
+//!
 //! A family is a key ([`MetricFamily::key`]); the label `group` comes first, under `groups`; any
 //! other label nests by its value. A histogram is `{"count", "sum", "buckets": {"0.000016": n, …}}`
 //! in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
-    histogram::Distribution,
+    histogram::HistogramSample,
     metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
     metrics_snapshot::Snapshot,
 };
+use larder_engine::Stats;
 use serde_json::{Map, Value};
+
+/// The quantiles of each histogram.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Renders all metrics.
 pub fn stats_json(snapshot: &Snapshot) -> Value {
@@ -17,7 +25,17 @@ pub fn stats_json(snapshot: &Snapshot) -> Value {
     for family in METRICS {
         (family.read)(snapshot, &mut Json { root: &mut root, family });
     }
+    for group in &snapshot.groups {
+        root["groups"][&group.name]["cache_hit_ratio"] = hit_ratio(&group.cache).into();
+    }
     Value::Object(root)
+}
+
+/// The share of reads that the memory tier answered, absences included; `None`: there were none.
+pub fn hit_ratio(cache: &Stats) -> Option<f64> {
+    let answered = cache.hits + cache.negative_hits;
+    let reads = answered + cache.misses;
+    (reads > 0).then(|| answered as f64 / reads as f64)
 }
 
 struct Json<'a> {
@@ -53,9 +71,13 @@ impl MetricSink for Json<'_> {
     fn seconds(&mut self, labels: Labels<'_>, value: f64) {
         self.put(labels, value.into());
     }
-    fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
+    fn histogram(&mut self, labels: Labels<'_>, value: &HistogramSample) {
         let buckets: Map<String, Value> =
-            value.cumulative().map(|(end, count)| (end.to_string(), count.into())).collect();
-        self.put(labels, serde_json::json!({"count": value.count, "sum": value.seconds(), "buckets": buckets}));
+            value.buckets.iter().map(|(end, count)| (end.to_string(), (*count).into())).collect();
+        let mut said = serde_json::json!({"count": value.count, "sum": value.seconds, "buckets": buckets});
+        for (name, share) in QUANTILES {
+            said[name] = value.quantile(share).into();
+        }
+        self.put(labels, said);
     }
 }

@@ -1,7 +1,7 @@
 //! All counters of the process: those of each thread, and what is shown of them together.
 use super::{
-    histogram::Distribution,
     hot_keys::HotKeys,
+    http_route::HttpDistributions,
     log_limiter::LogLimiter,
     logs::Logs,
     metrics_snapshot::{BuffersSnapshot, FaultsSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
@@ -10,6 +10,7 @@ use super::{
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
     saves_snapshot::SavesSnapshot,
+    slow_commands::SlowCommands,
     worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
@@ -28,6 +29,8 @@ pub struct Telemetry {
     pub logs: Logs,
     /// What is recorded of the operations, if anybody does.
     pub recorder: Recorder,
+    /// Commands that took long.
+    pub slow: SlowCommands,
     /// Which keys take the most.
     pub hot_keys: HotKeys,
     /// Log lines about requests of other protocols on the Redis port.
@@ -50,6 +53,7 @@ impl Telemetry {
         Telemetry {
             logs,
             recorder: Recorder::new(workers),
+            slow: SlowCommands::default(),
             hot_keys: HotKeys::default(),
             foreign: LogLimiter::new(FOREIGN_PERIOD),
             handshakes: LogLimiter::new(FOREIGN_PERIOD),
@@ -105,18 +109,24 @@ impl Telemetry {
     pub fn time(&self) -> Duration {
         self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default() + self.uptime()
     }
+    /// How long HTTP requests took, by route.
+    pub fn http_times(&self) -> HttpDistributions {
+        let mut sums = HttpDistributions::default();
+        self.threads.iter().for_each(|counters| counters.http_times.add_to(&mut sums));
+        sums
+    }
     /// Everything at this moment. `groups` in the order of the configuration.
     pub fn snapshot(&self, groups: Vec<GroupSnapshot>, pushes: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
-        let mut http_seconds = Distribution::default();
-        self.threads.iter().for_each(|counters| http_seconds.add(&counters.http_seconds));
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
+            commit: env!("BUILD_COMMIT"),
+            profile: env!("BUILD_PROFILE"),
             started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
             process: ProcessStats::read(),
             sums: self.sums(),
             worker_connections: self.worker_connections().collect(),
-            http_seconds,
+            http_times: self.http_times(),
             groups,
             pushes,
             buffers,
@@ -125,6 +135,7 @@ impl Telemetry {
             tls: TlsSnapshot::default(),
             faults: FaultsSnapshot::default(),
             saves: SavesSnapshot::default(),
+            commands: Vec::new(),
         }
     }
 }

@@ -11,7 +11,11 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
     let histogram = Histogram::default();
     histogram.record(Duration::from_millis(1));
     seconds.add(&histogram);
-    telemetry.snapshot(
+    let stats = CommandStats::new(1, [("get", CommandClass::Read), ("config|get", CommandClass::Other)]);
+    stats.called(0, 0, 7);
+    stats.called(0, 1, 1);
+    stats.failed(0, 1);
+    let snapshot = telemetry.snapshot(
         vec![
             GroupSnapshot {
                 name: "default".to_string(),
@@ -27,7 +31,8 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
         ],
         PushSnapshot { subscribed: [4, 5, 6], ..PushSnapshot::default() },
         BuffersSnapshot { bytes: vec![("lent", 8)], cut: vec![("redis", 1)], ..BuffersSnapshot::default() },
-    )
+    );
+    Snapshot { commands: stats.sums(), ..snapshot }
 }
 
 /// The samples of a text by name and labels; checks the format's rules on the way.
@@ -63,14 +68,17 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn the_text_follows_the_format() {
-    let samples = samples(&prometheus_text(&snapshot(&Telemetry::default())));
+    let samples = samples(&prometheus_text(&snapshot(&Telemetry::default()), MetricsFormat::Prometheus));
     assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
     assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
     assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
     assert_eq!(samples["larder_store_written_bytes_total{group=\"default\"}"], 9.0);
     assert!(!samples.keys().any(|name| name.starts_with("larder_store") && name.contains("a\\\"b")), "without a store");
-    assert_eq!(samples["larder_build_info{version=\"0.1.0\"}"], 1.0);
+    let commit = env!("BUILD_COMMIT");
+    let profile = env!("BUILD_PROFILE");
+    let build = format!("larder_build_info{{version=\"0.1.0\",commit=\"{commit}\",profile=\"{profile}\"}}");
+    assert_eq!(samples[&build], 1.0);
     let fetch = "larder_source_fetch_duration_seconds";
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.001024\"}}")], 1.0);
@@ -81,10 +89,30 @@ fn the_text_follows_the_format() {
 }
 
 #[test]
+fn openmetrics_has_the_same_samples_under_its_own_names_of_families() {
+    let snapshot = snapshot(&Telemetry::default());
+    let (text, open) =
+        (prometheus_text(&snapshot, MetricsFormat::Prometheus), prometheus_text(&snapshot, MetricsFormat::OpenMetrics));
+    let of = |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(of(&text), of(&open));
+    assert!(open.ends_with("\n# EOF\n") && open.matches("# EOF").count() == 1);
+    for line in [
+        "# TYPE larder_redis_commands counter",
+        "# TYPE larder_build info",
+        "# TYPE larder_connections gauge",
+        "# TYPE larder_http_request_duration_seconds histogram",
+        "# TYPE process_cpu_seconds counter",
+    ] {
+        assert!(open.lines().any(|of_open| of_open == line), "{line}");
+    }
+    assert!(!open.lines().any(|line| line.starts_with("# ") && line.contains("_total ")));
+}
+
+#[test]
 fn every_counter_has_a_metric() {
     let telemetry = Telemetry::new(2, Logs::default());
     let filled = telemetry.worker(1).fill();
-    let samples = samples(&prometheus_text(&snapshot(&telemetry)));
+    let samples = samples(&prometheus_text(&snapshot(&telemetry), MetricsFormat::Prometheus));
     for (name, n) in filled {
         assert!(samples.values().any(|value| *value == n as f64), "{name} is counted but not shown");
     }
@@ -132,11 +160,8 @@ fn every_number_of_the_engine_has_a_metric() {
         changes: 2026,
     };
     let group = GroupSnapshot { name: "g".to_string(), cache, ..GroupSnapshot::default() };
-    let samples = samples(&prometheus_text(&Telemetry::default().snapshot(
-        vec![group],
-        PushSnapshot::default(),
-        BuffersSnapshot::default(),
-    )));
+    let snapshot = Telemetry::default().snapshot(vec![group], PushSnapshot::default(), BuffersSnapshot::default());
+    let samples = samples(&prometheus_text(&snapshot, MetricsFormat::Prometheus));
     for n in 2001..=2034 {
         let shown = |(series, value): (&String, &f64)| series.contains("{group=\"g\"") && *value == f64::from(n);
         assert!(samples.iter().any(shown), "{n} is not shown");
@@ -147,29 +172,38 @@ fn every_number_of_the_engine_has_a_metric() {
 fn json_holds_what_the_text_holds() {
     let telemetry = Telemetry::new(1, Logs::default());
     telemetry.worker(0).fill();
+    telemetry.worker(0).http_times[HttpRoute::Kv].record(Duration::from_micros(20));
     let snapshot = snapshot(&telemetry);
     let json = stats_json(&snapshot);
-    let commands = telemetry.sums().redis_commands;
-    assert_eq!(json["redis_commands"], commands);
+    assert_eq!(json["redis_commands"], serde_json::json!({"get": 7, "config|get": 1}));
     assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
     assert_eq!(json["groups"]["default"]["cache_hits"], 7);
     assert_eq!(json["groups"]["a\"b\\c\nd"]["cache_hits"], 0);
     assert_eq!(json["build_info"]["version"], "0.1.0");
     let fetch = &json["groups"]["default"]["source_fetch_duration_seconds"];
     assert_eq!((&fetch["count"], &fetch["sum"]), (&1.into(), &0.001.into()));
+    let median = fetch["p50"].as_f64().unwrap();
+    assert!(median > 0.000512 && median < 0.001024, "{median}");
+    assert_eq!(json["redis_command_duration_seconds"]["write"]["p99"], serde_json::Value::Null);
+    assert_eq!(json["http_request_duration_seconds"]["/v1/kv"]["count"], 1);
+    assert_eq!(json["groups"]["default"]["cache_hit_ratio"], 1.0);
     assert_eq!(fetch["buckets"]["0.001024"], 1);
 
     /// Numbers in a tree, an info's label counting as the 1 that it is in the text.
     fn leaves(value: &serde_json::Value, out: &mut Vec<f64>) {
         match value {
-            serde_json::Value::Object(map) => map.values().for_each(|value| leaves(value, out)),
+            serde_json::Value::Object(map) => {
+                let is_computed =
+                    |name: &str| ["cache_hit_ratio", "p50", "p99", "p99.9", "commit", "profile"].contains(&name);
+                map.iter().filter(|(name, _)| !is_computed(name)).for_each(|(_, value)| leaves(value, out));
+            }
             serde_json::Value::String(_) => out.push(1.0),
             other => out.push(other.as_f64().unwrap()),
         }
     }
     let (mut of_json, mut of_text) = (Vec::new(), Vec::new());
     leaves(&json, &mut of_json);
-    let samples = samples(&prometheus_text(&snapshot));
+    let samples = samples(&prometheus_text(&snapshot, MetricsFormat::Prometheus));
     of_text.extend(samples.iter().filter(|(name, _)| !name.contains("+Inf")).map(|(_, value)| *value));
     of_json.sort_by(f64::total_cmp);
     of_text.sort_by(f64::total_cmp);
@@ -179,14 +213,14 @@ fn json_holds_what_the_text_holds() {
 #[test]
 fn counts_of_all_threads_and_since_a_reset() {
     let telemetry = Telemetry::new(2, Logs::default());
-    telemetry.worker(0).redis_commands.add(2);
-    telemetry.worker(1).redis_commands.add(3);
+    telemetry.worker(0).redis_throttled.add(2);
+    telemetry.worker(1).redis_throttled.add(3);
     telemetry.control().connections_refused.add(1);
-    assert_eq!((telemetry.sums().redis_commands, telemetry.sums().connections_refused), (5, 1));
+    assert_eq!((telemetry.sums().redis_throttled, telemetry.sums().connections_refused), (5, 1));
     telemetry.reset();
-    telemetry.worker(1).redis_commands.add(4);
-    assert_eq!(telemetry.sums_since_reset(), CounterSums { redis_commands: 4, ..CounterSums::default() });
-    assert_eq!(telemetry.sums().redis_commands, 9);
+    telemetry.worker(1).redis_throttled.add(4);
+    assert_eq!(telemetry.sums_since_reset(), CounterSums { redis_throttled: 4, ..CounterSums::default() });
+    assert_eq!(telemetry.sums().redis_throttled, 9);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Counters of one thread, and their sums.
-use super::{histogram::Histogram, thread_counter::Counter};
+use super::{http_route::HttpTimes, thread_counter::Counter};
 
 /// Declares the counters once: the struct that threads write, the struct of sums, and the code
 /// between them.
@@ -10,8 +10,8 @@ macro_rules! counters {
         #[repr(align(128))]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
-            /// From a request's head read to its answer written, HTTP; hits of the fast path would spend more on the clock than on the answer.
-            pub http_seconds: Histogram,
+            /// From a request's head read to its answer written, HTTP.
+            pub http_times: HttpTimes,
         }
         /// The sums of all threads' counters at one moment.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,10 +46,28 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Redis commands carried out (those that were answered with an error included).
-    redis_commands,
-    /// Error replies to Redis clients.
-    redis_errors,
+    /// Error replies to Redis clients, by their first word: `ERR`.
+    redis_errors_err,
+    /// `ERR source …`: the source did not answer.
+    redis_errors_source,
+    /// `WRONGTYPE`.
+    redis_errors_wrongtype,
+    /// `NOAUTH`.
+    redis_errors_noauth,
+    /// `WRONGPASS`.
+    redis_errors_wrongpass,
+    /// `NOPERM`.
+    redis_errors_noperm,
+    /// `OOM`.
+    redis_errors_oom,
+    /// `READONLY`.
+    redis_errors_readonly,
+    /// `EXECABORT`.
+    redis_errors_execabort,
+    /// `NOSCRIPT`.
+    redis_errors_noscript,
+    /// Any other first word.
+    redis_errors_other,
     /// Messages of CLIENT TRACKING told to clients.
     tracking_invalidations,
     /// Messages of channels told to subscribers.
@@ -127,6 +145,24 @@ counters! {
 }
 
 impl Counters {
+    /// Counts an error reply to a Redis client. `text` begins with the error's first word.
+    #[cold]
+    pub fn redis_error(&self, text: &[u8]) {
+        let counter = match text.split(|byte| *byte == b' ').next().unwrap_or_default() {
+            b"ERR" if text.starts_with(b"ERR source ") => &self.redis_errors_source,
+            b"ERR" => &self.redis_errors_err,
+            b"WRONGTYPE" => &self.redis_errors_wrongtype,
+            b"NOAUTH" => &self.redis_errors_noauth,
+            b"WRONGPASS" => &self.redis_errors_wrongpass,
+            b"NOPERM" => &self.redis_errors_noperm,
+            b"OOM" => &self.redis_errors_oom,
+            b"READONLY" => &self.redis_errors_readonly,
+            b"EXECABORT" => &self.redis_errors_execabort,
+            b"NOSCRIPT" => &self.redis_errors_noscript,
+            _ => &self.redis_errors_other,
+        };
+        counter.add(1);
+    }
     /// Counts an answered HTTP request.
     pub fn http_answered(&self, status: u16) {
         match status {
@@ -142,6 +178,26 @@ impl Counters {
     }
 }
 impl CounterSums {
+    /// Error replies to Redis clients by kind: their first word, `source` or `other`.
+    pub fn redis_errors_by_kind(&self) -> [(&'static str, u64); 11] {
+        [
+            ("ERR", self.redis_errors_err),
+            ("source", self.redis_errors_source),
+            ("WRONGTYPE", self.redis_errors_wrongtype),
+            ("NOAUTH", self.redis_errors_noauth),
+            ("WRONGPASS", self.redis_errors_wrongpass),
+            ("NOPERM", self.redis_errors_noperm),
+            ("OOM", self.redis_errors_oom),
+            ("READONLY", self.redis_errors_readonly),
+            ("EXECABORT", self.redis_errors_execabort),
+            ("NOSCRIPT", self.redis_errors_noscript),
+            ("other", self.redis_errors_other),
+        ]
+    }
+    /// All error replies to Redis clients.
+    pub fn redis_errors(&self) -> u64 {
+        self.redis_errors_by_kind().iter().map(|(_, count)| count).sum()
+    }
     /// HTTP requests answered.
     pub fn http_requests(&self) -> u64 {
         self.http_responses_2xx + self.http_responses_3xx + self.http_responses_4xx + self.http_responses_5xx
@@ -155,15 +211,28 @@ mod tests {
     #[test]
     fn sums_add_up_and_count_from_a_moment() {
         let (one, two) = (Counters::default(), Counters::default());
-        one.redis_commands.add(5);
-        two.redis_commands.add(2);
+        one.redis_throttled.add(5);
+        two.redis_throttled.add(2);
         two.panics.add_shared(1);
         let mut sums = CounterSums::default();
         sums.add(&one);
         sums.add(&two);
-        assert_eq!((sums.redis_commands, sums.panics, sums.http_bytes_in), (7, 1, 0));
-        let later = CounterSums { redis_commands: 10, ..sums };
-        assert_eq!(later.since(&sums), CounterSums { redis_commands: 3, ..CounterSums::default() });
+        assert_eq!((sums.redis_throttled, sums.panics, sums.http_bytes_in), (7, 1, 0));
+        let later = CounterSums { redis_throttled: 10, ..sums };
+        assert_eq!(later.since(&sums), CounterSums { redis_throttled: 3, ..CounterSums::default() });
+    }
+
+    #[test]
+    fn errors_by_kind() {
+        let counters = Counters::default();
+        for text in ["ERR syntax error", "ERR", "ERR source unavailable: x", "WRONGTYPE a", "MOVED 1 a:1", ""] {
+            counters.redis_error(text.as_bytes());
+        }
+        let mut sums = CounterSums::default();
+        sums.add(&counters);
+        let some: Vec<_> = sums.redis_errors_by_kind().into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(some, [("ERR", 2), ("source", 1), ("WRONGTYPE", 1), ("other", 2)]);
+        assert_eq!(sums.redis_errors(), 6);
     }
 
     #[test]

@@ -127,11 +127,18 @@ impl Larder {
         assert_eq!(status, 200, "{path}");
         String::from_utf8(body).unwrap()
     }
-    /// The value of a metric, given with its labels as `/metrics` writes them.
+    /// The value of a metric, given with its labels as `/metrics` writes them; without labels, the
+    /// sum over all.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+        let value_of = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let is_sample = rest.starts_with(' ') || rest.starts_with('{') && !name.contains('{');
+            is_sample.then(|| rest.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+        };
+        let values: Vec<f64> = text.lines().filter_map(value_of).collect();
+        assert!(!values.is_empty(), "no {name} in\n{text}");
+        values.iter().sum()
     }
 
     /// Resident memory in bytes.

@@ -190,19 +190,44 @@ export class Connections {
 export class Events {
   constructor(state) {
     this.state = state;
+    this.places = ["events", "slow"].map(() => el("div"));
     this.element = el("div");
+    this.element.append(...this.places);
+    this.sorted = {};
   }
 
   async open() {
     this.draw();
+    await this.ask();
   }
 
-  async tick() {}
+  async tick(second) {
+    if (second % 5 === 0) await this.ask();
+  }
+
+  async ask() {
+    // A user may have no right to see commands of others.
+    this.slow = await jsonIfThere("v1/slow-log");
+    this.drawSlow();
+  }
+
+  drawSlow() {
+    const [, place] = this.places;
+    if (!this.slow) return place.replaceChildren();
+    const { entries, slower_than_micros: from } = this.slow;
+    const caption = from === null ? "The slow log is off (slowlog-log-slower-than)." : `The latest ${entries.length.toLocaleString("en")} that took ${duration(from / 1e6)} or longer`;
+    redrawn(place, el("h2", {}, "Slow Redis commands"), table(caption, [
+      { title: "Time", value: (row) => row.at, show: (row) => el("time", { datetime: new Date(row.at).toISOString() }, moment(row.at)) },
+      { title: "Took", value: (row) => row.micros, show: (row) => duration(row.micros / 1e6), number: true },
+      { title: "Command", value: (row) => row.command.join(" "), show: (row) => el("code", {}, row.command.join(" ")), wide: true },
+      { title: "Client", value: (row) => row.client, show: (row) => [row.client, row.client_name].filter(Boolean).join(" ") },
+    ], entries, this.sorted, () => this.drawSlow()));
+  }
 
   draw() {
     const events = [...this.state.events].reverse();
     const time = (event) => el("time", { datetime: new Date(event.at).toISOString() }, moment(event.at));
-    redrawn(this.element, table("What happened, the latest first", [
+    redrawn(this.places[0], table("What happened, the latest first", [
       { title: "Time", show: time },
       { title: "Severity", show: (event) => badge(event.severity === "warning" ? "warn" : "good", event.severity) },
       { title: "Kind", value: (event) => event.kind },

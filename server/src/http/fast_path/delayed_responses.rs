@@ -20,7 +20,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let worker = self.context.worker.clone();
         self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingResponse { route, group, key, answer, begun, mut after, logged } = waiting;
+            let WaitingResponse { route, group, key, answer, begun, timed_with, mut after, logged } = waiting;
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
@@ -46,7 +46,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             if let Some(response) = response {
                 self.send(response).await?;
             }
-            worker.counters.http_seconds.record(begun.elapsed());
+            worker.counters.http_times[timed_with].record(begun.elapsed());
             self.behind = self.behind.saturating_sub(after.owned());
             self.output.append(&mut after);
             if self.output.len() > ENOUGH {

@@ -13,6 +13,7 @@ use super::super::{
 use crate::{
     lifecycle::{linger::linger, queue_delay::Admission},
     source::Fetch,
+    telemetry::HttpRoute,
     tls::ClientStream,
 };
 use bytes::Bytes;
@@ -54,7 +55,8 @@ pub(crate) async fn serve<S: ClientStream>(
         batch: Vec::new(),
         waiting: Vec::new(),
         state: FastState::Idle,
-        answered: 0,
+        answered: [0; HttpRoute::FAST],
+        timed_with: HttpRoute::Kv,
         hits: 0,
         behind: 0,
         admission: Admission::All,
@@ -132,8 +134,10 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) batch: Vec<Fetch>,
     pub(super) waiting: Vec<WaitingResponse>,
     pub(super) state: FastState,
-    /// Requests answered in this turn, not counted yet.
-    pub(super) answered: u32,
+    /// Requests answered in this turn, not counted yet, by route.
+    pub(super) answered: [u32; HttpRoute::FAST],
+    /// The route of the latest of them.
+    pub(super) timed_with: HttpRoute,
     /// Those of them that were hits.
     pub(super) hits: u32,
     /// Bytes of output behind answers that are being waited for.
@@ -152,6 +156,7 @@ pub(super) struct WaitingResponse {
     pub(super) key: Box<[u8]>,
     pub(super) answer: PendingAnswer,
     pub(super) begun: Instant,
+    pub(super) timed_with: HttpRoute,
     pub(super) after: Output,
     /// If it will be logged.
     pub(super) logged: Option<Box<LoggedRequest>>,
@@ -238,8 +243,10 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 Poll::Pending => self.output.append(&mut buffers.output),
             }
             let took = begun.elapsed();
-            for _ in 0..std::mem::take(&mut self.answered) {
-                worker.counters.http_seconds.record(took);
+            for (route, answered) in HttpRoute::ALL.iter().zip(&mut self.answered) {
+                for _ in 0..std::mem::take(answered) {
+                    worker.counters.http_times[*route].record(took);
+                }
             }
             if !self.waiting.is_empty() {
                 return Poll::Ready(Ok(Next::SendWaiting));

@@ -16,6 +16,7 @@ use crate::{
         queue_delay::Admission,
         throttle::{Caller, Scope},
     },
+    telemetry::HttpRoute,
     tls::ClientStream,
 };
 use http::{HeaderMap, Response, StatusCode};
@@ -61,6 +62,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         output: &mut Output,
         text: &mut Vec<u8>,
     ) -> bool {
+        self.timed_with = HttpRoute::Item;
         let worker = &self.context.worker;
         if !item_api::is_within_limits(&worker.app.settings, method, body) {
             return false;
@@ -130,6 +132,7 @@ fn ready(response: Response<ResponseBody>, begun: Instant) -> WaitingResponse {
         key: Box::default(),
         answer: PendingAnswer::Ready(Box::new(response)),
         begun,
+        timed_with: HttpRoute::Item,
         after: Output::default(),
         logged: None,
     }

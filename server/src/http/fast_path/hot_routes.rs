@@ -20,7 +20,7 @@ use crate::{
     },
     peer::{BASE_PATH, ring_of},
     read::StartedRead,
-    telemetry::RecordedOperation,
+    telemetry::{HttpRoute, RecordedOperation},
     tls::ClientStream,
 };
 use bytes::Bytes;
@@ -101,7 +101,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             if !taken {
                 break FastState::OtherRequest;
             }
-            self.answered += u32::from(waiting == self.waiting.len());
+            self.answered[self.timed_with as usize] += u32::from(waiting == self.waiting.len());
             at += len;
             let due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
             if self.waiting.len() == MOST_WAITING || due > ENOUGH {
@@ -170,6 +170,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             key: key.into(),
             answer,
             begun,
+            timed_with: if is_entity { HttpRoute::Entity } else { HttpRoute::Kv },
             after: Output::default(),
             logged: None,
         });
@@ -233,6 +234,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 None => return false,
             }
         };
+        self.timed_with = route.timed_with();
         let key = match decoded {
             Ok(key) if (1..=worker.app.settings.max_key).contains(&key.len()) => key,
             _ => return false,
@@ -318,7 +320,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
             StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
         };
         let (key, after) = (key.into(), Output::default());
-        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, after, logged });
+        let timed_with = self.timed_with;
+        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, timed_with, after, logged });
         true
     }
 }

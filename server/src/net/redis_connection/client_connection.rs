@@ -156,6 +156,7 @@ impl ClientConnection {
     }
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+        self.session.begin_turn();
         let mut paused = worker.app.pause.paused(now);
         let mut begun = 0;
         let mut admission = worker.queue_delay.admission();
@@ -291,6 +292,10 @@ impl ClientConnection {
         if behind {
             self.held += out.len() - already;
         }
+        if gets.commands > 0 {
+            let answered = gets.commands - usize::from(gets.pending.is_some());
+            self.session.end_gets(worker, answered as u64, self.input.unread());
+        }
         self.input.consume(gets.consumed);
         if let Some(read) = gets.pending {
             self.wait_for(read);
@@ -376,10 +381,10 @@ impl ClientConnection {
             }
             let mut done = self.queue.pop_front().expect("its front was just polled");
             match done.what {
-                WaitingKind::Read(read) => read.reply(&mut self.session, &mut self.out),
+                WaitingKind::Read(read) => read.reply(worker, &mut self.session, &mut self.out),
                 WaitingKind::ClientPipeline(together) => {
                     self.held -= together.bytes();
-                    together.reply(&mut self.session, &mut self.out);
+                    together.reply(worker, &mut self.session, &mut self.out);
                 }
             }
             self.held -= done.after.len();

@@ -10,7 +10,8 @@ use crate::{
     },
     source::{ModeRule, mode_rules_text, parse_mode_rules},
 };
-use larder_proto::glob;
+use larder_proto::{glob, resp::parse_i64};
+use std::time::Duration;
 
 type Done = Result<Flow, CommandError>;
 
@@ -18,6 +19,8 @@ type Done = Result<Flow, CommandError>;
 pub(super) const POLICY: &str = "allkeys-lfu";
 /// Minimum size of the memory tier.
 pub(super) const MIN_MEMORY: usize = 1 << 20;
+/// The percentiles of INFO latencystats, as Redis shows them by default.
+pub(super) const PERCENTILES: [&str; 3] = ["50", "99", "99.9"];
 
 /// A parameter and its current value.
 struct Parameter {
@@ -39,6 +42,12 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter { name: "io-threads", get: |call| call.worker.app.settings.threads.to_string() },
     Parameter { name: MODE_RULES, get: |call| mode_rules(call) },
+    Parameter {
+        name: WATCH_FROM,
+        get: |call| call.worker.app.telemetry.slow.watches_from().map_or(0, |from| from.as_millis()).to_string(),
+    },
+    Parameter { name: "latency-tracking", get: |_| "yes".into() },
+    Parameter { name: "latency-tracking-info-percentiles", get: |_| PERCENTILES.join(" ") },
     Parameter { name: LOG_LEVEL, get: |call| redis_level(call.worker.app.telemetry.logs.level()).into() },
     Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
@@ -50,6 +59,11 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: "save", get: |_| String::new() },
     Parameter { name: "slave-read-only", get: |_| "yes".into() },
     Parameter {
+        name: SLOWER_THAN,
+        get: |call| call.worker.app.telemetry.slow.logs_from().map_or("-1".into(), |from| from.as_micros().to_string()),
+    },
+    Parameter { name: SLOW_LEN, get: |call| call.worker.app.telemetry.slow.max_len().to_string() },
+    Parameter {
         name: "timeout",
         get: |call| call.worker.app.live.idle_timeout().map_or(0, |t| t.as_secs()).to_string(),
     },
@@ -59,6 +73,13 @@ const PARAMETERS: &[Parameter] = &[
 pub(super) const MODE_RULES: &str = "larder-mode-rules";
 const MAX_MEMORY: &str = "maxmemory";
 const LOG_LEVEL: &str = "loglevel";
+/// Microseconds; a negative number: off.
+pub(super) const SLOWER_THAN: &str = "slowlog-log-slower-than";
+/// The most that [`SLOW_LEN`] may be.
+pub(super) const MOST_SLOW: i64 = 100_000;
+pub(super) const SLOW_LEN: &str = "slowlog-max-len";
+/// Milliseconds; 0: off.
+pub(super) const WATCH_FROM: &str = "latency-monitor-threshold";
 pub(super) const TRACKED_KEYS: &str = "tracking-table-max-keys";
 
 /// Log levels by Redis's names. `verbose` and `notice` are the same here.
@@ -139,9 +160,21 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
             let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
             let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
             changes.level = Some(named.ok_or_else(|| failed(why))?.1);
-        } else if parameter.name == TRACKED_KEYS {
-            let keys = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            changes.tracked_keys = Some(keys.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?);
+        } else if [TRACKED_KEYS, SLOWER_THAN, SLOW_LEN, WATCH_FROM].contains(&parameter.name) {
+            let number = parse_i64(value).ok_or_else(|| failed("argument couldn't be parsed into an integer"))?;
+            let time = |of: fn(u64) -> Duration| u64::try_from(number).ok().map(of);
+            let count = || usize::try_from(number).map_err(|_| failed("argument must be 0 or greater"));
+            match parameter.name {
+                SLOWER_THAN => changes.log_from = Some(time(Duration::from_micros)),
+                WATCH_FROM => {
+                    changes.watch_from = Some(time(Duration::from_millis).filter(|from| !from.is_zero()));
+                }
+                SLOW_LEN if number > MOST_SLOW => {
+                    return Err(failed("argument must be at most 100000"));
+                }
+                SLOW_LEN => changes.slow_len = Some(count()?),
+                _ => changes.tracked_keys = Some(count()?),
+            }
         } else if (parameter.get)(call).as_bytes() != value {
             return Err(failed("can't set immutable config"));
         }
@@ -156,6 +189,9 @@ pub(super) struct ConfigChanges {
     pub(super) max_memory: Option<usize>,
     pub(super) level: Option<LogLevel>,
     pub(super) tracked_keys: Option<usize>,
+    pub(super) log_from: Option<Option<Duration>>,
+    pub(super) slow_len: Option<usize>,
+    pub(super) watch_from: Option<Option<Duration>>,
     pub(super) modes: Option<Vec<ModeRule>>,
 }
 impl ConfigChanges {
@@ -171,6 +207,10 @@ impl ConfigChanges {
         if let Some(keys) = self.tracked_keys {
             call.worker.app.tracking.set_max_keys(keys);
         }
+        let slow = &call.worker.app.telemetry.slow;
+        self.log_from.into_iter().for_each(|from| slow.log_from(from));
+        self.slow_len.into_iter().for_each(|len| slow.set_max_len(len));
+        self.watch_from.into_iter().for_each(|from| slow.watch_from(from));
         if let Some(level) = self.level {
             call.worker.app.telemetry.logs.set_level(level);
         }
@@ -231,6 +271,7 @@ pub(in crate::redis) fn resetstat(call: &mut CommandContext<'_>) -> Done {
 pub(in crate::redis) fn reset(call: &CommandContext<'_>) {
     call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
     call.worker.app.telemetry.reset();
+    call.worker.app.commands.reset();
 }
 
 /// CONFIG REWRITE

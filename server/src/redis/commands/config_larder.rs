@@ -1,12 +1,16 @@
 //! Larder's settings as CONFIG parameters in front of a Redis: `larder-` and the setting's name.
 //! All other names belong to Redis.
-use super::config::{ConfigChanges, MIN_MEMORY, MODE_RULES, TRACKED_KEYS, failed, mode_rules, parse_modes, unknown};
+use super::config::{
+    ConfigChanges, MIN_MEMORY, MODE_RULES, MOST_SLOW, SLOW_LEN, SLOWER_THAN, TRACKED_KEYS, WATCH_FROM, failed,
+    mode_rules, parse_modes, unknown,
+};
 use crate::{
     config::{LogLevel, TABLE},
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
 };
 use larder_proto::{glob, resp::Args};
-use larder_units::{parse_size, show_size};
+use larder_units::{parse_short_duration, parse_size, show_short_duration, show_size};
+use std::time::Duration;
 
 type Done = Result<Flow, CommandError>;
 
@@ -66,8 +70,22 @@ fn now(call: &CommandContext<'_>, name: &str, configured: &str) -> String {
         MAX_MEMORY => show_size(call.cache().max_memory() as u64),
         LOG_LEVEL => app.telemetry.logs.level().name().to_owned(),
         TRACKED_KEYS => app.tracking.max_keys().to_string(),
+        SLOWER_THAN => shown(app.telemetry.slow.logs_from()),
+        SLOW_LEN => app.telemetry.slow.max_len().to_string(),
+        WATCH_FROM => shown(app.telemetry.slow.watches_from()),
         _ => configured.to_owned(),
     }
+}
+
+/// A duration of a setting; `off`: none.
+fn duration(text: &str) -> Result<Option<Duration>, String> {
+    match text {
+        "off" | "none" => Ok(None),
+        text => parse_short_duration(text).map(Some),
+    }
+}
+fn shown(duration: Option<Duration>) -> String {
+    duration.map_or("off".to_owned(), show_short_duration)
 }
 
 /// The parameters that CONFIG GET asks for, with their current values.
@@ -137,6 +155,15 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             TRACKED_KEYS => {
                 let keys = text.parse().map_err(|_| failed(name, "argument couldn't be parsed into an integer"))?;
                 changes.tracked_keys = Some(keys);
+            }
+            SLOW_LEN => {
+                let len = text.parse().ok().filter(|len| *len <= MOST_SLOW as usize);
+                changes.slow_len = Some(len.ok_or_else(|| failed(name, "argument must be an integer up to 100000"))?);
+            }
+            SLOWER_THAN => changes.log_from = Some(duration(text).map_err(|why| failed(name, &why))?),
+            WATCH_FROM => {
+                let from = duration(text).map_err(|why| failed(name, &why))?;
+                changes.watch_from = Some(from.filter(|from| !from.is_zero()));
             }
             _ if *configured == text => {}
             _ => return Err(failed(name, "can't set immutable config")),

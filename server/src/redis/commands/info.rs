@@ -1,12 +1,16 @@
 //! INFO: the server's state, in the sections and names that tools read. With a Redis source they
 //! are Redis's, except for the section `Larder`.
-use super::{config::POLICY, config_larder::Whose, connection::REDIS_VERSION, info_larder::larder, replication};
+use super::{
+    config::{PERCENTILES, POLICY},
+    config_larder::Whose,
+    connection::REDIS_VERSION,
+    info_larder::larder,
+    replication,
+};
 use crate::{
-    redis::{
-        command_context::CommandContext, command_error::CommandError, command_flow::Flow, command_lookup::COMMANDS,
-    },
+    redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
     snapshot::LoadStatus,
-    telemetry::ProcessStats,
+    telemetry::{CommandNumbers, ProcessStats},
 };
 use larder_engine::Stats;
 use larder_proto::resp::Args;
@@ -26,14 +30,17 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("CPU", true, cpu),
     ("Modules", true, |_| {}),
     ("Commandstats", false, commandstats),
-    ("Errorstats", true, |_| {}),
-    ("Latencystats", false, |_| {}),
+    ("Errorstats", true, errorstats),
+    ("Latencystats", false, latencystats),
     ("Cluster", true, |info| info.line("cluster_enabled", 0)),
     ("Keyspace", true, keyspace),
 ];
 
 /// The section with the facts of this process. It can be asked for by name with every source.
 const LARDER: &str = "Larder";
+/// The sections about the commands that this process was asked to run. With a Redis source they
+/// replace Redis's, which has not seen the commands that the memory tier answered.
+const OF_COMMANDS: [&str; 2] = ["Commandstats", "Latencystats"];
 
 /// The text written so far.
 pub(super) struct Info<'i, 'c> {
@@ -65,12 +72,12 @@ pub(in crate::redis) fn info(call: &mut CommandContext<'_>) -> Result<Flow, Comm
         return call.alone();
     }
     let mut info = Info::of(call);
-    for (name, by_default, write) in SECTIONS.iter().filter(|_| !of_redis) {
+    for (name, by_default, write) in SECTIONS.iter().filter(|(name, ..)| !of_redis || OF_COMMANDS.contains(name)) {
         if is_asked(call.args, name, *by_default) {
             info.section(name, *write);
         }
     }
-    if call.args.from(1).any(is_larder) {
+    if call.args.from(1).any(|section| section.eq_ignore_ascii_case(LARDER.as_bytes())) {
         info.section(LARDER, larder);
     }
     let text = info.text;
@@ -92,8 +99,9 @@ fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
     }
 }
 
+/// Whether this process has the section with every source.
 pub(in crate::redis) fn is_larder(section: &[u8]) -> bool {
-    section.eq_ignore_ascii_case(LARDER.as_bytes())
+    [LARDER].iter().chain(&OF_COMMANDS).any(|name| section.eq_ignore_ascii_case(name.as_bytes()))
 }
 /// Which server has the sections that are asked for.
 pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
@@ -102,14 +110,30 @@ pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
         false => Whose::Both,
     }
 }
-/// Whether the section `Larder` is asked for, in front of a Redis.
-pub(in crate::redis) fn wants_larder(args: Args<'_>) -> bool {
-    is_asked(args, LARDER, true)
-}
-pub(in crate::redis) fn larder_section(call: &CommandContext<'_>) -> String {
+/// The sections of this process that are asked for, in front of a Redis. `has_redis`: Redis has
+/// answered.
+pub(in crate::redis) fn own_sections(call: &CommandContext<'_>, has_redis: bool) -> String {
     let mut info = Info::of(call);
-    info.section(LARDER, larder);
+    for (name, by_default, write) in SECTIONS.iter().filter(|(name, ..)| OF_COMMANDS.contains(name)) {
+        if is_asked(call.args, name, *by_default) {
+            info.section(name, *write);
+        }
+    }
+    if !has_redis || is_asked(call.args, LARDER, true) {
+        info.section(LARDER, larder);
+    }
     info.text
+}
+/// Redis's INFO without the sections that this process has instead.
+pub(in crate::redis) fn without_own_sections(text: &[u8]) -> Vec<u8> {
+    let mut is_own = false;
+    let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| {
+        if let Some(name) = line.strip_prefix(b"# ") {
+            is_own = is_larder(name.trim_ascii_end());
+        }
+        !is_own
+    });
+    lines.collect::<Vec<_>>().concat()
 }
 
 /// Redis's INFO, without the marks of a cluster node: clients see one server without CLUSTER
@@ -226,7 +250,7 @@ fn persistence(info: &mut Info<'_, '_>) {
 fn stats(info: &mut Info<'_, '_>) {
     let (tier, sums) = (info.tier, info.call.worker.app.telemetry.sums_since_reset());
     info.line("total_connections_received", sums.redis_connections_opened);
-    info.line("total_commands_processed", sums.redis_commands);
+    info.line("total_commands_processed", info.call.worker.app.commands.total_since_reset());
     info.line("total_net_input_bytes", sums.redis_bytes_in);
     info.line("total_net_output_bytes", sums.redis_bytes_out);
     info.line("rejected_connections", sums.connections_refused);
@@ -246,7 +270,7 @@ fn stats(info: &mut Info<'_, '_>) {
     info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
     let cut = app.buffers.cut().find(|(protocol, _)| *protocol == "redis");
     info.line("evicted_clients", cut.map_or(0, |(_, cut)| cut));
-    info.line("total_error_replies", sums.redis_errors);
+    info.line("total_error_replies", sums.redis_errors());
     info.line(
         "cross_protocol_connections",
         sums.redis_foreign_http + sums.redis_foreign_tls + sums.redis_foreign_proxy,
@@ -266,14 +290,39 @@ fn cpu(info: &mut Info<'_, '_>) {
 }
 
 fn commandstats(info: &mut Info<'_, '_>) {
-    let app = &info.call.worker.app;
-    let called = COMMANDS.iter().map(|command| (command, app.calls.sum(command.index)));
-    for (command, calls) in called.filter(|(_, calls)| *calls > 0) {
-        // Commands are counted but not timed.
+    for CommandNumbers { name, calls, failed, rejected, nanos, .. } in info.call.worker.app.commands.sums_since_reset()
+    {
+        let per_call = nanos as f64 / 1e3 / calls.max(1) as f64;
         info.line(
-            &format!("cmdstat_{}", command.name),
-            format_args!("calls={calls},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0"),
+            &format!("cmdstat_{name}"),
+            format_args!(
+                "calls={calls},usec={},usec_per_call={per_call:.2},rejected_calls={rejected},failed_calls={failed}",
+                nanos / 1000
+            ),
         );
+    }
+}
+
+fn latencystats(info: &mut Info<'_, '_>) {
+    for CommandNumbers { name, times, .. } in info.call.worker.app.commands.sums_since_reset() {
+        let Some(times) = times else { continue };
+        let micros = |percentile: &str| {
+            let share = percentile.parse::<f64>().unwrap_or(100.0) / 100.0;
+            times.quantile(share).unwrap_or_default().as_nanos() as f64 / 1e3
+        };
+        let shown = PERCENTILES.map(|percentile| format!("p{percentile}={:.3}", micros(percentile)));
+        info.line(&format!("latency_percentiles_usec_{name}"), shown.join(","));
+    }
+}
+
+fn errorstats(info: &mut Info<'_, '_>) {
+    let kinds = info.call.worker.app.telemetry.sums_since_reset().redis_errors_by_kind();
+    // The errors about the source begin with ERR, too.
+    let of_source = |kind: &str| kind == "ERR" || kind == "source";
+    let errors: u64 = kinds.iter().filter(|(kind, _)| of_source(kind)).map(|(_, count)| count).sum();
+    let others = kinds.into_iter().filter(|(kind, _)| !of_source(kind));
+    for (kind, count) in [("ERR", errors)].into_iter().chain(others).filter(|(_, count)| *count > 0) {
+        info.line(&format!("errorstat_{kind}"), format_args!("count={count}"));
     }
 }
 

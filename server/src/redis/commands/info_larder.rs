@@ -4,7 +4,7 @@ use super::info::Info;
 use crate::{
     config::SourceUrl,
     source::{SourceHealth, mode_rules_text},
-    telemetry::ProcessStats,
+    telemetry::{CommandClass, Distribution, ProcessStats, hit_ratio},
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,10 +31,28 @@ fn process(info: &mut Info<'_, '_>) {
     info.line("larder_resident_memory", process.resident_bytes);
     info.line("larder_used_cpu_sys", format_args!("{:.6}", process.cpu_system));
     info.line("larder_used_cpu_user", format_args!("{:.6}", process.cpu_user));
-    info.line("larder_commands_processed", sums.redis_commands);
-    info.line("larder_error_replies", sums.redis_errors);
+    info.line("larder_commands_processed", app.commands.total_since_reset());
+    info.line("larder_error_replies", sums.redis_errors());
     info.line("larder_net_input_bytes", sums.redis_bytes_in);
     info.line("larder_net_output_bytes", sums.redis_bytes_out);
+    quantiles(info);
+}
+
+/// How long things take, microseconds.
+fn quantiles(info: &mut Info<'_, '_>) {
+    let app = &info.call.worker.app;
+    let commands = app.commands.sums_since_reset();
+    let reads = CommandClass::Read.sample(&commands);
+    let writes = CommandClass::Write.sample(&commands);
+    let mut http = Distribution::default();
+    app.telemetry.http_times().iter().for_each(|of| http.merge(of));
+    let source = app.sources.first().map(|source| source.health().seconds().sample()).unwrap_or_default();
+    for (what, times) in [("read", reads), ("write", writes), ("http", http.sample()), ("source", source)] {
+        for (quantile, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+            let micros = times.quantile(share).unwrap_or_default() * 1e6;
+            info.line(&format!("larder_{what}_usec_{quantile}"), format_args!("{micros:.1}"));
+        }
+    }
 }
 
 fn clients(info: &mut Info<'_, '_>) {
@@ -59,6 +77,7 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_hits", tier.hits);
     info.line("larder_reply_hits", tier.derived_hits);
     info.line("larder_misses", tier.misses + tier.negative_hits);
+    info.line("larder_hit_ratio", format_args!("{:.4}", hit_ratio(&tier).unwrap_or_default()));
     info.line("larder_evicted_keys", tier.evictions);
     info.line("larder_expired_keys", tier.expirations);
     let modes = &info.call.group().policy.modes;

@@ -43,7 +43,7 @@ async fn write_info(call: &mut CommandContext<'_>) {
     let parts: Vec<&[u8]> = call.args.from(0).filter(|part| !info::is_larder(part)).collect();
     let reply = ask(call, encode(&parts)).await;
     let mut text = match reply.as_deref().map(view) {
-        Ok(Ok(View::Bulk(text))) => info::of_one_server(text),
+        Ok(Ok(View::Bulk(text))) => info::of_one_server(&info::without_own_sections(text)),
         // A client with its own user must not see more than Redis shows that user.
         Ok(Ok(View::Error(why))) if why.starts_with(b"NOPERM") && call.session.dedicated.is_none() => {
             info::last_known(call)
@@ -53,12 +53,11 @@ async fn write_info(call: &mut CommandContext<'_>) {
             return call.session.pass_part(reply.unwrap_or_default(), call.reply.output());
         }
     };
-    if reply.is_err() || info::wants_larder(call.args) {
-        if !text.is_empty() {
-            text.extend_from_slice(b"\r\n");
-        }
-        text.extend_from_slice(info::larder_section(call).as_bytes());
+    let own = info::own_sections(call, reply.is_ok());
+    if !own.is_empty() && !text.is_empty() && !text.ends_with(b"\r\n\r\n") {
+        text.extend_from_slice(b"\r\n");
     }
+    text.extend_from_slice(own.as_bytes());
     call.reply.verbatim(&text);
 }
 

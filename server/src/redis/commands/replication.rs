@@ -171,6 +171,7 @@ pub(in crate::redis) fn run_wait<'a>(call: &'a mut CommandContext<'_>) -> Later<
         let replication = Arc::clone(&call.worker.app.replication);
         let count = replication.wait(wanted, limit).await;
         blocked.store(false, Relaxed);
+        call.session.times.restart();
         call.reply.integer(count as i64);
         Ok(Flow::Done)
     })

@@ -1,7 +1,7 @@
 //! Commands on the server as a whole, and fixed replies for features that Larder does not have.
 use crate::redis::{
     command_context::CommandContext,
-    command_error::{CommandError, NO_CLUSTER, integer},
+    command_error::{CommandError, NO_CLUSTER},
     command_flow::Flow,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,29 +18,9 @@ pub(in crate::redis) fn time(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// FUNCTION FLUSH, SLOWLOG RESET, MEMORY PURGE …: nothing to do.
+/// FUNCTION FLUSH, MEMORY PURGE: nothing to do.
 pub(in crate::redis) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
     call.reply.ok();
-    Ok(Flow::Done)
-}
-
-/// `SLOWLOG GET [count]`
-pub(in crate::redis) fn slow_log(call: &mut CommandContext<'_>) -> Done {
-    if call.args.len() > 2 && !integer(call.arg(2)).is_ok_and(|count| count >= -1) {
-        return Err(CommandError::Static("ERR count should be greater than or equal to -1"));
-    }
-    empty(call)
-}
-
-/// LATENCY LATEST, LATENCY HISTORY: nothing is recorded.
-pub(in crate::redis) fn empty(call: &mut CommandContext<'_>) -> Done {
-    call.reply.array(0);
-    Ok(Flow::Done)
-}
-
-/// SLOWLOG LEN, LATENCY RESET
-pub(in crate::redis) fn zero(call: &mut CommandContext<'_>) -> Done {
-    call.reply.integer(0);
     Ok(Flow::Done)
 }
 

@@ -66,10 +66,10 @@ impl ClientPipeline {
         }
     }
     /// Writes the replies, after [`poll`](ClientPipeline::poll) was ready.
-    pub fn reply(self, session: &mut Session, out: &mut Output) {
+    pub fn reply(self, worker: &Worker, session: &mut Session, out: &mut Output) {
         match self {
-            ClientPipeline::Upstream(pipeline) => pipeline.reply(session, out),
-            ClientPipeline::Store(pipeline) => pipeline.reply(session, out),
+            ClientPipeline::Upstream(pipeline) => pipeline.reply(worker, session, out),
+            ClientPipeline::Store(pipeline) => pipeline.reply(worker, session, out),
         }
     }
 }

@@ -1,9 +1,6 @@
 //! A row of plain GETs is answered as its commands are one by one.
 use super::support::Server;
-use crate::redis::{
-    find,
-    plain_gets::{self, GetRun},
-};
+use crate::redis::plain_gets::{self, GetRun};
 use larder_proto::{output::Output, resp::encode};
 use larder_store::clock;
 
@@ -24,14 +21,15 @@ fn hits_and_absences_are_answered_in_order_and_counted() {
     let server = Server::new(&[]);
     server.client().say("SET a 1");
     server.client().say("SET bb 22");
-    let before = server.worker.counters.redis_commands.get();
+    let before = server.worker.app.commands.total();
     let input = row(&["a", "none", "bb"]);
     let (gets, out) = begin(&server, &[&input[..], b"*1\r\n$4\r\nPING\r\n"].concat(), usize::MAX);
     assert_eq!(out, "$1\r\n1\r\n$-1\r\n$2\r\n22\r\n");
     assert_eq!((gets.commands, gets.consumed), (3, input.len()));
-    assert_eq!(server.worker.counters.redis_commands.get() - before, 3);
-    let calls = server.worker.app.calls.sum(find(b"get").expect("it is in the table").index);
-    assert_eq!(calls, 3);
+    assert_eq!(server.worker.app.commands.total() - before, 3);
+    let sums = server.worker.app.commands.sums();
+    let get = sums.iter().find(|of| of.name == "get").expect("it was called");
+    assert_eq!(get.calls, 3);
 }
 
 #[test]

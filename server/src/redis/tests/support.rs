@@ -13,7 +13,7 @@ use crate::{
     replica::Replication,
     snapshot::Snapshots,
     source::{FillPolicy, Source, none::NoneSource},
-    telemetry::{CommandCalls, History, Logs, Telemetry},
+    telemetry::{CommandStats, History, Logs, Telemetry},
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{
@@ -87,7 +87,7 @@ impl Server {
             snapshots: Snapshots::new(&settings, &[]),
             inspections: Vec::new(),
             writes: Vec::new(),
-            calls: CommandCalls::new(1, redis::COMMANDS.len()),
+            commands: CommandStats::new(1, redis::catalog().counted()),
             cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100)),
             throttle: Throttle::default(),
@@ -227,7 +227,7 @@ impl Client<'_> {
                 if redis::join(worker, &mut self.session, (command, &args), now, &mut together) == Joined::Yes {
                     together.send(worker, &self.session);
                     poll_fn(|cx| together.poll(worker, &mut self.session, cx)).await;
-                    together.reply(&mut self.session, &mut out);
+                    together.reply(&self.server.worker, &mut self.session, &mut out);
                     flow = Flow::Done;
                 }
             }
@@ -240,7 +240,7 @@ impl Client<'_> {
                 Flow::Alone(_) | Flow::Relay(..) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
                     poll_fn(|cx| pending.poll(cx)).await;
-                    pending.reply(&mut self.session, &mut out);
+                    pending.reply(&self.server.worker, &mut self.session, &mut out);
                 }
             }
             bytes = &bytes[consumed..];

@@ -82,7 +82,7 @@ fn reads_are_fetched_once_and_kept() {
         let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
         assert_eq!(client.ask("GET list").await, wrong);
         assert_eq!(client.ask("APPEND list x").await, wrong);
-        assert_eq!(server.worker.counters.redis_errors.get(), 2);
+        assert_eq!(server.worker.app.telemetry.sums().redis_errors(), 2);
     });
 }
 

@@ -60,6 +60,8 @@ pub(in crate::redis) async fn block(
     let until_it_ends = Blocked::on(&client, number);
     call.show_forwarded();
     let answer = answer.await;
+    // The wait for something to happen is not the command's time.
+    call.session.times.restart();
     match own {
         // A late CLIENT UNBLOCK must not reach the next user of the connection.
         Some(own) if answer.is_ok() && !until_it_ends.is_unblocked() => DedicatedConnection::release(own),

@@ -8,7 +8,7 @@
 //!
 //! If a dedicated connection is lost, its state is lost too. Larder then closes the client's
 //! connection, as a restarting Redis would, and the client subscribes or selects again.
-use super::replies::is_error;
+use super::replies::{error_text, is_error};
 use crate::{
     redis::session::{Session, Watch},
     source::{DedicatedConnection, RawReplies, SourceError},
@@ -110,16 +110,22 @@ impl Session {
         out.append(&mut self.upstream.held_pushes);
     }
 
+    #[inline]
+    fn count_error(&self, reply: &[u8]) {
+        if is_error(reply) {
+            self.counters.redis_error(error_text(reply));
+        }
+    }
+
     /// Passes on a reply, or a part of one, that did not come over a dedicated connection.
     pub(in crate::redis) fn pass_part(&self, reply: Bytes, out: &mut Output) {
-        self.counters.redis_errors.add(u64::from(is_error(&reply)));
+        self.count_error(&reply);
         out.put_bytes(reply);
     }
 
     /// Passes on replies with the pushes between them, and counts errors.
     pub(in crate::redis) fn pass_on(&mut self, replies: &RawReplies, out: &mut Output) {
-        let errors = replies.iter().filter(|reply| is_error(reply)).count();
-        self.counters.redis_errors.add(errors as u64);
+        replies.iter().for_each(|reply| self.count_error(reply));
         self.pass_replies(replies, out);
     }
 

@@ -8,6 +8,15 @@ use crate::{
 pub(in crate::redis) fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!') | None)
 }
+/// The text of an error reply, from its code on.
+pub(in crate::redis) fn error_text(reply: &[u8]) -> &[u8] {
+    match reply.split_first() {
+        // A long error has its length first (RESP3).
+        Some((b'!', rest)) => rest.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default(),
+        Some((_, rest)) => rest,
+        None => reply,
+    }
+}
 /// Whether a failed command has changed nothing. A script may have written before it failed, and in
 /// a cluster a command on several keys may have written some of them.
 pub(in crate::redis) fn fails_whole(command: &Command, keys: usize) -> bool {

@@ -43,8 +43,8 @@ const PROCESS: &[Column<Snapshot>] = &[
     ("http_requests", Fold::Sum, |s| s.sums.http_requests() as f64),
     ("http_4xx", Fold::Sum, |s| s.sums.http_responses_4xx as f64),
     ("http_5xx", Fold::Sum, |s| s.sums.http_responses_5xx as f64),
-    ("redis_commands", Fold::Sum, |s| s.sums.redis_commands as f64),
-    ("redis_errors", Fold::Sum, |s| s.sums.redis_errors as f64),
+    ("redis_commands", Fold::Sum, |s| s.commands.iter().map(|of| of.calls as f64).sum()),
+    ("redis_errors", Fold::Sum, |s| s.sums.redis_errors() as f64),
     ("received_bytes", Fold::Sum, |s| (s.sums.http_bytes_in + s.sums.redis_bytes_in) as f64),
     ("sent_bytes", Fold::Sum, |s| (s.sums.http_bytes_out + s.sums.redis_bytes_out) as f64),
     ("throttled", Fold::Sum, |s| (s.sums.http_throttled + s.sums.redis_throttled) as f64),
@@ -143,7 +143,7 @@ impl Columns {
             readings.extend(of.buckets.iter().map(|count| *count as f64));
         };
         readings.extend(PROCESS.iter().map(|(_, _, read)| read(snapshot)));
-        put_buckets(&mut readings, &snapshot.http_seconds);
+        put_buckets(&mut readings, &snapshot.http_seconds());
         let none = GroupSnapshot::default();
         for name in &self.groups {
             let group = snapshot.groups.iter().find(|group| group.name == *name).unwrap_or(&none);

@@ -5,7 +5,7 @@ use crate::{
     read::{Group, KeyGuard},
     redis::{
         command_context::CommandContext, command_error::CommandError, command_flow::Joined,
-        command_queue::CommandQueue, session::Session,
+        command_queue::CommandQueue, command_times::TimedCommand, session::Session,
     },
     source::{LocalFuture, SourceError},
 };
@@ -13,6 +13,7 @@ use larder_proto::{output::Output, resp::Reply};
 use std::{
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 /// Maximum commands in one pipeline. All their entries are in memory at the same time.
@@ -24,6 +25,8 @@ const MOST_BYTES: usize = 1 << 20;
 pub struct StorePipeline {
     group: Rc<Group>,
     queue: CommandQueue,
+    /// The commands, to be timed.
+    timed: Vec<TimedCommand>,
     state: State,
     replies: Output,
 }
@@ -41,6 +44,7 @@ impl StorePipeline {
         StorePipeline {
             group: group.clone(),
             queue: CommandQueue::default(),
+            timed: Vec::new(),
             state: State::Open,
             replies: Output::default(),
         }
@@ -58,6 +62,7 @@ impl StorePipeline {
             return Joined::Alone;
         }
         self.queue.push(call.command, call.args);
+        self.timed.extend(call.session.times.later(call.worker, call.args));
         Joined::Yes
     }
 
@@ -96,21 +101,31 @@ impl StorePipeline {
         held: &Rc<KeyGuard>,
         mut scratch: Scratch,
     ) -> State {
-        for (command, args) in self.queue.iter() {
+        for (at, (command, args)) in self.queue.iter().enumerate() {
             let (now, out) = (scratch.now, &mut self.replies);
+            // An error is counted under the command's own name.
+            session.times.next();
+            self.timed.get(at).iter().for_each(|timed| session.times.set_row(timed.row()));
             CommandContext::new(worker, session, command, args, now, out).answering(|call| scratch.run(call));
         }
         State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
     }
 
     /// Writes the replies, after [`poll`](StorePipeline::poll) was ready.
-    pub(in crate::redis) fn reply(mut self, session: &mut Session, out: &mut Output) {
+    pub(in crate::redis) fn reply(mut self, worker: &Worker, session: &mut Session, out: &mut Output) {
+        let now = Instant::now();
+        let has_failed = matches!(self.state, State::Over(Err(_)));
+        for timed in self.timed.drain(..) {
+            timed.end(worker, &session.client, now, has_failed);
+        }
         match self.state {
             State::Over(Ok(())) => out.append(&mut self.replies),
             State::Over(Err(error)) => {
-                session.counters.redis_errors.add(self.queue.len() as u64);
                 let fault = CommandError::from(error);
-                (0..self.queue.len()).for_each(|_| fault.reply(&mut Reply::new(out, session.resp3)));
+                for _ in 0..self.queue.len() {
+                    session.counters.redis_error(fault.text());
+                    fault.reply(&mut Reply::new(out, session.resp3));
+                }
             }
             State::Open | State::Loading(_) | State::Storing(_) => {}
         }

@@ -18,7 +18,7 @@ use crate::{
             executor_trait::Executor, pipeline::ClientPipeline, tier_commands, transaction_replies::TransactionReplies,
         },
         session::{Outstanding, Session, Watch},
-        transaction,
+        slow_commands, transaction,
     },
     source::{Fetch, SourceError},
 };
@@ -119,19 +119,27 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
             Err(error) if before == queue.len() => return Err(error.into()),
             Err(error) => {
                 call.reply.output().truncate(mark);
-                call.session.counters.redis_errors.add(before as u64);
                 let fault = CommandError::from(error);
-                (0..before).for_each(|_| fault.reply(&mut call.reply));
+                for _ in 0..before {
+                    call.session.counters.redis_error(fault.text());
+                    fault.reply(&mut call.reply);
+                }
                 break;
             }
         }
         if let Some((command, args)) = commands.next() {
+            let outer = call.session.times;
+            call.session.times.start();
             let mut inner = call.within(command, args);
             let mark = inner.reply.output().mark();
             if let Err(fault) = on_keyspace(&mut inner, Some(&held)).await {
                 inner.reply.output().truncate(mark);
                 inner.fail(&fault);
             }
+            if let Some((row, took)) = call.session.times.end(call.worker) {
+                slow_commands::note(call.worker, &call.session.client, row, took, args);
+            }
+            call.session.times = outer;
         }
     }
     Ok(replies.flow())
@@ -167,7 +175,7 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
     }
     if let Flow::Pending(mut pending) = flow {
         poll_fn(|cx| pending.poll(cx)).await;
-        pending.reply(call.session, call.reply.output());
+        pending.reply(call.worker, call.session, call.reply.output());
     }
     Ok(())
 }

@@ -8,8 +8,13 @@ use super::effects::{Answered, Effects};
 use crate::{
     app::Worker,
     redis::{
-        command::CommandKind, command_context::CommandContext, command_error::CommandError, command_flow::Joined,
-        session::Session, upstream::requests,
+        command::CommandKind,
+        command_context::CommandContext,
+        command_error::CommandError,
+        command_flow::Joined,
+        command_times::TimedCommand,
+        session::Session,
+        upstream::{replies::is_error, requests},
     },
     source::{LocalFuture, RedisServer, SourceError},
 };
@@ -17,9 +22,11 @@ use larder_proto::{
     output::Output,
     resp::{Reply, write_command},
 };
+use smallvec::SmallVec;
 use std::{
     mem,
     task::{Context, Poll},
+    time::Instant,
 };
 
 /// Initial capacity for encoded commands, so that the buffer seldom grows.
@@ -28,6 +35,8 @@ const ROOM: usize = 1024;
 /// The commands, encoded first, then sent.
 pub struct UpstreamPipeline {
     effects: Effects,
+    /// The commands, to be timed.
+    timed: SmallVec<[TimedCommand; 4]>,
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,
@@ -44,6 +53,7 @@ impl UpstreamPipeline {
     pub(in crate::redis) fn new(session: &Session, behind: Option<bool>) -> UpstreamPipeline {
         UpstreamPipeline {
             effects: Effects::default(),
+            timed: SmallVec::new(),
             encoded: Vec::with_capacity(ROOM),
             len: 0,
             resp3: session.resp3,
@@ -70,7 +80,9 @@ impl UpstreamPipeline {
 
     /// Bytes of memory that the pipeline occupies. Long sent commands are accounted for elsewhere.
     pub(in crate::redis) fn owned(&self) -> usize {
-        self.encoded.capacity() + self.effects.owned()
+        let timed = self.timed.len() * size_of::<TimedCommand>();
+        let args: usize = self.timed.iter().map(TimedCommand::owned).sum();
+        self.encoded.capacity() + self.effects.owned() + timed + args
     }
 
     /// Adds a command.
@@ -89,6 +101,7 @@ impl UpstreamPipeline {
         if joined == Joined::Yes {
             self.slow = reach.map(|reach| reach.slow);
             call.show_forwarded();
+            self.timed.extend(call.session.times.later(call.worker, call.args));
             self.effects.note_stored(call);
             write_command(&mut self.encoded, call.args.from(0));
             self.len = self.encoded.len();
@@ -122,17 +135,27 @@ impl UpstreamPipeline {
     }
 
     /// Writes the replies, after [`poll`](UpstreamPipeline::poll) was ready.
-    pub(in crate::redis) fn reply(mut self, session: &mut Session, out: &mut Output) {
+    pub(in crate::redis) fn reply(mut self, worker: &Worker, session: &mut Session, out: &mut Output) {
         let mut effects = mem::take(&mut self.effects);
         let answered = self.answered.take();
         let answered = answered.unwrap_or_else(|| Err(requests::no_redis()));
         effects.settle(&answered);
+        let now = Instant::now();
+        let mut replies = answered.as_ref().map(|replies| replies.iter()).ok();
+        for timed in mem::take(&mut self.timed) {
+            // A missing reply is an error.
+            let reply = replies.as_mut().and_then(Iterator::next).unwrap_or_default();
+            timed.end(worker, &session.client, now, is_error(reply));
+        }
+        drop(replies);
         match answered {
             Ok(replies) => session.pass_on(&replies, out),
             Err(error) => {
-                session.counters.redis_errors.add(effects.count().into());
                 let fault = CommandError::from(error);
-                (0..effects.count()).for_each(|_| fault.reply(&mut Reply::new(out, self.resp3)));
+                for _ in 0..effects.count() {
+                    session.counters.redis_error(fault.text());
+                    fault.reply(&mut Reply::new(out, self.resp3));
+                }
             }
         }
     }

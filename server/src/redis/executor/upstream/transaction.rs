@@ -11,6 +11,7 @@ use crate::{
         command_error::CommandError,
         command_flow::Flow,
         command_queue::CommandQueue,
+        command_times::row_of,
         commands::select,
         executor::transaction_replies::TransactionReplies,
         forwarded_commands::{Apart, Reach},
@@ -60,6 +61,7 @@ async fn send_queue(
     for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
         write_command(&mut encoded, args.from(0));
         count += 1;
+        call.worker.app.commands.called(call.worker.id, row_of(call.worker, command, args), 1);
         let known = checked(call, command.kind, args).await?;
         let reach = effects.note(call, (command, args), known.as_deref(), |_| true).unwrap_or_default();
         all.everything |= reach.everything;

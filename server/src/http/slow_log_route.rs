@@ -1,0 +1,61 @@
+//! `GET /v1/slow-log`: the latest Redis commands that took long, and the latency events.
+use super::{
+    problem_json::{Problem, ProblemKind},
+    response_body::ResponseBody,
+    response_writer,
+    route_request::RouteRequest,
+};
+use crate::telemetry::SlowEntry;
+use http::Response;
+use larder_proto::resp::{View, view};
+use serde_json::{Value, json};
+
+/// Entries if the client names no `count`.
+const USUAL_COUNT: u64 = 128;
+const MOST_COUNT: u64 = 10_000;
+
+/// `GET /v1/slow-log?count=`: `{"slower_than_micros", "max_len", "entries": [{"id", "at", "micros",
+/// "command": ["GET", "k"], "client", "client_name"}], "events": [{"name", "at", "latest_ms",
+/// "longest_ms"}]}`. Times in milliseconds since the Unix epoch.
+pub(super) fn slow_log(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let count = request.number("count")?.unwrap_or(USUAL_COUNT);
+    if count > MOST_COUNT {
+        return Err(Problem::of(ProblemKind::BadParameter, format!("`count` must be at most {MOST_COUNT}")));
+    }
+    let slow = &request.worker.app.telemetry.slow;
+    let entries: Vec<Value> = slow.latest(count as usize).iter().map(described).collect();
+    let events = slow.events().into_iter().map(|event| {
+        json!({
+            "name": event.name,
+            "at": event.at * 1000,
+            "latest_ms": event.latest,
+            "longest_ms": event.longest,
+        })
+    });
+    let answer = json!({
+        "slower_than_micros": slow.logs_from().map(|from| from.as_micros() as u64),
+        "max_len": slow.max_len(),
+        "entries": entries,
+        "events": events.collect::<Vec<_>>(),
+    });
+    Ok(response_writer::json(ResponseBody::full(answer.to_string())))
+}
+
+fn described(entry: &SlowEntry) -> Value {
+    let mut command = Vec::new();
+    if let Ok(View::Array(mut args)) = view(&entry.args) {
+        while let Some(arg) = args.next_raw() {
+            if let Ok(View::Bulk(text)) = view(arg) {
+                command.push(String::from_utf8_lossy(text).into_owned());
+            }
+        }
+    }
+    json!({
+        "id": entry.id,
+        "at": entry.at.as_millis() as u64,
+        "micros": entry.took.as_micros() as u64,
+        "command": command,
+        "client": entry.client.to_string(),
+        "client_name": &*entry.name,
+    })
+}

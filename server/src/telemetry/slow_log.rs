@@ -1,0 +1,124 @@
+//! The slow log: the latest commands that took long.
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+
+/// The most arguments of a command that an entry has, and the most bytes of each; as in Redis.
+const MOST_ARGS: usize = 32;
+const MOST_BYTES: usize = 128;
+
+/// One command that took long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowEntry {
+    /// Goes up with every entry, also after a reset.
+    pub id: u64,
+    /// When it was over, since the Unix epoch.
+    pub at: Duration,
+    /// From its beginning to its reply.
+    pub took: Duration,
+    /// What [`recorded_args`] has kept.
+    pub args: Box<[u8]>,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The client's name (CLIENT SETNAME).
+    pub name: Box<str>,
+}
+
+/// The entries, the latest first.
+#[derive(Debug, Default)]
+pub(super) struct SlowLog {
+    entries: VecDeque<SlowEntry>,
+    next: u64,
+}
+
+impl SlowLog {
+    /// Adds an entry, whose number it gives. The oldest above `most` go.
+    pub(super) fn add(&mut self, entry: SlowEntry, most: usize) {
+        self.entries.push_front(SlowEntry { id: self.next, ..entry });
+        self.next += 1;
+        self.entries.truncate(most);
+    }
+    pub(super) fn latest(&self, count: usize) -> Vec<SlowEntry> {
+        self.entries.iter().take(count).cloned().collect()
+    }
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+    /// Forgets all entries above `most`.
+    pub(super) fn truncate(&mut self, most: usize) {
+        self.entries.truncate(most);
+    }
+}
+
+/// A command's arguments as an entry keeps them: an array of the Redis protocol with at most 32
+/// arguments of at most 128 bytes each. What is left out is counted in the text.
+pub fn recorded_args<'a>(args: impl ExactSizeIterator<Item = &'a [u8]>) -> Box<[u8]> {
+    let count = args.len();
+    let mut kept = Vec::with_capacity(64);
+    head(&mut kept, b'*', count.min(MOST_ARGS));
+    let whole = if count > MOST_ARGS { MOST_ARGS - 1 } else { count };
+    for arg in args.take(whole) {
+        match arg.len().checked_sub(MOST_BYTES).filter(|left_out| *left_out > 0) {
+            None => bulk(&mut kept, arg, b""),
+            Some(left_out) => {
+                bulk(&mut kept, &arg[..MOST_BYTES], format!("... ({left_out} more bytes)").as_bytes());
+            }
+        }
+    }
+    if whole < count {
+        bulk(&mut kept, format!("... ({} more arguments)", count - whole).as_bytes(), b"");
+    }
+    kept.into_boxed_slice()
+}
+
+fn head(to: &mut Vec<u8>, kind: u8, number: usize) {
+    to.push(kind);
+    to.extend_from_slice(number.to_string().as_bytes());
+    to.extend_from_slice(b"\r\n");
+}
+fn bulk(to: &mut Vec<u8>, text: &[u8], more: &[u8]) {
+    head(to, b'$', text.len() + more.len());
+    to.extend_from_slice(text);
+    to.extend_from_slice(more);
+    to.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> SlowEntry {
+        SlowEntry {
+            id: 0,
+            at: Duration::ZERO,
+            took: Duration::ZERO,
+            args: Box::default(),
+            client: ([127, 0, 0, 1], 1).into(),
+            name: "".into(),
+        }
+    }
+
+    #[test]
+    fn the_latest_come_first_and_numbers_go_on() {
+        let mut log = SlowLog::default();
+        (0..5).for_each(|_| log.add(entry(), 3));
+        let ids = |log: &SlowLog, count| log.latest(count).iter().map(|entry| entry.id).collect::<Vec<_>>();
+        assert_eq!((ids(&log, 2), log.len()), (vec![4, 3], 3));
+        log.truncate(0);
+        log.add(entry(), 3);
+        assert_eq!(ids(&log, usize::MAX), [5]);
+        log.add(entry(), 0);
+        assert_eq!(log.len(), 0);
+    }
+
+    #[test]
+    fn long_arguments_and_many_are_cut() {
+        let text = |args: Vec<&[u8]>| String::from_utf8(recorded_args(args.into_iter()).into()).expect("text");
+        assert_eq!(text(vec![b"GET", b""]), "*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
+        let long = [b'x'; 130];
+        let cut = format!("*1\r\n$146\r\n{}... (2 more bytes)\r\n", "x".repeat(128));
+        assert_eq!(text(vec![&long]), cut);
+        assert!(text(vec![&long[..128]]).starts_with("*1\r\n$128\r\n"));
+        assert!(text(vec![b"a"; 32]).starts_with("*32\r\n"));
+        let many = text(vec![b"a"; 33]);
+        assert!(many.starts_with("*32\r\n") && many.ends_with("$22\r\n... (2 more arguments)\r\n"), "{many}");
+    }
+}

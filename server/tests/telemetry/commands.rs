@@ -1,0 +1,158 @@
+//! What the process counts of each Redis command: in the metrics, in INFO, and beside the forms of a
+//! real Redis.
+use crate::{common, larder};
+use common::{Client, RedisServer, Reply};
+use larder::Larder;
+use std::collections::BTreeMap;
+
+fn info(client: &mut Client, sections: &[&str]) -> String {
+    let Reply::Bulk(Some(text)) = client.command(&[&["INFO"], sections].concat()) else { panic!("INFO has no text") };
+    String::from_utf8(text).unwrap()
+}
+
+/// The fields of a line of INFO: `name:field=value,…`.
+fn fields(info: &str, name: &str) -> Vec<(String, f64)> {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{info}"));
+    let field = |text: &str| {
+        let (name, value) = text.split_once('=').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    };
+    line.split(',').map(field).collect()
+}
+
+fn numbers(info: &str, name: &str) -> BTreeMap<String, f64> {
+    fields(info, name).into_iter().collect()
+}
+
+#[test]
+fn commands_are_counted_by_name_and_errors_by_kind() {
+    let mut source = RedisServer::start();
+    let larder = Larder::start(&["--source", &source.url()]);
+    let mut client = larder.client();
+    source.command(&["SET", "k", "v"]);
+    for _ in 0..3 {
+        assert_eq!(client.command(&["GET", "k"]), Reply::bulk("v"));
+    }
+    assert_eq!(client.command(&["HSET", "h", "a", "1"]), Reply::Int(1));
+    assert_eq!(client.command(&["hGet", "h", "a"]), Reply::bulk("1"));
+    assert!(client.command(&["HGET", "k", "a"]).error().starts_with("WRONGTYPE "));
+    assert!(client.command(&["APPEND", "h", "x"]).error().starts_with("WRONGTYPE "));
+    client.command(&["GET"]).error();
+    client.command(&["NO.SUCH", "x"]).error();
+    client.command(&["NOSUCH2"]).error();
+    client.command(&["MULTI"]);
+    client.command(&["SET", "k", "w"]);
+    client.command(&["HGET", "h", "a"]);
+    assert_eq!(client.command(&["EXEC"]), Reply::Array(Some(vec![Reply::ok(), Reply::bulk("1")])));
+    client.command(&["CLIENT", "ID"]);
+    let calls = |name: &str| larder.metric(&format!("larder_redis_commands_total{{command=\"{name}\"}}"));
+    for (name, expected) in [
+        ("get", 3.0),
+        ("hset", 1.0),
+        ("hget", 3.0),
+        ("append", 1.0),
+        ("set", 1.0),
+        ("multi", 1.0),
+        ("exec", 1.0),
+        ("client|id", 1.0),
+        ("other", 2.0),
+    ] {
+        assert_eq!(calls(name), expected, "{name}");
+    }
+    let results = |name: &str, result: &str| {
+        larder.metric(&format!("larder_redis_command_errors_total{{command=\"{name}\",result=\"{result}\"}}"))
+    };
+    assert_eq!((results("hget", "failed"), results("append", "failed")), (1.0, 1.0));
+    assert_eq!(results("get", "rejected"), 1.0);
+    let errors = |kind: &str| larder.metric(&format!("larder_redis_errors_total{{kind=\"{kind}\"}}"));
+    assert_eq!((errors("WRONGTYPE"), errors("ERR"), errors("source")), (2.0, 3.0, 0.0));
+    source.kill();
+    client.command(&["HSET", "h", "a", "2"]).error();
+    client.command(&["GET", "other"]).error();
+    assert_eq!(errors("source"), 2.0);
+    assert_eq!((results("hset", "failed"), results("get", "failed")), (1.0, 1.0));
+}
+
+#[test]
+fn info_has_the_times_of_every_command_in_the_form_of_redis() {
+    let source = RedisServer::start();
+    let larder = Larder::start(&["--source", &source.url()]);
+    let (mut client, mut direct) = (larder.client(), source.client());
+    let commands: [&[&str]; 7] = [
+        &["SET", "k", "v"],
+        &["GET", "k"],
+        &["GET", "k"],
+        &["HSET", "h", "a", "1"],
+        &["HGET", "h", "a"],
+        &["CONFIG", "GET", "maxmemory"],
+        &["GET", "h"],
+    ];
+    direct.command(&["CONFIG", "RESETSTAT"]);
+    for command in commands {
+        direct.command(command);
+    }
+    let theirs = info(&mut direct, &["commandstats", "latencystats"]);
+    for command in commands {
+        client.command(command);
+    }
+    let ours = info(&mut client, &["commandstats", "latencystats"]);
+    for name in ["get", "set", "hset", "hget", "config|get"] {
+        for start in ["cmdstat_", "latency_percentiles_usec_"] {
+            let name = format!("{start}{name}");
+            let names = |info: &str| fields(info, &name).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+            assert_eq!(names(&ours), names(&theirs), "{name}");
+        }
+        let (ours, theirs) = (format!("cmdstat_{name}"), numbers(&theirs, &format!("cmdstat_{name}")));
+        let ours = numbers(&info(&mut client, &["commandstats"]), &ours);
+        for field in ["calls", "failed_calls", "rejected_calls"] {
+            assert_eq!(ours[field], theirs[field], "{name}: {field}");
+        }
+        assert!(ours["usec"] > 0.0 && ours["usec_per_call"] > 0.0, "{name}: {ours:?}");
+        let mean = ours["usec"] / ours["calls"];
+        assert!((ours["usec_per_call"] - mean).abs() <= 1.0, "{name}: {ours:?}");
+    }
+    let times = numbers(&ours, "latency_percentiles_usec_hget");
+    assert!(times["p50"] >= 1.0 && times["p50"] <= times["p99"] && times["p99"] <= times["p99.9"], "{times:?}");
+    assert!(ours.contains("# Commandstats\r\n") && ours.contains("# Latencystats\r\n"), "{ours}");
+    // The whole INFO has the sections once, and the rest is Redis's.
+    let all = info(&mut client, &["all"]);
+    assert_eq!(all.matches("# Commandstats\r\n").count(), 1, "{all}");
+    assert_eq!(all.matches("# Larder\r\n").count(), 1);
+    assert!(all.contains("redis_version:") && numbers(&all, "cmdstat_hset")["calls"] == 1.0, "{all}");
+    assert!(!all.contains("\r\n\r\n\r\n"), "{all}");
+    let default = info(&mut client, &[]);
+    assert!(!default.contains("# Commandstats") && default.contains("# Larder\r\n"), "{default}");
+    // Without a source, and after a reset.
+    let alone = Larder::start(&[]);
+    let mut client = alone.client();
+    client.command(&["SET", "k", "v"]);
+    client.command(&["LPUSH", "k", "v"]).error();
+    client.command(&["INCR", "k"]).error();
+    let ours = info(&mut client, &["everything"]);
+    assert_eq!(numbers(&ours, "cmdstat_incr")["failed_calls"], 1.0);
+    assert_eq!(numbers(&ours, "errorstat_ERR")["count"], 2.0);
+    assert!(numbers(&ours, "latency_percentiles_usec_set")["p99"] > 0.0);
+    assert_eq!(client.command(&["CONFIG", "RESETSTAT"]), Reply::ok());
+    let ours = info(&mut client, &["everything"]);
+    assert!(!ours.contains("cmdstat_incr") && !ours.contains("errorstat_"), "{ours}");
+    assert_eq!(alone.metric("larder_redis_commands_total{command=\"incr\"}"), 1.0, "metrics go on");
+}
+
+#[test]
+fn patterns_and_names_of_config_get_agree() {
+    let source = RedisServer::with(&["--maxmemory", "123456789"]);
+    for larder in [Larder::start(&["--source", &source.url()]), Larder::start(&["--max-memory", "64MiB"])] {
+        let mut client = larder.client();
+        let mut pairs = |pattern: &str| {
+            let Reply::Array(Some(found)) = client.command(&["CONFIG", "GET", pattern]) else { panic!("no array") };
+            found.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect::<Vec<_>>()
+        };
+        let by_name = pairs("maxmemory");
+        assert_eq!(by_name.len(), 1, "{by_name:?}");
+        for pattern in ["max*", "MAX*", "maxm?mory", "*"] {
+            let by_pattern: Vec<_> = pairs(pattern).into_iter().filter(|pair| pair.0 == by_name[0].0).collect();
+            assert_eq!(by_pattern, by_name, "{pattern}");
+        }
+    }
+}

@@ -62,8 +62,9 @@ impl App {
         Ok(changes)
     }
 
-    /// The same, with the outcome in the log: for a signal, which gets no answer.
-    pub fn reload_and_log(&self) {
+    /// The same, with the outcome in the log: for a signal, which gets no answer. The line is for a
+    /// service manager.
+    pub fn reload_and_log(&self) -> String {
         let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
             changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
         };
@@ -71,11 +72,14 @@ impl App {
             Ok(changes) => {
                 let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
                 tracing::warn!(changed, needs_restart, "the configuration was read again");
+                let (changed, left) = (changes.live().count(), changes.restarts().count());
+                format!("Serving; the configuration was read again: {changed} changed, {left} need a restart")
             }
             Err(error) => {
                 for problem in &error.0 {
                     tracing::error!("the configuration was read again and nothing changed: {problem}");
                 }
+                format!("Serving; the last reload changed nothing: {}", error.0.join("; "))
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The life of the process, as every room sees it: how far it is on its way out, who has to wait,
-//! how much each client may ask, and how much a core takes on.
+//! how much each client may ask, how much a core takes on, and what the service manager is told.
 //!
 //! Invariants:
 //! - The drain's phase only moves forward.
@@ -11,7 +11,9 @@ pub(crate) mod linger;
 pub mod live_settings;
 pub mod pause;
 pub mod queue_delay;
+pub(crate) mod service_manager;
 mod shared_cells;
 pub mod throttle;
+pub(crate) mod watchdog;
 
 pub use error::RunError;

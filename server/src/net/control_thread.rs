@@ -8,7 +8,7 @@ use super::{
 use crate::{
     app::App,
     config::CheckedConfig,
-    lifecycle::RunError,
+    lifecycle::{RunError, service_manager, watchdog::Watchdog},
     peer::{Discovery, Standing},
     redis, replica,
     telemetry::Logs,
@@ -67,7 +67,8 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let mut signals = Signals::new()?;
     discover(app).await?;
     app.snapshots.start()?;
-    let mut workers = worker_thread::start(app).await?;
+    let watchdog = Watchdog::of_service_manager(app.settings.threads).map(Arc::new);
+    let mut workers = worker_thread::start(app, watchdog.as_ref()).await?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
     tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
@@ -82,9 +83,10 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let mut leaving: Option<Instant> = None;
     loop {
         tokio::select! {
-            number = signals.next(|| app.reload_and_log()) => match leaving {
+            number = signals.next(|| reload(app, announced)) => match leaving {
                 None => {
                     leaving = Some(Instant::now());
+                    service_manager::stopping(app.live.grace());
                     match &app.peers {
                         Some(peers) if peers.standing() == Standing::Serving => peers.advance(Standing::Leaving),
                         _ => break,
@@ -98,6 +100,9 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
             () = &mut joined, if !announced => {
                 announced = true;
                 ready_message::announce(app);
+                if let Some(watchdog) = watchdog.clone() {
+                    tokio::task::spawn_local(async move { watchdog.watch().await });
+                }
             }
             _ = tick.tick() => {
                 keep_house(app);
@@ -108,6 +113,18 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
         }
     }
     drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await
+}
+
+/// Reads the configuration again. A service manager follows once the start is announced: it takes
+/// the end of a reload for the end of the start.
+fn reload(app: &App, announced: bool) {
+    if announced {
+        service_manager::reloading();
+    }
+    let outcome = app.reload_and_log();
+    if announced {
+        service_manager::ready(&outcome);
+    }
 }
 
 /// Resolves once this node is so far in the life of a member; at once if it has no peers.

@@ -1,5 +1,8 @@
 //! The ready message: where the process listens, what it is and whether its sources answer.
-use crate::app::{App, Bound};
+use crate::{
+    app::{App, Bound},
+    lifecycle::service_manager,
+};
 use larder_units::show_size;
 use serde::Serialize;
 use std::{
@@ -14,12 +17,13 @@ const PROFILE: &str = env!("BUILD_PROFILE");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Says on standard output that the process listens: one JSON object, or lines for a person if that
-/// is a terminal. A closed standard output is no reason to stop.
+/// is a terminal. A closed standard output is no reason to stop. Tells the service manager, too.
 pub(super) fn announce(app: &App) {
     let message = Message::of(app);
     let mut out = io::stdout().lock();
     let text = if out.is_terminal() { message.for_a_terminal() } else { message.json() };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    service_manager::ready(&message.status());
 }
 
 /// In the order of the JSON object's fields.
@@ -81,6 +85,17 @@ impl Message {
             groups: groups.collect(),
             admin_tls: app.settings.admin_tls,
         }
+    }
+
+    /// One line for `systemctl status`.
+    fn status(&self) -> String {
+        let listeners =
+            [("http", &self.http), ("https", &self.https), ("redis", &self.redis), ("rediss", &self.rediss)];
+        let mut addresses: Vec<String> = (listeners.iter())
+            .flat_map(|(scheme, of)| of.iter().map(move |address| format!("{scheme}://{address}")))
+            .collect();
+        addresses.extend(self.admin.map(|address| format!("admin {address}")));
+        format!("Serving {}", addresses.join(", "))
     }
 
     fn json(&self) -> String {
@@ -160,6 +175,13 @@ mod tests {
         assert_eq!(group["source"], "redis://:***@127.0.0.1:6379/0");
         assert_eq!((group["max_memory"].as_u64(), group["reached"].as_bool()), (Some(64 << 20), Some(false)));
         assert_eq!(group["error"], "connection refused");
+    }
+
+    #[test]
+    fn the_service_manager_gets_one_line() {
+        let expected = "Serving http://127.0.0.1:8080, http://[::1]:80, https://127.0.0.1:8443, \
+            rediss://127.0.0.1:6390, admin 127.0.0.1:8081";
+        assert_eq!(message().status(), expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     app::{App, Worker, millis},
     clients::{Client, Seat},
     http,
-    lifecycle::{RunError, drain_phase::Phase},
+    lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
     peer::{self, Standing},
     redis::{self, CommandAccess},
     tls::{ClientStream, HandshakeTurns, ServerTls},
@@ -38,7 +38,7 @@ pub(super) struct Workers {
 }
 
 /// Starts `threads` workers and waits until each has built its sources.
-pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
+pub(super) async fn start(app: &Arc<App>, watchdog: Option<&Arc<Watchdog>>) -> Result<Workers, RunError> {
     let (up, mut ups) = mpsc::unbounded_channel();
     let (end, ended) = mpsc::unbounded_channel();
     let mut arrivals = Vec::new();
@@ -46,9 +46,10 @@ pub(super) async fn start(app: &Arc<App>) -> Result<Workers, RunError> {
         let (sender, receiver) = mpsc::unbounded_channel();
         arrivals.push(sender);
         let (app, up, ended) = (app.clone(), up.clone(), Ended(id, end.clone()));
+        let watchdog = watchdog.cloned();
         thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
             let _ended = ended;
-            main(id, app, receiver, up);
+            main(id, app, watchdog, receiver, up);
         })?;
     }
     drop(up);
@@ -70,7 +71,7 @@ impl Drop for Ended {
 
 type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
-fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
+fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     // The control thread may be gone already, on another worker's error.
     match runtime {
@@ -79,6 +80,9 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
         }
         Ok(runtime) => runtime.block_on(async move {
             let worker = Rc::new(Worker::new(id, app));
+            if let Some(watchdog) = watchdog.clone() {
+                tokio::task::spawn_local(async move { watchdog.keep_beating(id).await });
+            }
             if id == 0 {
                 redis::learn_rights(&worker).await;
                 tokio::task::spawn_local(redis::keep_asking_for_rights(worker.clone()));
@@ -91,6 +95,9 @@ fn main(id: usize, app: Arc<App>, arrivals: mpsc::UnboundedReceiver<Arrival>, up
                 tokio::task::spawn_local(async move { worker.app.snapshots.verify(&worker.groups).await });
             }
             serve(worker, arrivals).await;
+            if let Some(watchdog) = watchdog {
+                watchdog.worker_ends(id);
+            }
         }),
     }
 }

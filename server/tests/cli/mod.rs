@@ -6,6 +6,7 @@ mod client;
 mod config;
 mod messages;
 mod running_server;
+mod service_manager;
 
 use std::{
     io::Write as _,

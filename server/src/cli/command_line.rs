@@ -43,6 +43,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         }
         Some(("config", matches)) => match matches.subcommand() {
             Some(("docs", _)) => print(&config::reference_page()),
+            Some(("sample", _)) => print(&config::sample_file()),
             Some(("convert", matches)) => convert(matches),
             Some(("diff", matches)) => client_commands::run_config_diff(matches),
             Some((what, matches)) => match configured(matches, None, vars) {
@@ -107,6 +108,7 @@ fn command() -> Command {
                 ),
         )
         .subcommand(client_commands::config_diff_command())
+        .subcommand(Command::new("sample").about("Print a configuration file with every setting as a comment"))
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
     Command::new("larder")
         .about("A read-through cache and key-value server")

@@ -39,6 +39,7 @@ mod rate_limit;
 mod raw_settings;
 mod reference_page;
 mod replication_settings;
+mod sample_file;
 mod secret;
 mod secret_files;
 mod sent_header;
@@ -77,6 +78,7 @@ pub use rate_limit::RateLimit;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
 pub use replication_settings::{PrimaryAddress, ReplicaWrites, ReplicationMode, ReplicationSettings};
+pub use sample_file::sample_file;
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue};
 #[cfg(test)]

@@ -84,12 +84,29 @@ pub fn reference_page() -> String {
 }
 
 fn entry(setting: &SettingSpec, out: &mut String) {
-    let SettingSpec { name, help, example, .. } = setting;
-    let example = match setting.kind {
-        ValueKind::Count { .. } | ValueKind::Switch => example.to_string(),
-        _ if setting.many => format!("[\"{example}\"]"),
-        _ => format!("\"{example}\""),
+    let SettingSpec { name, help, .. } = setting;
+    let _ = writeln!(
+        out,
+        "\n### {name}\n\n{help}\n\n`--{name} {}` · `{}` · `{}`\n\n{}.",
+        setting.placeholder(),
+        setting.env(),
+        file_line(setting, setting.example),
+        facts(setting)
+    );
+}
+
+/// The line of a configuration file that gives a setting this value.
+pub(super) fn file_line(setting: &SettingSpec, value: &str) -> String {
+    let value = match setting.kind {
+        ValueKind::Count { .. } | ValueKind::Switch => value.to_string(),
+        _ if setting.many => format!("[\"{value}\"]"),
+        _ => format!("\"{value}\""),
     };
+    format!("{} = {value}", setting.name)
+}
+
+/// Default, range and places of a setting, in one line.
+pub(super) fn facts(setting: &SettingSpec) -> String {
     let default = match setting.default {
         Fallback::Is(text) => format!("`{text}`"),
         Fallback::Off => "none".to_string(),
@@ -118,13 +135,7 @@ fn entry(setting: &SettingSpec, out: &mut String) {
     if !setting.also.is_empty() {
         facts.push(format!("also `{}`", setting.also.join("`, `")));
     }
-    let _ = writeln!(
-        out,
-        "\n### {name}\n\n{help}\n\n`--{name} {}` · `{}` · `{name} = {example}`\n\n{}.",
-        setting.placeholder(),
-        setting.env(),
-        facts.join("; ")
-    );
+    facts.join("; ")
 }
 
 fn range(kind: ValueKind) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Lines of Markdown at the width of the documentation.
 
 /// Columns of a line of prose in `docs`.
-const WIDTH: usize = 100;
+pub(super) const WIDTH: usize = 100;
 
 /// Breaks the lines of prose that are longer than 100 columns. Every line of `text` is a paragraph
 /// or a list item of its own.
@@ -9,27 +9,32 @@ const WIDTH: usize = 100;
 /// Code blocks, tables, headings, images and HTML stay as they are. A line never breaks within a
 /// code span or a link, nor where the rest would begin another block.
 pub fn wrapped(text: &str) -> String {
+    wrapped_to(text, WIDTH)
+}
+
+/// The same for lines of `width` columns.
+pub(super) fn wrapped_to(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / WIDTH);
     let mut fenced = false;
     for line in text.lines() {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
-        if fence || fenced || line.starts_with(['|', '#', '!', '<']) || line.chars().count() <= WIDTH {
+        if fence || fenced || line.starts_with(['|', '#', '!', '<']) || line.chars().count() <= width {
             out.push_str(line);
         } else {
-            wrap_line(line, &mut out);
+            wrap_line(line, width, &mut out);
         }
         out.push('\n');
     }
     out
 }
 
-fn wrap_line(line: &str, out: &mut String) {
+fn wrap_line(line: &str, limit: usize, out: &mut String) {
     let hang = if line.starts_with("- ") { "  " } else { "" };
     let mut column = 0;
     for word in words(line) {
         let width = word.chars().count();
-        if column > 0 && column + 1 + width > WIDTH {
+        if column > 0 && column + 1 + width > limit {
             out.push('\n');
             out.push_str(hang);
             column = hang.len();

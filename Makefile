@@ -28,7 +28,7 @@ PEER_SEEDS ?= 2000
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy image tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy image deb tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -78,13 +78,18 @@ test-networks: test-workspace
 test-image: test-workspace
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
 
-# Manifests, chart and compose file by their own tools; what compose starts, as processes; the image, built by buildah.
+# Manifests, chart and compose file by their own tools; what compose starts, as processes; the image, built by buildah; the package, on a Debian
+# booted for it.
 test-deploy: test-workspace
 	LARDER_BIN=$(TARGET)/debug/larder .deps/python-deploy/bin/python -B tests/deploy/run.py
 
 image: ## Builds an optimised Larder and its image (docker, podman or buildah; ENGINE, BASE and TAG as in deploy/image/build)
 	$(CARGO) build --release --package larder
 	deploy/image/build $(TARGET)/release/larder $(TAG)
+
+deb: ## Builds an optimised Larder and its Debian package, which goes into the folder of builds
+	$(CARGO) build --release --package larder
+	deploy/deb/build $(TARGET)/release/larder $(TARGET)
 
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/install_tools

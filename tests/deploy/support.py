@@ -30,6 +30,11 @@ def run(*command, **options):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
 
 
+def may_mount():
+    """Whether this is root with the right to mount. Root in a container, as in `docker build`, has it not."""
+    return os.geteuid() == 0 and run("unshare", "--mount", "true").returncode == 0
+
+
 def render(*arguments):
     """What tests/deploy/render makes of files."""
     if not RENDER.exists():

@@ -9,7 +9,7 @@ use super::{
     data_content_type,
     problem_json::{self, Problem, ProblemKind},
     response_body::{BodyWriter, ResponseBody},
-    response_writer::{JSON, ROOM, TEXT, text},
+    response_writer::{ROOM, TEXT, text},
 };
 use crate::{
     peer::{GetResponse, PROTOBUF},
@@ -248,7 +248,7 @@ impl ReadRoute {
                 let len =
                     BEFORE_KEY.len() + json::len(entry.key) + BEFORE_VALUE.len() + json::len(value) + AFTER_FOUND.len();
                 out.reserve(ROOM + len);
-                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json");
+                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8");
                 end_head(out, len, date);
                 out.put(BEFORE_KEY);
                 json::write(out, entry.key);
@@ -303,7 +303,7 @@ impl ReadRoute {
                 *response.body_mut() = ResponseBody::full(value);
             }
             ReadRoute::Lookup => {
-                headers.insert(header::CONTENT_TYPE, JSON);
+                headers.insert(header::CONTENT_TYPE, LOOKUP_JSON);
                 let mut body = BodyWriter::with_capacity(ROOM + value.len().min(ROOM));
                 body.put(BEFORE_KEY);
                 json::write(&mut body, key);
@@ -421,6 +421,8 @@ fn content_type(said: Option<&[u8]>) -> HeaderValue {
     said.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(OCTETS)
 }
 
+/// What the clients of small HTTP proxies for Redis get from those, to the letter.
+const LOOKUP_JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 const BEFORE_KEY: &[u8] = b"{\"key\": ";
 const BEFORE_VALUE: &[u8] = b", \"value\": ";
 const AFTER_FOUND: &[u8] = b", \"status\": 200}";
@@ -471,6 +473,6 @@ fn lookup_failure(key: Option<&[u8]>, status: StatusCode) -> Response<ResponseBo
     body.put(b"}");
     let mut response = Response::new(ResponseBody::full(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response.headers_mut().insert(header::CONTENT_TYPE, LOOKUP_JSON);
     response
 }

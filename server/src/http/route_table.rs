@@ -112,7 +112,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 72] = [
+pub(super) static ROUTES: [Route; 73] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -147,6 +147,7 @@ pub(super) static ROUTES: [Route; 72] = [
     route(Method::GET, "/stats/main", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Main)),
     route(Method::GET, "/stats/hot", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Hot)),
     route(Method::GET, "/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
+    route(Method::GET, "/v1/lookup", RouteListeners::Native, RouteHandler::Read(ReadRoute::Lookup)),
     route(Method::GET, "/", RouteListeners::Native, RouteHandler::Read(ReadRoute::Text)),
     route(Method::GET, "/v0/entity", RouteListeners::Native, RouteHandler::Read(ReadRoute::Entity)),
     route(Method::PUT, "/v0/entity", RouteListeners::Native, RouteHandler::Store),

@@ -221,7 +221,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
         } else {
             let route = match path {
-                b"/lookup" => ReadRoute::Lookup,
+                b"/lookup" | b"/v1/lookup" => ReadRoute::Lookup,
                 b"/" => ReadRoute::Text,
                 b"/v0/entity" => ReadRoute::Entity,
                 _ if self.takes_item(BodyMethod::Get, target) => {

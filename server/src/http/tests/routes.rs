@@ -127,7 +127,9 @@ fn lookup_says_exactly_this() {
             ] {
                 let reply = client.get(target).await;
                 assert_eq!((reply.status, reply.text()), (status, body.as_str()), "{target}");
-                assert_eq!(reply.header("content-type"), Some("application/json"));
+                let same = client.get(&format!("/v1{target}")).await;
+                assert_eq!((same.status, same.text()), (status, body.as_str()), "/v1{target}");
+                assert_eq!(reply.header("content-type"), Some("application/json; charset=utf-8"));
             }
         }
     });

@@ -16,6 +16,9 @@ EXPOSE 8080 6380 8081 7946/udp
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/larder"]
 CMD ["serve"]
+# Healthy is ready: larder listens and can answer. Where an unhealthy container is restarted (Swarm, ECS), add --alive: a lost source is then no
+# reason to lose the memory tier, too.
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/usr/local/bin/larder", "health", "--timeout", "2s"]
 
 # Its context is a folder with the program, not the repository. Before the stages that compile, because older builders make all stages up to
 # the one that is asked for.

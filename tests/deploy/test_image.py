@@ -10,15 +10,10 @@ import unittest
 import urllib.request
 from pathlib import Path
 
-from support import LARDER, ROOT, image_settings, require, run, running
+from support import LARDER, ROOT, image_settings, may_mount, require, run, running
 
 # Seconds that building and starting may take together, from a program and a base that are there.
 BOUND = 60
-
-
-def may_mount():
-    """Whether this is root with the rights that buildah needs. Root in a container, as in `docker build`, has fewer."""
-    return os.geteuid() == 0 and run("unshare", "--mount", "true").returncode == 0
 
 
 @unittest.skipUnless(may_mount(), "needs root and the right to mount: buildah and chroot")
@@ -39,7 +34,10 @@ class Image(unittest.TestCase):
         container = run(*buildah, "from", "--pull-never", "larder-test").stdout.strip()
         cls.addClassCleanup(run, *buildah, "rm", container)
         cls.root = Path(run(*buildah, "mount", container).stdout.strip())
-        cls.config = json.loads(run(*buildah, "inspect", "--type", "image", "larder-test").stdout)["OCIv1"]["config"]
+        inspected = json.loads(run(*buildah, "inspect", "--type", "image", "larder-test").stdout)
+        cls.config = inspected["OCIv1"]["config"]
+        # Only docker's format has it.
+        cls.healthcheck = inspected["Docker"]["config"]["Healthcheck"]["Test"]
 
     def test_1_it_is_built_and_answers_within_a_minute(self):
         user = f"--userspec={self.config['User']}"
@@ -58,6 +56,10 @@ class Image(unittest.TestCase):
             taken = time.monotonic() - self.begun
             print(f"built and answering after {taken:.1f} s ", end="", file=sys.stderr)
             self.assertLess(taken, BOUND)
+            kind, *check = self.healthcheck
+            self.assertEqual(kind, "CMD")
+            healthy = run(require("chroot"), user, self.root, *check, env={"LARDER_URL": f"http://{ready['admin']}"})
+            self.assertEqual((healthy.returncode, healthy.stdout), (0, "ready\n"))
             owner = os.stat(f"/proc/{larder.pid}")
             self.assertEqual((owner.st_uid, owner.st_gid), (65532, 65532))
             larder.terminate()

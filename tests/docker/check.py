@@ -44,7 +44,7 @@ class Stage:
 def parse(text):
     """The stages by name, in order."""
     stages, defaults, pending, start = {}, {}, "", 0
-    known = "COPY RUN WORKDIR USER ENV EXPOSE STOPSIGNAL ENTRYPOINT CMD".split()
+    known = "COPY RUN WORKDIR USER ENV EXPOSE STOPSIGNAL ENTRYPOINT CMD HEALTHCHECK".split()
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("#") or not (line.strip() or pending):
             continue
@@ -71,7 +71,7 @@ def parse(text):
 def flags(text):
     """`--a=b c d` as ({"a": "b"}, "c d"); a flag given twice keeps its last value."""
     found = {}
-    while match := re.match(r"--([a-z]+)=(\S+)\s+", text):
+    while match := re.match(r"--([a-z-]+)=(\S+)\s+", text):
         found[match[1]] = match[2]
         text = text[match.end() :]
     return found, text
@@ -139,6 +139,8 @@ def check_dockerfile(stages):
     copied = [text for _, text in inherited(stages, last, "COPY")]
     program = json.loads(inherited(stages, last, "ENTRYPOINT")[-1][1])[0]
     check(any(text.split()[-1] == program for text in copied), f"nothing is copied to the entry point {program}")
+    checks = [flags(text)[1] for _, text in inherited(stages, last, "HEALTHCHECK")]
+    check(len(checks) == 1 and json.loads(checks[0].removeprefix("CMD "))[:2] == [program, "health"], "no health check by larder health")
     # Built on the tested stage's mark: no image without the tests.
     check(any(flags(text)[0].get("from") == "test" for text in copied), "the image does not depend on the tests")
     check(any("make test &&" in text for _, text in stages["test"].all("RUN")), "the stage test does not run make test")
@@ -244,16 +246,35 @@ def smoke(stages, compose, larder, test):
         smoke_with(redis_port, stages, compose, larder, test)
 
 
+def interpolated(text):
+    """`${NAME:-default}` without the variable."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def env_example():
+    """The sample of .env, its comments included: what a user may write."""
+    lines = (ROOT / "env.example").read_text().splitlines()
+    return dict(re.fullmatch(r"#?([A-Z_]+)=(.*)", line).groups() for line in lines if re.match(r"#?[A-Z_]+=", line))
+
+
 def smoke_with(redis_port, stages, compose, larder, test):
     services = compose["services"]
     redis = services["redis"]["command"] + ["--bind", "127.0.0.1", "--port", str(redis_port)]
-    arguments = [word.replace("redis:6379", f"127.0.0.1:{redis_port}") for word in services["larder"]["command"]]
-    env = environment(stages, stages[services["larder"]["build"]["target"]])
+    image = stages[services["larder"]["build"]["target"]]
+    arguments = json.loads(inherited(stages, image, "CMD")[-1][1])
+    check(interpolated(services["larder"]["environment"]["REDIS_HOST"]) == "redis", "larder's source is not the service redis")
+    env = {**environment(stages, image), **{name: interpolated(text) for name, text in services["larder"]["environment"].items()}}
+    env.update(REDIS_HOST="127.0.0.1", REDIS_PORT=str(redis_port))
     for name in ("LARDER_HTTP", "LARDER_REDIS", "LARDER_ADMIN"):
         check(re.fullmatch(r":\d+", env.pop(name)), f"{name} of the image is not a port of all interfaces")
         env[name] = "127.0.0.1:0"
     checked = subprocess.run([larder, "config", "check", *arguments[1:]], env=env, capture_output=True, text=True)
-    check(checked.returncode == 0, f"larder does not take the compose file's command: {checked.stderr}")
+    check(checked.returncode == 0, f"larder does not take the compose file's settings: {checked.stderr}")
+    sample = subprocess.run([larder, "config", "print"], env={**env, **env_example()}, capture_output=True, text=True)
+    # Where it listens in the container stays what the image says.
+    http = f'http = "{env["LARDER_HTTP"]}"'
+    for line in ('ttl = "30s"', "max-keys = 100000", 'source = "redis://redis.example:6379/0"', http, 'max-memory = "128MiB"'):
+        check(re.search(rf"^{re.escape(line)} ", sample.stdout, re.M), f"env.example: no {line} in {sample.stdout}{sample.stderr}")
     if problems:
         return
     with tempfile.TemporaryDirectory() as data, running(redis, cwd=data, stdout=subprocess.DEVNULL) as _:

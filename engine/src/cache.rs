@@ -12,6 +12,7 @@ use crate::{
     stats::Stats,
     sync::{Arc, Mutex, lock},
     time::Millis,
+    what_if::{CacheSizes, Simulated},
     write::{ATTRIBUTES, SCRATCH},
 };
 use foldhash::quality::FixedState;
@@ -52,6 +53,9 @@ pub struct Config {
     pub ttl_jitter: u8,
     /// How long copies may be served past their freshness; `None`: not at all.
     pub stale_rules: Option<Shared<dyn StaleRules>>,
+    /// Simulates the hit ratio at other sizes ([`Cache::what_if`]) for one key in two to this power,
+    /// or fewer; `None`: not at all.
+    pub what_if: Option<u32>,
     /// Seed of the key hash; `None` draws one, so that no client can choose keys that collide.
     pub seed: Option<u64>,
 }
@@ -65,6 +69,7 @@ impl Default for Config {
             default_ttl: None,
             ttl_jitter: 0,
             stale_rules: None,
+            what_if: None,
             seed: None,
         }
     }
@@ -115,7 +120,15 @@ impl Cache {
     }
 
     fn build(config: &Config, hasher: FixedState, shards: usize, segment: usize, lent: Lent) -> Arc<Cache> {
+        let bounds = Stats { max_bytes: config.max_memory as u64, ..Stats::default() };
+        let of_size = |_| (shards, size_of::<Shard>());
+        let sizes = CacheSizes { stats: &bounds, max_keys: config.max_keys, shards: &of_size };
+        let what_if = config.what_if.map(|shift| Simulated::new(shift, &sizes));
+        let sample_limit = what_if.as_ref().map_or(0, Simulated::limit);
         let rules = Rules {
+            what_if,
+            sample_limit: sample_limit.into(),
+            shards_by_size: config.shards.is_none(),
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH) + ATTRIBUTES) + 2 * segment,
             hasher,
@@ -131,6 +144,7 @@ impl Cache {
         rules.ask_stale_rules();
         let shards = (0..shards).map(|_| {
             let mut shard = Shard::new(segment, lent.clone());
+            shard.sample_limit = sample_limit;
             shard.settle(&rules.budget);
             Slot(Mutex::new(shard))
         });
@@ -150,6 +164,14 @@ impl Cache {
         self.shards.len()
     }
 
+    /// Shards of a cache with these settings and another bound.
+    pub(crate) fn shards_at(&self, max_memory: usize) -> usize {
+        match self.rules.shards_by_size {
+            true => Config { max_memory, max_keys: self.max_keys(), ..Config::default() }.shard_count(),
+            false => self.shards.len(),
+        }
+    }
+
     pub(crate) fn mutex(&self, number: usize) -> &Mutex<Shard> {
         &self.shards[number].0
     }
@@ -165,6 +187,9 @@ impl Cache {
     /// memory is given back in the background ([`Cache::tick`]). Takes a time that does not
     /// depend on the number of entries.
     pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) -> bool {
+        if let Some(what_if) = self.rules.what_if.as_ref().filter(|_| prefix.is_empty()) {
+            what_if.clear();
+        }
         let stepwise = || {
             let mark = |is_new, slot: &Slot| lock(&slot.0).mark(&self.rules, prefix, is_final, now) | is_new;
             self.shards.iter().fold(false, mark)
@@ -211,6 +236,7 @@ impl Cache {
             while lock(self.mutex(number)).sweep_marks(&self.rules, now) {}
             self.sweep_tags(number, now);
         }
+        self.tick_what_if(now);
         self.rules.changes.settled();
     }
 

@@ -6,7 +6,8 @@
 //!                                                 v
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
-//!   policy    which record leaves      (`policy`, `ghost`, `fingerprints`; `eviction` makes room by them)
+//!   policy    which record leaves      (`policy`, `decisions`, `ghost`, `fingerprints`; `eviction` makes room by them)
+//!   what-if   what other sizes would hold   (`what_if`; `sampling` tells it of a sample of the keys)
 //!   misses    why a key is not held    (`misses`, `departures`, and what the ghost knows)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
@@ -31,6 +32,7 @@ mod attributes;
 mod budget;
 mod cache;
 mod change_listener;
+mod decisions;
 mod departures;
 mod derived;
 mod detached_entry;
@@ -55,8 +57,10 @@ mod moment;
 mod overtaken;
 mod policy;
 mod policy_state;
+mod queues;
 mod record;
 mod restore;
+mod sampling;
 mod shard;
 mod shard_common;
 mod stale_rules;
@@ -70,6 +74,7 @@ mod tag_table;
 mod tier;
 mod time;
 mod version_clock;
+mod what_if;
 mod wheel;
 mod write;
 
@@ -102,3 +107,4 @@ pub use stale_rules::{StaleRules, StaleWindows};
 pub use stats::Stats;
 pub use tier::Tier;
 pub use time::Millis;
+pub use what_if::{WhatIf, WhatIfPoint};

@@ -77,7 +77,7 @@ impl Cache {
         };
         match verdict {
             Verdict::Serve { stale_since, renew } => {
-                let answer = shard.serve(position, stale_since, read);
+                let answer = shard.serve(&self.rules, (key.hash, now), position, stale_since, read);
                 if renew {
                     return match self.join::<R>(shard, key, b"", Purpose::Renew, now) {
                         Lookup::Lead(lead) => Lookup::Renew(answer, lead),
@@ -89,6 +89,9 @@ impl Cache {
             }
             Verdict::Fetch(purpose) => {
                 shard.stats.misses += 1;
+                if !is_hidden {
+                    shard.sample_miss(&self.rules, key.hash, now);
+                }
                 match standing {
                     _ if is_hidden => shard.stats.miss_causes.reply += 1,
                     Standing::Gone => shard.count_missing(key),

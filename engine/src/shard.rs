@@ -65,6 +65,8 @@ pub(crate) struct Shard {
     pub(crate) index: Index,
     /// Where the entry being written lies: it is not evicted to make room for itself.
     pub(crate) newest: u32,
+    /// Which keys the simulation follows ([`crate::what_if`]).
+    pub(crate) sample_limit: u64,
     /// There are [`marks`](Shard::marks).
     pub(crate) has_marks: bool,
     /// What most writes do not touch has changed, so its bytes must be counted again. Code that
@@ -106,6 +108,7 @@ impl Shard {
     pub(crate) fn new(segment: usize, lent: Lent) -> Shard {
         Shard {
             index: Index::new(),
+            sample_limit: 0,
             has_marks: false,
             side_changed: true,
             side_bytes: 0,
@@ -218,6 +221,9 @@ impl Shard {
     pub(crate) fn drop_gone(&mut self, rules: &Rules, key: Key<'_>, position: u32, now: Millis) {
         self.stats.expirations += 1;
         let reason = self.reason(position, Standing::Gone, now);
+        if reason == Departure::Invalidated {
+            self.sample_removal(rules, key.hash);
+        }
         self.note_departure(key.hash, reason);
         self.tell_of(rules, position);
         self.drop_entry(key.hash, position);
@@ -278,6 +284,7 @@ impl Shard {
         // The entry is read where it was found: to find it again afterwards would cost a fifth more.
         let Some((position, entry)) = self.find(key) else {
             self.stats.misses += 1;
+            self.sample_miss(rules, key.hash, now);
             return Read::Missing;
         };
         let meta = entry.meta;
@@ -287,6 +294,7 @@ impl Shard {
         }
         let answer = (!meta.is_absent()).then(|| read(entry));
         self.touch(position, meta);
+        self.sample_hit(rules, key.hash, position, now);
         match answer {
             Some(answer) => {
                 self.stats.hits += 1;
@@ -303,6 +311,8 @@ impl Shard {
     /// remembered absence.
     pub(crate) fn serve<R>(
         &mut self,
+        rules: &Rules,
+        (hash, now): (u64, Millis),
         position: u32,
         stale_since: Option<Millis>,
         read: impl FnOnce(Entry<'_>) -> R,
@@ -311,6 +321,7 @@ impl Shard {
         let meta = entry.meta;
         let answer = (!meta.is_absent()).then(|| read(entry));
         self.touch(position, meta);
+        self.sample_hit(rules, hash, position, now);
         self.stats.stale_hits += u64::from(stale_since.is_some());
         match answer {
             Some(_) => self.stats.hits += 1,
@@ -336,9 +347,10 @@ impl Shard {
                 None
             }
             Read::Unsure(position, read) => match self.standing(rules, position, now) {
-                Standing::Fresh { .. } => self.serve(position, None, read),
+                Standing::Fresh { .. } => self.serve(rules, (key.hash, now), position, None, read),
                 standing => {
                     self.stats.misses += 1;
+                    self.sample_miss(rules, key.hash, now);
                     if standing == Standing::Gone {
                         self.drop_gone(rules, key, position, now);
                         self.count_missing(key);
@@ -373,6 +385,7 @@ impl Shard {
     /// True if there was an entry.
     pub(crate) fn delete(&mut self, rules: &Rules, key: Key<'_>, now: Millis) -> bool {
         self.flights.fence(key.hash, key.bytes);
+        self.sample_removal(rules, key.hash);
         let old = self.live(rules, key, now);
         let present = old.is_some_and(Live::is_present);
         if let Some(live) = old {
@@ -392,6 +405,7 @@ impl Shard {
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
         let empty = Shard::new(self.log.segment_size(), self.log.lent.clone());
         let mut old = std::mem::replace(self, empty);
+        self.sample_limit = old.sample_limit;
         self.clock = std::mem::take(&mut old.clock);
         self.wanted = std::mem::take(&mut old.wanted);
         self.departures = std::mem::take(&mut old.departures);

@@ -7,6 +7,7 @@ use crate::{
     large::Lent,
     stale_rules::{StaleRules, StaleWindows},
     time::Millis,
+    what_if::Simulated,
 };
 use foldhash::quality::FixedState;
 use std::{
@@ -39,6 +40,12 @@ pub(crate) struct Rules {
     pub(crate) lent: Lent,
     /// Number of shards.
     pub(crate) shards: usize,
+    /// The number was chosen by the bounds.
+    pub(crate) shards_by_size: bool,
+    /// The simulation of other sizes.
+    pub(crate) what_if: Option<Simulated>,
+    /// Which keys it follows; each shard has the same limit.
+    pub(crate) sample_limit: AtomicU64,
 }
 
 /// Remembered absences take at most one part in so many of the bounds, so that reads of keys that

@@ -37,6 +37,7 @@ impl Shard {
             if tells {
                 self.tell_of_swept(rules, position);
             }
+            self.sample_removal(rules, hash);
             self.note_departure(hash, Departure::Invalidated);
             self.drop_entry(hash, position);
         }

@@ -185,6 +185,9 @@ impl<'t> Tier<'t> {
     /// entries (their memory is given back segment by segment, outside the locks).
     pub fn clear(&mut self) {
         let rules = &self.cache.rules;
+        if let Some(what_if) = &rules.what_if {
+            what_if.clear();
+        }
         if self.held.is_some() {
             rules.changes.clearing(Clear::All);
             drop(self.clear_shards(false));

@@ -100,6 +100,7 @@ impl Shard {
             let new = New { value: bytes, end, attributes, absent: value.is_none(), policy: None };
             shard.store(rules, key, old, new, now);
         });
+        self.sample_stored(rules, key, matches!(expiry, Expiry::At(_)), now);
         self.make_room(rules, now);
         true
     }
@@ -169,6 +170,7 @@ impl Shard {
         match change {
             Change::Keep => {}
             Change::Delete => {
+                self.sample_removal(rules, key.hash);
                 if let Some(position) = old {
                     self.drop_entry(key.hash, position);
                     self.stats.changes += 1;
@@ -295,6 +297,7 @@ impl Shard {
     fn expire(&mut self, rules: &Rules, key: Key<'_>, position: u32, expiry: Expiry, now: Millis) {
         let Some(end) = self.resolve(rules, key, expiry, Some(position), now) else {
             self.drop_entry(key.hash, position);
+            self.sample_removal(rules, key.hash);
             return;
         };
         let record = self.log.record(position);
@@ -315,6 +318,7 @@ impl Shard {
             }
         }
         self.note_end(rules, key.hash, before, end, now);
+        self.sample_stored(rules, key, false, now);
     }
 
     fn version(&self, position: u32) -> u64 {
@@ -430,9 +434,12 @@ impl Shard {
             if let Some(position) = old {
                 self.drop_entry(key.hash, position);
             }
+            self.sample_removal(rules, key.hash);
             return 0;
         };
-        self.store(rules, key, old, New { value, end, attributes, absent: false, policy: None }, now)
+        let version = self.store(rules, key, old, New { value, end, attributes, absent: false, policy: None }, now);
+        self.sample_stored(rules, key, false, now);
+        version
     }
 
     pub(crate) fn store(&mut self, rules: &Rules, key: Key<'_>, old: Option<u32>, new: New<'_>, now: Millis) -> u64 {
@@ -462,7 +469,7 @@ impl Shard {
         }
         let Some(position) = old else {
             let (queue, policy) = match new.policy {
-                None => self.admit(rules, key.hash, weight),
+                None => self.admit(rules, key.hash, weight, now),
                 Some(known) => known.place(),
             };
             parts.policy = policy;

@@ -161,7 +161,8 @@ impl App {
         let settings = config.settings.clone();
         let freshness: Vec<_> =
             settings.groups.iter().map(|group| Arc::new(Freshness::new(freshness_table(group)))).collect();
-        let caches: Vec<_> = settings.groups.iter().zip(&freshness).map(|(group, of)| cache(group, of)).collect();
+        let cache = |(group, of)| cache(group, of, settings.what_if);
+        let caches: Vec<_> = settings.groups.iter().zip(&freshness).map(cache).collect();
         let lent = caches.iter().map(|cache| cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
@@ -175,7 +176,8 @@ impl App {
         for (group, source) in settings.groups.iter().zip(&sources).filter(|_| settings.allow_faults) {
             let timeout = group.freshness.source_timeout;
             let group = group.name.as_str().into();
-            source.health().allow_faults(SourceFaults { faults: faults.clone(), group, timeout });
+            let is_disk = source.store().is_some();
+            source.health().allow_faults(SourceFaults { faults: faults.clone(), group, is_disk, timeout });
         }
         let tls = ServerTls::new(&settings).map_err(RunError::Tls)?.map(Arc::new);
         let peers = peers(&settings, &caches);
@@ -287,7 +289,11 @@ impl App {
     }
 }
 
-fn cache(group: &GroupSettings, freshness: &Arc<Freshness>) -> Arc<Cache> {
+fn cache(group: &GroupSettings, freshness: &Arc<Freshness>, what_if: Option<u32>) -> Arc<Cache> {
+    // Half of the keys, a quarter, and so on: at most the share.
+    let halvings = |millionths: u32| 1_000_000_u32.div_ceil(millionths.max(1)).next_power_of_two().ilog2();
+    // The reads of a table do not go to the tier.
+    let reads_tier = !matches!(group.source, SourceUrl::Table(_));
     Cache::new(larder_engine::Config {
         max_memory: group.max_memory,
         max_keys: group.max_keys,
@@ -295,6 +301,7 @@ fn cache(group: &GroupSettings, freshness: &Arc<Freshness>) -> Arc<Cache> {
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,
         stale_rules: Some(Arc::new(policy(group, freshness, &Arc::default()))),
+        what_if: what_if.filter(|_| reads_tier).map(halvings),
         seed: None,
     })
 }
@@ -359,8 +366,11 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
 impl Worker {
     /// Builds the state of core `id`, on that core's runtime. Its sources begin to connect.
     pub fn new(id: usize, app: Arc<App>) -> Worker {
-        let client =
-            app.peers.as_ref().map(|peers| peer::open_client(peers, &app.settings, &app.buffers, app.tls.as_ref()));
+        let faults = app.settings.allow_faults.then_some(&app.faults);
+        let client = app
+            .peers
+            .as_ref()
+            .map(|peers| peer::open_client(peers, &app.settings, &app.buffers, app.tls.as_ref(), faults));
         let groups = (app.settings.groups.iter().enumerate())
             .map(|(index, settings)| {
                 let cache = app.caches[index].clone();

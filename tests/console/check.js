@@ -76,6 +76,14 @@ async function lookAtViews(browser) {
           await waitForText(page, "main", "Keys that took the most");
           await page.waitForFunction(() => document.querySelector("table")?.innerText.includes("page:<img"));
         }
+        if (view === "groups") {
+          await waitForText(page, "main", "Sizes of default");
+          await page.waitForFunction(() => document.querySelectorAll("section[aria-label='Other sizes'] figure path").length === 2);
+        }
+        if (view === "events") {
+          await waitForText(page, "main", "Faults in force");
+          await waitForText(page, "#faults", "rehearsal: 1 fault ordered");
+        }
         await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
         await checkAccess(page, name);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth) - SIZES[size].width;
@@ -171,6 +179,13 @@ async function useKeyboard(browser) {
   await waitForText(page, "main", "has started");
   await page.evaluate(() => fetch("v1/config/reload", { method: "POST" }));
   await waitForText(page, "main", "the configuration was read again");
+
+  // The fault that the test has ordered is ended by keys.
+  await waitForText(page, "main", "Faults in force");
+  await tabTo(page, "End fault");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => !document.querySelector("main").innerText.includes("Faults in force"));
+  await page.waitForFunction(() => document.getElementById("faults").hidden);
 
   await page.focus(".skip");
   await tabTo(page, "Settings");

@@ -26,6 +26,7 @@ mod table;
 mod tags;
 mod tls;
 mod verify;
+mod what_if;
 
 use std::io::Write;
 
@@ -61,6 +62,7 @@ pub(crate) enum Program {
     Tags(tags::TagsArgs),
     Tls(tls::TlsArgs),
     Verify(verify::VerifyArgs),
+    WhatIf(what_if::WhatIfArgs),
 }
 
 impl Program {
@@ -94,6 +96,7 @@ impl Program {
             Program::Tags(args) => tags::run(args, out),
             Program::Tls(args) => tls::run(args, out),
             Program::Verify(args) => verify::run(args, out),
+            Program::WhatIf(args) => what_if::run(args, out),
         }
     }
 }

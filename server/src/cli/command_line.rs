@@ -65,6 +65,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
         Some(("health", matches)) => client_commands::run_health(matches),
         Some(("status", matches)) => client_commands::run_status(matches),
         Some(("top", matches)) => client_commands::run_top(matches),
+        Some(("advise", matches)) => client_commands::run_advise(matches),
         Some(("completions", matches)) => shell_files::completions(matches, command()),
         Some(("man", matches)) => shell_files::man(matches, command()),
         Some(("exit-codes", _)) => print(&exit_codes::markdown()),
@@ -121,6 +122,7 @@ fn command() -> Command {
         .subcommand(store_commands::command())
         .subcommand(table_commands::command())
         .subcommands(client_commands::server_commands())
+        .subcommand(client_commands::advise_command())
         .subcommand(config)
         .subcommands(shell_files::commands())
         // For the reference.

@@ -221,6 +221,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         throttle_prefixes: top.rate_limits("throttle-prefixes"),
         throttle_headers: top.one("throttle-headers") == Some(&SettingValue::Switch(true)),
         throttle_table: top.number("throttle-table"),
+        what_if: top.share("what-if"),
         allow_faults: top.one("allow-faults") == Some(&SettingValue::Switch(true)),
         throttle_total: rate("throttle-total"),
         throttle_admin: rate("throttle-admin"),

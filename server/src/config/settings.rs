@@ -93,6 +93,8 @@ pub struct Settings {
     pub throttle_headers: bool,
     /// Cells of each table of clients.
     pub throttle_table: usize,
+    /// The largest share of the keys that are simulated for what-if, in millionths.
+    pub what_if: Option<u32>,
     /// Administrators may order faults.
     pub allow_faults: bool,
     /// Of all clients together.

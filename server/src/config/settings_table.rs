@@ -1834,6 +1834,18 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "what-if",
+        section: SettingSection::Process,
+        kind: ValueKind::Share,
+        default: Is("100%"),
+        optional: true,
+        example: "1%",
+        help: "The largest share of the keys that Larder simulates for `/v1/what-if`: the hit ratio \
+               at other sizes. Rounded down to a half, a quarter and so on. Larder lowers it by \
+               itself when there are many keys or many reads. `off`: nothing is simulated.",
+        ..ROW
+    },
+    SettingSpec {
         name: "allow-faults",
         section: SettingSection::Process,
         kind: ValueKind::Switch,

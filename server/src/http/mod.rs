@@ -74,6 +74,7 @@ mod tag_routes;
 #[cfg(test)]
 mod tests;
 mod upstream_user;
+mod what_if;
 
 pub use connection_context::ListenerRole;
 pub use http_worker_state::HttpWorkerState;

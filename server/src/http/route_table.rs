@@ -72,6 +72,7 @@ pub(super) enum RouteHandler {
     Record,
     HotKeys,
     SlowLog,
+    WhatIf,
     Faults,
     OrderFault,
     ClearFaults,
@@ -112,7 +113,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 73] = [
+pub(super) static ROUTES: [Route; 74] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -160,6 +161,7 @@ pub(super) static ROUTES: [Route; 73] = [
     route(Method::GET, "/cache/v1/keys", RouteListeners::Native, RouteHandler::ItemKeys),
     route(Method::GET, "/v1/stats", RouteListeners::Both, RouteHandler::Stats),
     route(Method::GET, "/v1/hot-keys", RouteListeners::Both, RouteHandler::HotKeys),
+    route(Method::GET, "/v1/what-if", RouteListeners::Both, RouteHandler::WhatIf),
     route(Method::GET, "/v1/peers", RouteListeners::Both, RouteHandler::Peers),
     route(Method::GET, "/metrics", RouteListeners::Both, RouteHandler::Metrics),
     route(Method::GET, "/healthz", RouteListeners::Both, RouteHandler::Healthy),
@@ -251,7 +253,7 @@ impl Route {
             H::ClearTag => AnyKey("larder.cleartag", KeyAccess::WRITE),
             H::Healthy | H::Ready | H::OpenApi | H::Docs => Nobody,
             H::Peers | H::GroupcacheStats(_) | H::Metrics | H::Stats => Command("info"),
-            H::Console | H::ConsoleFile | H::History | H::Events | H::Live => Command("info"),
+            H::Console | H::ConsoleFile | H::History | H::Events | H::Live | H::WhatIf => Command("info"),
             H::Connections => Command("client|list"),
             H::KillConnection => Command("client|kill"),
             H::Explain => Key("larder.explain", None, KeyAccess::READ),
@@ -282,6 +284,7 @@ impl Route {
             H::BeginSnapshot => Some(&["wait"]),
             H::Record => Some(&["sample"]),
             H::HotKeys | H::Connections | H::SlowLog => Some(&["count"]),
+            H::WhatIf => Some(&["hit-ratio"]),
             H::History => Some(&["resolution", "since"]),
             H::KillConnection => Some(&[]),
             _ => None,

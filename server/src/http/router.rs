@@ -19,7 +19,7 @@ use super::{
     response_body::ResponseBody,
     route_request::RouteRequest,
     route_table::{Route, RouteHandler, RouteRights, find},
-    slow_log_route, snapshot_routes, store_backup, tag_routes,
+    slow_log_route, snapshot_routes, store_backup, tag_routes, what_if,
 };
 use crate::{
     app::Worker,
@@ -331,6 +331,7 @@ where
         RouteHandler::ClearFaults => fault_routes::clear(&request),
         RouteHandler::HotKeys => hot_key_lists::hot_keys(&request),
         RouteHandler::SlowLog => slow_log_route::slow_log(&request),
+        RouteHandler::WhatIf => what_if::what_if(&request),
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),
         RouteHandler::BeginSnapshot => snapshot_routes::begin(context, query).await,

@@ -5,6 +5,7 @@
 //! With none ordered, a place reads one flag. Without `allow-faults` no source knows of faults at
 //! all.
 use larder_engine::Millis;
+use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -18,6 +19,8 @@ use std::{
 pub const MOST_FAULTS: usize = 64;
 /// The longest that a fault lasts.
 pub const LONGEST_FAULT: Duration = Duration::from_secs(3600);
+/// The farthest that one sets the clock forward or back.
+pub const FARTHEST_JUMP: Duration = Duration::from_secs(30 * 86_400);
 /// The longest that one delays something.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
@@ -30,11 +33,24 @@ pub enum FaultPlace {
     Http,
     /// Between clients and the listeners of the Redis protocol.
     Redis,
+    /// The disk of a disk store.
+    Disk,
+    /// Between this node and the others that share its keys.
+    Peers,
+    /// The wall clock, as the whole process reads it.
+    Clock,
 }
 
 impl FaultPlace {
     /// All of them, in the order of their numbers.
-    pub const ALL: [FaultPlace; 3] = [FaultPlace::Source, FaultPlace::Http, FaultPlace::Redis];
+    pub const ALL: [FaultPlace; 6] = [
+        FaultPlace::Source,
+        FaultPlace::Http,
+        FaultPlace::Redis,
+        FaultPlace::Disk,
+        FaultPlace::Peers,
+        FaultPlace::Clock,
+    ];
 
     /// As requests, metrics and logs write it.
     pub fn name(self) -> &'static str {
@@ -42,13 +58,18 @@ impl FaultPlace {
             FaultPlace::Source => "source",
             FaultPlace::Http => "http",
             FaultPlace::Redis => "redis",
+            FaultPlace::Disk => "disk",
+            FaultPlace::Peers => "peers",
+            FaultPlace::Clock => "clock",
         }
     }
 
     /// The kinds of faults that there are here.
     pub fn kinds(self) -> &'static [&'static str] {
         match self {
-            FaultPlace::Source => &["delay", "error", "cut"],
+            FaultPlace::Source | FaultPlace::Peers => &["delay", "error", "cut"],
+            FaultPlace::Disk => &["delay", "error", "full"],
+            FaultPlace::Clock => &["jump"],
             FaultPlace::Http | FaultPlace::Redis => &["delay", "cut"],
         }
     }
@@ -63,6 +84,10 @@ pub enum FaultKind {
     Error,
     /// The connection that it comes over breaks.
     Cut,
+    /// Writes find no room on the disk.
+    Full,
+    /// The clock goes wrong by so many milliseconds, and right again when the fault ends.
+    Jump(i64),
 }
 
 impl FaultKind {
@@ -72,8 +97,22 @@ impl FaultKind {
             FaultKind::Delay(_) => "delay",
             FaultKind::Error => "error",
             FaultKind::Cut => "cut",
+            FaultKind::Full => "full",
+            FaultKind::Jump(_) => "jump",
         }
     }
+}
+
+impl FaultKind {
+    fn jump(self) -> i64 {
+        if let FaultKind::Jump(by) = self { by } else { 0 }
+    }
+}
+
+/// Sets the clock forward or back. The faults last as long as they would have.
+fn jump(list: &mut [Fault], by: i64) {
+    clock::shift(by);
+    list.iter_mut().for_each(|fault| fault.until = fault.until.saturating_add_signed(by));
 }
 
 /// A fault that was ordered.
@@ -83,7 +122,7 @@ pub struct Fault {
     pub id: u64,
     /// Where it is.
     pub place: FaultPlace,
-    /// At a source: of this group; `None`: of all groups.
+    /// At a source or a disk: of this group; `None`: of all groups.
     pub group: Option<String>,
     /// What it does.
     pub kind: FaultKind,
@@ -134,6 +173,10 @@ impl Faults {
             "a fault was ordered (POST /v1/faults)"
         );
         list.push(fault.clone());
+        if let FaultKind::Jump(by) = kind {
+            jump(&mut list, by);
+        }
+        let fault = list.last().cloned()?;
         self.is_on.store(true, Relaxed);
         Some(fault)
     }
@@ -159,6 +202,7 @@ impl Faults {
     fn end(&self, ends: impl Fn(&Fault) -> bool) -> usize {
         let mut list = self.list.lock();
         let before = list.len();
+        let back: i64 = list.iter().filter(|fault| ends(fault)).map(|fault| fault.kind.jump()).sum();
         list.retain(|fault| {
             if ends(fault) {
                 let Fault { id, kind, done, .. } = fault;
@@ -166,6 +210,9 @@ impl Faults {
             }
             !ends(fault)
         });
+        if back != 0 {
+            jump(&mut list, -back);
+        }
         self.is_on.store(!list.is_empty(), Relaxed);
         before - list.len()
     }
@@ -174,6 +221,13 @@ impl Faults {
     #[inline]
     pub fn strike(&self, place: FaultPlace, group: &str, now: Millis) -> Option<FaultKind> {
         if self.are_on() { self.strike_one(place, group, now, |_| true) } else { None }
+    }
+
+    /// What a fault does to an operation of the disk of a group; only writes find it full.
+    #[inline]
+    pub fn strike_disk(&self, group: &str, is_write: bool, now: Millis) -> Option<FaultKind> {
+        let concerns = |kind| is_write || kind != FaultKind::Full;
+        if self.are_on() { self.strike_one(FaultPlace::Disk, group, now, concerns) } else { None }
     }
 
     /// Whether a fault cuts the connection that comes by at this moment.
@@ -227,6 +281,8 @@ pub struct SourceFaults {
     pub faults: Arc<Faults>,
     /// The name of the group.
     pub group: Arc<str>,
+    /// The source is a disk store.
+    pub is_disk: bool,
     /// The deadline of a request (`source-timeout`).
     pub timeout: Duration,
 }
@@ -235,7 +291,15 @@ impl SourceFaults {
     /// What a fault does to a request at this moment.
     #[inline]
     pub fn strike(&self, now: Millis) -> Option<FaultKind> {
-        self.faults.strike(FaultPlace::Source, &self.group, now)
+        match self.is_disk {
+            true => self.strike_disk(false, now),
+            false => self.faults.strike(FaultPlace::Source, &self.group, now),
+        }
+    }
+    /// What a fault does to an operation of the disk at this moment.
+    #[inline]
+    pub fn strike_disk(&self, is_write: bool, now: Millis) -> Option<FaultKind> {
+        self.faults.strike_disk(&self.group, is_write, now)
     }
     /// Whether a fault cuts a connection at this moment.
     #[inline]
@@ -271,7 +335,8 @@ mod tests {
         assert!(faults.are_on());
         faults.end_old(2000);
         assert!(!faults.are_on() && faults.list(0).is_empty());
-        assert_eq!(faults.done().collect::<Vec<_>>(), [("source", 1), ("http", 0), ("redis", 0)]);
+        let done: Vec<_> = faults.done().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(done, [("source", 1)]);
     }
 
     #[test]

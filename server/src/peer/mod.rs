@@ -34,6 +34,7 @@
 mod asked_for;
 mod at_owner;
 mod discovery;
+mod faulty_transport;
 mod gathered_reads;
 mod grpc_messages;
 mod grpc_transport;

@@ -1,29 +1,35 @@
 //! How a core opens its way to the other nodes, and puts it in front of a group's source.
 use super::{
-    grpc_transport::GrpcTransport, http_transport::HttpTransport, membership::Peers, peer_client::PeerClient,
-    peer_group::PeerGroup, peer_source::PeerSource, transport::Transport,
+    faulty_transport::FaultyTransport, grpc_transport::GrpcTransport, http_transport::HttpTransport, membership::Peers,
+    peer_client::PeerClient, peer_group::PeerGroup, peer_source::PeerSource, transport::Transport,
 };
 use crate::{
     buffers::Buffers,
     config::{PeerTransport, Settings},
+    lifecycle::faults::Faults,
     source::{FillPolicy, Source},
     tls::ServerTls,
 };
 use larder_engine::Cache;
 use std::{rc::Rc, sync::Arc};
 
-/// One core's way to the other nodes.
+/// One core's way to the other nodes. `faults`: those that may be ordered.
 pub fn open_client(
     peers: &Arc<Peers>,
     settings: &Settings,
     buffers: &Arc<Buffers>,
     tls: Option<&Arc<ServerTls>>,
+    faults: Option<&Arc<Faults>>,
 ) -> Rc<PeerClient> {
     let (of_peers, max_value) = (&settings.peers, settings.max_value);
     let (buffers, tls) = (buffers.clone(), tls.cloned());
     let transport: Rc<dyn Transport> = match of_peers.transport {
         PeerTransport::Http => Rc::new(HttpTransport::new(of_peers, max_value, buffers, tls)),
         PeerTransport::Grpc => Rc::new(GrpcTransport::new(of_peers, max_value, buffers, tls)),
+    };
+    let transport = match faults {
+        Some(faults) => Rc::new(FaultyTransport { to_nodes: transport, faults: faults.clone() }),
+        None => transport,
     };
     Rc::new(PeerClient::new(peers.clone(), transport, settings.groups[0].freshness.source_timeout))
 }

@@ -7,10 +7,8 @@ use super::{
 };
 use crate::app::Worker;
 use larder_proto::resp::Args;
-use std::{
-    fmt::Write as _,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use larder_store::clock;
+use std::fmt::Write as _;
 
 /// Shows a command that Larder answered, unless Redis would hide it.
 #[cold]
@@ -25,7 +23,7 @@ pub(super) fn show(worker: &Worker, session: &Session, command: &Command, args: 
 }
 
 fn line(session: &Session, args: Args<'_>) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = clock::since_epoch();
     let database = session.client.about.lock().database;
     let mut line = format!("+{}.{:06} [{database} {}]", now.as_secs(), now.subsec_micros(), session.client.peer);
     for part in args.from(0) {

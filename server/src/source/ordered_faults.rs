@@ -16,6 +16,8 @@ use tokio::time::sleep;
 
 /// The reason of a connection that was cut.
 const CUT: &str = "connection cut by a fault that was ordered (POST /v1/faults)";
+/// What the system says of a full disk.
+const NO_SPACE: &str = "No space left on device (os error 28)";
 const FAILED: &str = "a fault that was ordered (POST /v1/faults)";
 
 /// What becomes of a request.
@@ -33,7 +35,7 @@ fn struck(faults: &SourceFaults, timeout: Duration) -> Option<Struck> {
             let reason = format!("no answer within {} (source-timeout): {FAILED}", show_duration(timeout));
             Struck::Fails(reason.into(), timeout)
         }
-        FaultKind::Error => Struck::Fails(FAILED.into(), Duration::ZERO),
+        FaultKind::Error | FaultKind::Full | FaultKind::Jump(_) => Struck::Fails(FAILED.into(), Duration::ZERO),
         FaultKind::Cut => Struck::Fails(CUT.into(), Duration::ZERO),
     })
 }
@@ -80,16 +82,48 @@ impl SourceHealth {
         faults.cuts(clock::now()).then(|| CUT.into())
     }
 
-    /// A request that is not a fetch, as the faults let it pass. A delay holds its answer back, so
-    /// that requests stay in their order.
+    /// So many commands fail by a fault, and count like those that the source does not answer.
+    fn note_struck(&self, reason: &Arc<str>, count: usize) {
+        self.note_error(reason);
+        self.note_failed(count);
+    }
+
+    /// An operation of a disk: it waits or fails as the faults want it. `named` puts the name of the
+    /// disk before a reason.
+    pub(super) async fn operate_disk(
+        &self,
+        is_write: bool,
+        named: impl Fn(&str) -> Arc<str>,
+    ) -> Result<(), SourceError> {
+        let Some(faults) = self.faults() else { return Ok(()) };
+        let reason = match faults.strike_disk(is_write, clock::now()) {
+            None => return Ok(()),
+            Some(FaultKind::Delay(delay)) => {
+                sleep(delay).await;
+                return Ok(());
+            }
+            Some(FaultKind::Full) => format!("{NO_SPACE}: {FAILED}"),
+            Some(_) => FAILED.to_owned(),
+        };
+        let reason = named(&reason);
+        self.note_struck(&reason, 1);
+        Err(SourceError::Unavailable(reason))
+    }
+
+    /// A request of so many commands that is not a fetch, as the faults let it pass. A delay holds
+    /// its answer back, so that requests stay in their order.
     pub(super) fn with_faults<'r, T: 'r>(
         &self,
+        count: usize,
         request: impl FnOnce() -> LocalFuture<'r, Result<T, SourceError>>,
     ) -> LocalFuture<'r, Result<T, SourceError>> {
         let Some(faults) = self.faults() else { return request() };
         match struck(faults, faults.timeout) {
             None => request(),
-            Some(Struck::Fails(reason, Duration::ZERO)) => Box::pin(ready(Err(SourceError::Unavailable(reason)))),
+            Some(Struck::Fails(reason, Duration::ZERO)) => {
+                self.note_struck(&reason, count);
+                Box::pin(ready(Err(SourceError::Unavailable(reason))))
+            }
             Some(Struck::Waits(delay)) => {
                 let answer = request();
                 Box::pin(async move {
@@ -100,6 +134,7 @@ impl SourceHealth {
             }
             Some(Struck::Fails(reason, after)) => {
                 let answer = request();
+                self.note_struck(&reason, count);
                 Box::pin(async move {
                     // It was sent, and may be carried out.
                     sleep(after).await;

@@ -28,7 +28,8 @@ fn the_console_can_be_read_and_used_in_a_browser() {
     }
     redis.command(&["SET", "page:<img src=x onerror=complain('html')>", "{\"name\":\"lamp\",\"price\":3}"]);
     let users = format!("--users-file={}", users.display());
-    let larder = Larder::start(&[&users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB"]);
+    let args = [&*users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB", "--allow-faults"];
+    let larder = Larder::start(&args);
     let mut app = larder.client();
     app.command(&["AUTH", "app", "p"]);
     for key in 0..310 {
@@ -48,6 +49,14 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         let page: serde_json::Value = serde_json::from_slice(&body).unwrap();
         page["rows"].as_array().unwrap().len() > 2
     });
+    // It disturbs nobody: no Redis client connects while it lasts.
+    let fault = r#"{"at":"disk","kind":"full","duration":"1h"}"#;
+    let order = format!(
+        "POST /v1/faults HTTP/1.1\r\nhost: x\r\nauthorization: Basic YWRtaW46YQ==\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{fault}",
+        fault.len()
+    );
+    assert_eq!(larder.admin(&order).0, 201);
     let pictures = std::env::var_os("CONSOLE_PICTURES").map_or_else(|| folder.path().join("pictures"), Into::into);
     let output = Command::new("node")
         .arg(root.join("tests/console/check.js"))

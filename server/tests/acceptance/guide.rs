@@ -61,6 +61,11 @@ fn faults() {
     run("docs/faults.md");
 }
 #[test]
+fn what_if() {
+    run("docs/what-if.md");
+}
+
+#[test]
 fn hot_keys() {
     run("docs/hot-keys.md");
 }

@@ -15,19 +15,19 @@ use std::{
 
 /// How a run of the binary ended, and what it said.
 #[derive(Debug, PartialEq, Eq)]
-struct Run {
-    code: i32,
-    out: Vec<u8>,
-    error: String,
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) error: String,
 }
 impl Run {
-    fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.out).unwrap()
     }
 }
 
 /// Runs `larder` with these arguments, variables (and no others) and standard input.
-fn run(args: &[&str], vars: &[(&str, &str)], input: &[u8]) -> Run {
+pub(crate) fn run(args: &[&str], vars: &[(&str, &str)], input: &[u8]) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(args)
         .env_clear()

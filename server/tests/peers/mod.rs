@@ -6,7 +6,7 @@ use crate::{common, larder, network, source_conformance::scripted_origin, tls::c
 mod addressed_node;
 mod disagreement;
 mod discovery;
-mod fleet;
+pub(crate) mod fleet;
 mod go_node;
 mod gossip;
 mod handover;

@@ -1,6 +1,6 @@
 //! Faults to order, from outside: each at its place, seen by clients, metrics and the list, until
 //! it ends.
-use crate::{common, larder};
+use crate::{common, larder, peers::fleet::Fleet};
 use common::{RedisServer, Reply, wait_until};
 use larder::{Larder, connect};
 use serde_json::Value;
@@ -47,7 +47,10 @@ fn what_cannot_be_ordered_is_named() {
     let larder = Larder::start(&["--allow-faults"]);
     for (fault, named) in [
         (r#"{"kind":"error","duration":"1m"}"#, "at"),
-        (r#"{"at":"disk","kind":"error","duration":"1m"}"#, "`at`: \"disk\" is none of source, http, redis"),
+        (
+            r#"{"at":"tape","kind":"error","duration":"1m"}"#,
+            "`at`: \"tape\" is none of source, http, redis, disk, peers, clock",
+        ),
         (r#"{"at":"http","kind":"error","duration":"1m"}"#, "`kind`: \"error\" is none of delay, cut"),
         (r#"{"at":"http","kind":"delay","duration":"1m"}"#, "`delay` is missing"),
         (r#"{"at":"http","kind":"delay","delay":"2m","duration":"1m"}"#, "`delay`: 2m is not above 0 and up to 1m"),
@@ -58,6 +61,15 @@ fn what_cannot_be_ordered_is_named() {
         (r#"{"at":"http","kind":"cut","duration":"1m","group":"default"}"#, "`group` is not for faults at http"),
         (r#"{"at":"source","kind":"cut","duration":"1m","group":"none"}"#, "there is no group none"),
         (r#"{"at":"http","kind":"cut","duration":"1m","part":1}"#, "part"),
+        (r#"{"at":"clock","kind":"jump","duration":"1m"}"#, "`jump` is missing"),
+        (r#"{"at":"clock","kind":"jump","jump":"1h","duration":"1m"}"#, "`jump`: 1h begins with neither + nor -"),
+        (r#"{"at":"clock","kind":"jump","jump":"+31d","duration":"1m"}"#, "`jump`: 31d is not above 0 and up to"),
+        (
+            r#"{"at":"clock","kind":"jump","jump":"+1h","share":0.5,"duration":"1m"}"#,
+            "`share` is not for faults at clock",
+        ),
+        (r#"{"at":"disk","kind":"full","jump":"+1h","duration":"1m"}"#, "`jump` is not for faults of kind full"),
+        (r#"{"at":"peers","kind":"full","duration":"1m"}"#, "`kind`: \"full\" is none of delay, error, cut"),
     ] {
         let (status, problem) = request(&larder, "POST", "/v1/faults", fault);
         assert_eq!(status, 400, "{fault}: {problem}");
@@ -114,6 +126,10 @@ fn connections_to_a_redis_are_cut_and_come_back() {
     order(&larder, r#"{"at":"source","kind":"error","duration":"10m"}"#);
     let error = client.command(&["SET", "k", "x"]).error().to_owned();
     assert!(error.contains("a fault that was ordered"), "{error}");
+    let errors = || larder.metric("larder_source_errors_total{group=\"default\"}");
+    let before = errors();
+    client.command(&["SET", "k", "x"]).error();
+    assert_eq!(errors(), before + 1.0, "a command that a fault fails is an error of the source");
     assert_eq!(source.command(&["GET", "k"]), Reply::bulk("w"));
     clear(&larder);
     order(&larder, r#"{"at":"source","kind":"delay","delay":"250ms","duration":"10m"}"#);
@@ -158,4 +174,83 @@ fn listeners_delay_requests_and_cut_connections() {
     assert_eq!(client.command(&["GET", "k"]), Reply::bulk("v"), "connections that were there go on");
     clear(&larder);
     assert_eq!(read(&larder, "k"), (200, "v".into()));
+}
+
+#[test]
+fn a_disk_is_full_until_the_fault_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("disk:{}", folder.path().join("store").display());
+    let larder = Larder::start(&["--source", &source, "--allow-faults", "--max-keys", "1"]);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["SET", "kept", "v"]), Reply::ok());
+    order(&larder, r#"{"at":"disk","kind":"full","duration":"10m"}"#);
+    let error = client.command(&["SET", "lost", "v"]).error().to_owned();
+    assert!(error.contains("No space left on device (os error 28): a fault that was ordered"), "{error}");
+    let put = "PUT /v1/kv/lost HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\nv";
+    assert_eq!(larder.http(put).0, 503);
+    assert_eq!(client.command(&["GET", "lost"]), Reply::nil(), "reads go on");
+    assert_eq!(client.command(&["GET", "kept"]), Reply::bulk("v"));
+    assert_eq!(larder.metric("larder_faults{at=\"disk\"}"), 1.0);
+    assert_eq!(larder.metric("larder_faults_struck_total{at=\"disk\"}"), 2.0);
+    assert_eq!(larder.metric("larder_source_errors_total{group=\"default\"}"), 2.0);
+    clear(&larder);
+    assert_eq!(client.command(&["SET", "lost", "v"]), Reply::ok());
+    order(&larder, r#"{"at":"disk","kind":"delay","delay":"250ms","duration":"10m"}"#);
+    let begun = Instant::now();
+    assert_eq!(client.command(&["GET", "kept"]), Reply::bulk("v"));
+    assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    clear(&larder);
+    order(&larder, r#"{"at":"disk","kind":"error","group":"default","duration":"10m"}"#);
+    let error = client.command(&["GET", "absent"]).error().to_owned();
+    assert!(error.contains("a fault that was ordered"), "{error}");
+}
+
+#[test]
+fn the_clock_goes_wrong_and_right_again() {
+    let larder = Larder::start(&["--allow-faults"]);
+    let mut client = larder.client();
+    let system = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let mut off_by = |client: &mut common::Client| match client.command(&["TIME"]) {
+        Reply::Array(Some(parts)) => match &parts[0] {
+            Reply::Bulk(Some(seconds)) => std::str::from_utf8(seconds).unwrap().parse::<i64>().unwrap() - system(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    client.command(&["SET", "hour", "v", "EX", "3600"]);
+    client.command(&["SET", "day", "v", "EX", "86400"]);
+    assert!(off_by(&mut client).abs() <= 1);
+    let fault = order(&larder, r#"{"at":"clock","kind":"jump","jump":"+2h","duration":"10m"}"#);
+    assert_eq!(fault["jump"], "+2h");
+    let left = |larder: &Larder| request(larder, "GET", "/v1/faults", "").1["faults"][0]["seconds_left"].as_f64();
+    assert!(left(&larder).is_some_and(|left| left > 500.0 && left <= 600.0), "it does not end by its own jump");
+    assert!((off_by(&mut client) - 7200).abs() <= 1);
+    assert_eq!(client.command(&["GET", "hour"]), Reply::nil(), "its end has passed");
+    assert_eq!(client.command(&["GET", "day"]), Reply::bulk("v"));
+    order(&larder, r#"{"at":"clock","kind":"jump","jump":"-3h","duration":"300ms"}"#);
+    wait_until("the second jump to end", || {
+        request(&larder, "GET", "/v1/faults", "").1["faults"].as_array().unwrap().len() == 1
+    });
+    assert!((off_by(&mut client) - 7200).abs() <= 1);
+    clear(&larder);
+    assert!(off_by(&mut client).abs() <= 1);
+}
+
+#[test]
+fn nodes_lose_each_other() {
+    let fleet = Fleet::over("http", 2, &["--source", "demo:", "--allow-faults", "--hot-copy-ttl", "0"]);
+    let key = fleet.key_of(1);
+    let fetches = |node: usize| fleet.nodes[node].metric("larder_source_fetches_total{group=\"default\"}");
+    order(&fleet.nodes[0], r#"{"at":"peers","kind":"cut","duration":"10m"}"#);
+    let before = (fetches(0), fetches(1));
+    assert_eq!(read(&fleet.nodes[0], &key).0, 200);
+    assert_eq!((fetches(0), fetches(1)), (before.0 + 1.0, before.1), "it asks the source itself");
+    assert!(fleet.nodes[0].metric("larder_faults_struck_total{at=\"peers\"}") >= 1.0);
+    clear(&fleet.nodes[0]);
+    let mut keys = fleet.keys_of(1).skip(1);
+    wait_until("the owner to be asked again", || {
+        let before = fetches(1);
+        assert_eq!(read(&fleet.nodes[0], &keys.next().unwrap()).0, 200);
+        fetches(1) > before
+    });
 }

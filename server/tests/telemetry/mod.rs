@@ -4,6 +4,7 @@ mod commands;
 mod faults;
 mod hot_keys;
 mod slow_log;
+mod what_if;
 
 use crate::{common, larder};
 

@@ -46,14 +46,15 @@ pub(crate) fn commands() -> [Command; 3] {
     ]
 }
 
-struct Asked {
+pub(super) struct Asked {
     url: over_http::HttpUrl,
     timeout: Duration,
 }
 
 impl Asked {
-    fn of(matches: &ArgMatches) -> Result<Asked, String> {
-        let mut url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default").clone();
+    pub(super) fn of(matches: &ArgMatches) -> Result<Asked, String> {
+        let named = matches.try_get_one::<over_http::HttpUrl>("address").ok().flatten();
+        let mut url = named.or_else(|| matches.get_one("url")).expect("it has a default").clone();
         tls_args::apply(matches, url.tls.as_mut())?;
         Ok(Asked { url, timeout: *matches.get_one::<Duration>("timeout").expect("it has a default") })
     }
@@ -62,8 +63,12 @@ impl Asked {
         get_set_del::block_on(over_http::text(&self.url, path, self.timeout))
     }
 
+    pub(super) fn document(&self, path: &str) -> Result<Value, String> {
+        get_set_del::block_on(over_http::document(&self.url, path, self.timeout))
+    }
+
     fn stats(&self) -> Result<Value, String> {
-        get_set_del::block_on(over_http::document(&self.url, "/v1/stats", self.timeout))
+        self.document("/v1/stats")
     }
 }
 
@@ -137,7 +142,7 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
 }
 
 /// A size with one digit after the point at most.
-fn short_size(bytes: u64) -> String {
+pub(super) fn short_size(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
     let (unit, shift) = units.into_iter().find(|(_, shift)| bytes >> shift > 0).unwrap_or(("B", 0));
     let text = format!("{:.1}", bytes as f64 / f64::from(1u32 << shift));

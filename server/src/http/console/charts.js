@@ -63,6 +63,9 @@ class Chart {
   /** The moments under the chart. */
   ticks(width) {
     const times = this.data.times;
+    if (this.showPlace) {
+      return times.map((place, index) => ({ x: this.x(index, width), text: this.showPlace(place), anchor: index === 0 ? "start" : index === times.length - 1 ? "end" : "middle" }));
+    }
     const most = Math.max(2, Math.min(6, Math.floor(width / 110)));
     const withSeconds = times.at(-1) - times[0] < 3600;
     return Array.from({ length: most }, (_, tick) => {
@@ -87,10 +90,13 @@ function ceilingOfBytes(n) {
 }
 
 export class LineChart extends Chart {
-  /** `show` renders a value; `top`: the end of the scale if it is fixed; `stacked`: series stand on each other. */
-  constructor(title, { show, note, stacked = false, top = null, inBytes = false }) {
+  /**
+   * `show` renders a value; `top`: the end of the scale if it is fixed; `stacked`: series stand on each other; `showPlace` renders a
+   * place on the horizontal axis, where that is no time.
+   */
+  constructor(title, { show, note, stacked = false, top = null, inBytes = false, showPlace = null }) {
     super(title, note);
-    Object.assign(this, { showValue: show, stacked, top, inBytes });
+    Object.assign(this, { showValue: show, stacked, top, inBytes, showPlace });
     this.picture = svg("svg", { "aria-hidden": "true" });
     this.plot.append(this.picture);
   }
@@ -105,7 +111,8 @@ export class LineChart extends Chart {
       swatch.style.setProperty("--swatch", `var(--c${index % 6})`);
       return el("li", {}, swatch, `${name} `, el("b", {}, this.showValue(values[shown] ?? null)));
     });
-    const moment = this.chosen === null || times.length === 0 ? null : el("li", {}, `at ${clock(times[shown])}`);
+    const place = this.showPlace ?? clock;
+    const moment = this.chosen === null || times.length === 0 ? null : el("li", {}, `at ${place(times[shown])}`);
     this.legend.replaceChildren(...items, ...(moment ? [moment] : []));
     if (times.length < 2) {
       this.picture.replaceChildren(svg("text", { x: MARGIN.left, y: height / 2 }, "Nothing sampled yet."));

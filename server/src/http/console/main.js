@@ -80,6 +80,11 @@ async function tick(second) {
 function sayStats(stats) {
   state.stats = stats;
   const version = stats.build_info?.version ?? "";
+  const faults = Object.values(stats.faults ?? {}).reduce((sum, n) => sum + n, 0);
+  const rehearsal = document.getElementById("faults");
+  rehearsal.hidden = faults === 0;
+  const said = faults === 0 ? "" : `rehearsal: ${faults} ${faults === 1 ? "fault" : "faults"} ordered`;
+  if (rehearsal.textContent !== said) rehearsal.textContent = said;
   document.getElementById("version").textContent = `${version}, up for ${duration(stats.uptime_seconds)}`;
 }
 

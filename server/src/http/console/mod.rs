@@ -27,7 +27,7 @@ macro_rules! file {
 }
 
 static PAGE: ConsoleFile = file!("index.html", HTML);
-static FILES: [ConsoleFile; 10] = [
+static FILES: [ConsoleFile; 11] = [
     file!("console.css", CSS),
     file!("icon.svg", SVG),
     file!("main.js", JS),
@@ -38,6 +38,7 @@ static FILES: [ConsoleFile; 10] = [
     file!("overview.js", JS),
     file!("tables.js", JS),
     file!("keys.js", JS),
+    file!("what_if.js", JS),
 ];
 
 /// Only files of this page, and only within a page of this server.

@@ -1,6 +1,7 @@
 // The views that are tables: groups with their sources and nodes, connections, events, settings.
 import { badge, bytes, confirmed, count, duration, el, moment, percent, redrawn, table } from "./elements.js";
 import { json, jsonIfThere, send } from "./server.js";
+import { WhatIf } from "./what_if.js";
 
 const READS = ["hits", "negative_hits", "misses"];
 /** Steps of the last ten minutes. */
@@ -11,7 +12,8 @@ export class Groups {
     this.state = state;
     this.element = el("div");
     this.places = ["groups", "sources", "prefixes", "peers", "replicas"].map(() => el("div"));
-    this.element.append(...this.places);
+    this.whatIf = new WhatIf();
+    this.element.append(...this.places, this.whatIf.element);
     this.sorted = { groups: {}, sources: {}, peers: {} };
     this.settings = [];
   }
@@ -24,6 +26,7 @@ export class Groups {
 
   async ask() {
     const { samples } = this.state;
+    await this.whatIf.ask();
     // A node that shares nothing has no such route.
     this.peers = this.state.stats?.peers > 0 ? await jsonIfThere("v1/peers") : null;
     this.modes = await Promise.all(samples.groups.map((group) => jsonIfThere(`v1/groups/${encodeURIComponent(group)}/mode-rules`)));
@@ -190,18 +193,21 @@ export class Connections {
 export class Events {
   constructor(state) {
     this.state = state;
+    this.faults = el("div");
     this.places = ["events", "slow"].map(() => el("div"));
     this.element = el("div");
-    this.element.append(...this.places);
+    this.element.append(this.faults, ...this.places);
     this.sorted = {};
   }
 
   async open() {
+    await this.askFaults();
     this.draw();
     await this.ask();
   }
 
   async tick(second) {
+    if (second % 2 === 0) await this.askFaults();
     if (second % 5 === 0) await this.ask();
   }
 
@@ -222,6 +228,25 @@ export class Events {
       { title: "Command", value: (row) => row.command.join(" "), show: (row) => el("code", {}, row.command.join(" ")), wide: true },
       { title: "Client", value: (row) => row.client, show: (row) => [row.client, row.client_name].filter(Boolean).join(" ") },
     ], entries, this.sorted, () => this.drawSlow()));
+  }
+
+  /** Faults that were ordered to rehearse an outage: who sees errors must see these first. */
+  async askFaults() {
+    const faults = (await jsonIfThere("v1/faults"))?.faults ?? [];
+    if (faults.length === 0) return this.faults.replaceChildren();
+    redrawn(this.faults, el("h2", {}, "Faults in force"), table("Ordered with POST /v1/faults, to rehearse an outage", [
+      { title: "Where", value: (fault) => [fault.at, fault.group].filter(Boolean).join(" of ") },
+      { title: "What", value: (fault) => [fault.kind, fault.delay ?? fault.jump].filter(Boolean).join(" ") },
+      { title: "Share", value: (fault) => fault.share, show: (fault) => percent(fault.share), number: true },
+      { title: "Struck", value: (fault) => fault.struck, show: (fault) => count(fault.struck), number: true },
+      { title: "Ends in", value: (fault) => fault.seconds_left, show: (fault) => duration(fault.seconds_left), number: true },
+      { title: "Action", show: (fault) => el("button", { type: "button", class: "danger", "aria-label": `End fault ${fault.id}`, "data-sort": `fault ${fault.id}`, onclick: () => this.endFault(fault) }, "End") },
+    ], faults));
+  }
+
+  async endFault(fault) {
+    await send("DELETE", `v1/faults?id=${fault.id}`).catch(() => {});
+    await this.askFaults();
   }
 
   draw() {

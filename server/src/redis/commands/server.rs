@@ -4,14 +4,14 @@ use crate::redis::{
     command_error::{CommandError, NO_CLUSTER},
     command_flow::Flow,
 };
-use std::time::{SystemTime, UNIX_EPOCH};
+use larder_store::clock;
 
 type Done = Result<Flow, CommandError>;
 
 /// TIME
 pub(in crate::redis) fn time(call: &mut CommandContext<'_>) -> Done {
     // The time of the batch is less precise.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = clock::since_epoch();
     call.reply.array(2);
     call.reply.bulk_unsigned(now.as_secs());
     call.reply.bulk_unsigned(u64::from(now.subsec_micros()));

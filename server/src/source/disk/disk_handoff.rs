@@ -157,6 +157,7 @@ impl Handoff {
     }
     /// Whether there is an entry.
     pub(super) async fn exists(&self, key: &[u8]) -> Result<bool, SourceError> {
+        self.setup.operate(false).await?;
         let (reply, answer) = oneshot::channel();
         self.reads.borrow_mut().push((key.into(), PendingRead::Existence(reply)));
         self.replies.wake();
@@ -208,6 +209,7 @@ impl Handoff {
         within: Duration,
         work: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
     ) -> Result<T, SourceError> {
+        self.setup.operate(false).await?;
         let (reply, answer) = oneshot::channel();
         let job: Work = Box::new(move |tree| {
             // The caller may be gone: then skip the read.
@@ -232,6 +234,7 @@ impl Handoff {
 
     /// Writes without a deadline; see [`LocalStore::apply`](crate::source::LocalStore::apply).
     pub(super) async fn write(self: &Rc<Handoff>, change: StoreChange) -> Result<(), SourceError> {
+        self.setup.operate(true).await?;
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();

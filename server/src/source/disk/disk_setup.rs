@@ -41,6 +41,10 @@ impl DiskSetup {
         let store = Store::open(dir, limits.store, poisoned)?;
         Ok(DiskSetup { store, limits, health, buffers })
     }
+    /// Faults to order may delay or fail what is about to be done.
+    pub(super) async fn operate(&self, is_write: bool) -> Result<(), SourceError> {
+        self.health.operate_disk(is_write, |reason| self.named(reason)).await
+    }
     pub(super) fn unavailable(&self, what: &str) -> SourceError {
         SourceError::Unavailable(self.named(what))
     }

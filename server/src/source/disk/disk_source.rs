@@ -9,6 +9,7 @@ use crate::source::{
     invalidation::InvalidationScope,
     local_future::LocalFuture,
     local_store::{LocalStore, Page, Scan},
+    ordered_faults::strike_fetches,
     source_error::SourceError,
     source_factory::SourceFactory,
     source_health::SourceHealth,
@@ -63,6 +64,10 @@ impl Source for DiskSource {
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let setup = &self.handoff.setup;
         setup.health.admit(batch, setup.limits.max_in_flight);
+        if let Some(faults) = setup.health.faults() {
+            let handoff = self.handoff.clone();
+            strike_fetches(&setup.health, faults, batch, move |fetch| handoff.fetch(std::iter::once(fetch)));
+        }
         self.handoff.fetch(batch.drain(..));
     }
     fn put<'a>(

@@ -88,10 +88,10 @@ impl Source for OriginSource {
                 write(&self.origin, key, Some(Bytes::copy_from_slice(value)), self.deadline()).await
             })
         };
-        self.origin.settings.health.with_faults(send)
+        self.origin.settings.health.with_faults(1, send)
     }
     fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        self.origin.settings.health.with_faults(|| {
+        self.origin.settings.health.with_faults(1, || {
             Box::pin(async move {
                 self.check_writable()?;
                 write(&self.origin, key, None, self.deadline()).await

@@ -283,7 +283,7 @@ impl Relay for RedisSource {
         } else {
             self.resp2()
         };
-        self.settings.health.with_faults(|| Box::pin(connection.relay(commands, count)))
+        self.settings.health.with_faults(count, || Box::pin(connection.relay(commands, count)))
     }
     fn relay_slow(
         &self,
@@ -294,7 +294,7 @@ impl Relay for RedisSource {
         let connection =
             self.slow[usize::from(resp3)].get_or_init(|| UpstreamConnection::shared(self.settings.clone(), resp3));
         let limit = self.settings.limits.slow_timeout;
-        self.settings.health.with_faults(|| Box::pin(connection.relay_within(commands, count, limit)))
+        self.settings.health.with_faults(count, || Box::pin(connection.relay_within(commands, count, limit)))
     }
 }
 
@@ -306,7 +306,7 @@ impl RedisServer for RedisSource {
         resp3: bool,
         clean: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.settings.health.with_faults(|| Box::pin(self.send_isolated(commands, count, resp3, clean)))
+        self.settings.health.with_faults(count, || Box::pin(self.send_isolated(commands, count, resp3, clean)))
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         // A new connection may lead to another server, so the table is valid only until a reconnect.

@@ -1,0 +1,145 @@
+//! `larder advise`: the hit ratio at other sizes, and the size for a wanted one, by `/v1/what-if`.
+use super::{
+    get_set_del, over_http,
+    server_status::{Asked, short_size},
+    tls_args,
+};
+use crate::cli::{
+    exit_codes::{FAILED, USAGE},
+    output,
+};
+use clap::{Arg, ArgMatches, Command};
+use serde_json::Value;
+use std::{fmt::Write as _, process::ExitCode};
+
+/// `larder advise [URL] [--hit-ratio 0.95]`
+pub(crate) fn command() -> Command {
+    let url = get_set_del::url(get_set_del::ADMIN_URL)
+        .value_parser(over_http::HttpUrl::parse)
+        .help("The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT");
+    let address =
+        Arg::new("address").value_name("ADDRESS").value_parser(over_http::HttpUrl::parse).help("The same as --url");
+    let ratio = Arg::new("hit-ratio")
+        .long("hit-ratio")
+        .value_name("RATIO")
+        .default_value("0.95")
+        .value_parser(ratio)
+        .help("The hit ratio that is wanted, from 0 to 1 or in per cent: 0.95, 95%");
+    Command::new("advise")
+        .about("Show the hit ratio that a running server would have at other sizes")
+        .args([address, url, ratio, get_set_del::json(), get_set_del::timeout()])
+        .args(tls_args::args())
+        .after_help("The ratios are estimated from a sample of the keys: docs/what-if.md.")
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(per_cent) => (per_cent.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let ratio = number.parse::<f64>().ok().map(|number| number / whole);
+    ratio
+        .filter(|ratio| (0.0..=1.0).contains(ratio))
+        .ok_or_else(|| "expected a number from 0 to 1, or per cent: 0.95, 95%".to_owned())
+}
+
+/// Runs it.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let asked = match Asked::of(matches) {
+        Ok(asked) => asked,
+        Err(error) => return get_set_del::fail(USAGE, &error),
+    };
+    let ratio = matches.get_one::<f64>("hit-ratio").expect("it has a default");
+    match asked.document(&format!("/v1/what-if?hit-ratio={ratio}")) {
+        Ok(document) if matches.get_flag("json") => output::print_json(&document),
+        Ok(document) => output::print(&advice(&document)),
+        Err(error) => get_set_del::fail(FAILED, &error),
+    }
+}
+
+fn advice(document: &Value) -> String {
+    let groups = document["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if groups.is_empty() {
+        return "Nothing is simulated: `what-if` is off, or no group reads from the memory tier.\n".to_owned();
+    }
+    let groups: Vec<String> = groups.iter().map(group_advice).collect();
+    groups.join("\n")
+}
+
+fn per_cent(ratio: &Value) -> String {
+    ratio.as_f64().map_or_else(|| "-".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio))
+}
+
+/// `64MiB`, `64MiB and 1000 keys`
+fn bounds(of: &Value) -> String {
+    let memory = short_size(of["max_memory"].as_u64().unwrap_or(0));
+    match of["max_keys"].as_u64() {
+        Some(keys) => format!("{memory} and {keys} keys"),
+        None => memory,
+    }
+}
+
+fn group_advice(group: &Value) -> String {
+    let name = group["group"].as_str().unwrap_or_default();
+    let reads = group["reads"].as_u64().unwrap_or(0);
+    let mut text =
+        format!("group {name}: {}, {reads} reads, {} hits\n\n", bounds(group), per_cent(&group["hit_ratio"]));
+    if reads == 0 {
+        let _ = writeln!(text, "There is no advice before there are reads.");
+        return text;
+    }
+    let sizes = group["sizes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let header = ["size", "bound", "hit ratio", "with LRU"].map(str::to_owned);
+    let row = |size: &Value| {
+        let factor = size["factor"].as_f64().unwrap_or_default();
+        [format!("{factor} x"), bounds(size), per_cent(&size["hit_ratio"]), per_cent(&size["lru_hit_ratio"])]
+    };
+    let rows: Vec<[String; 4]> = sizes.iter().map(row).collect();
+    output::columns(&header, &rows, &[1], &mut text);
+    let wanted = &group["wanted"];
+    let ratio = per_cent(&wanted["hit_ratio"]);
+    let largest = sizes.last().map(|size| per_cent(&size["hit_ratio"])).unwrap_or_default();
+    let smallest = sizes.first().and_then(|size| size["factor"].as_f64()).unwrap_or_default();
+    let _ = match wanted["factor"].as_f64() {
+        Some(factor) if factor <= smallest => {
+            writeln!(text, "\n{ratio} need {factor} of the size at most: {}.", bounds(wanted))
+        }
+        Some(factor) => writeln!(text, "\n{ratio} need about {factor:.2} times the size: {}.", bounds(wanted)),
+        None => writeln!(text, "\n{ratio} need more than 8 times the size, which gives {largest}."),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document(factor: Value) -> Value {
+        let size = |factor: f64, ratio: f64| json!({"factor": factor, "max_memory": (factor * 67_108_864.0) as u64, "max_keys": null, "hit_ratio": ratio, "lru_hit_ratio": ratio - 0.1});
+        json!({"groups": [{
+            "group": "default", "max_memory": 67_108_864, "max_keys": null, "reads": 1000, "hit_ratio": 0.8,
+            "sizes": [size(0.5, 0.7), size(1.0, 0.8), size(8.0, 0.975)],
+            "wanted": {"hit_ratio": 0.95, "factor": factor, "max_memory": 134_217_728, "max_keys": null},
+        }]})
+    }
+
+    #[test]
+    fn the_advice_names_the_size() {
+        let text = advice(&document(json!(2.0)));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "group default: 64MiB, 1000 reads, 80.0 % hits");
+        assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["0.5", "x", "32MiB", "70.0", "%", "60.0", "%"]);
+        assert_eq!(lines[7], "95.0 % need about 2.00 times the size: 128MiB.");
+        assert!(advice(&document(json!(0.5))).ends_with("95.0 % need 0.5 of the size at most: 128MiB.\n"));
+        let never = advice(&document(Value::Null));
+        assert!(never.ends_with("95.0 % need more than 8 times the size, which gives 97.5 %.\n"), "{never}");
+        assert!(advice(&json!({"groups": []})).starts_with("Nothing is simulated"));
+    }
+
+    #[test]
+    fn ratios_are_parts_or_per_cent() {
+        assert_eq!([ratio("0.95"), ratio("95%"), ratio("1")], [Ok(0.95), Ok(0.95), Ok(1.0)]);
+        assert!(["95", "-1", "NaN", "101%", ""].into_iter().all(|text| ratio(text).is_err()));
+    }
+}

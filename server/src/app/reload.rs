@@ -35,6 +35,7 @@ impl App {
     /// What is wrong with the file. Nothing has changed then.
     pub fn reload(&self) -> Result<ConfigChanges, ConfigError> {
         let outcome = self.read_again();
+        log(&outcome);
         self.note_event(match &outcome {
             Ok(changes) => {
                 let (changed, left) = (changes.live().count(), changes.restarts().count());
@@ -62,25 +63,14 @@ impl App {
         Ok(changes)
     }
 
-    /// The same, with the outcome in the log: for a signal, which gets no answer. The line is for a
-    /// service manager.
-    pub fn reload_and_log(&self) -> String {
-        let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
-            changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
-        };
+    /// The same, with the outcome as a line for a service manager.
+    pub fn reload_and_say(&self) -> String {
         match self.reload() {
             Ok(changes) => {
-                let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
-                tracing::warn!(changed, needs_restart, "the configuration was read again");
                 let (changed, left) = (changes.live().count(), changes.restarts().count());
                 format!("Serving; the configuration was read again: {changed} changed, {left} need a restart")
             }
-            Err(error) => {
-                for problem in &error.0 {
-                    tracing::error!("the configuration was read again and nothing changed: {problem}");
-                }
-                format!("Serving; the last reload changed nothing: {}", error.0.join("; "))
-            }
+            Err(error) => format!("Serving; the last reload changed nothing: {}", error.0.join("; ")),
         }
     }
 
@@ -131,6 +121,24 @@ impl App {
             cache.stale_rules_changed();
             if self.modes[at].configure(group) {
                 self.forget_denied(at);
+            }
+        }
+    }
+}
+
+fn log(outcome: &Result<ConfigChanges, ConfigError>) {
+    let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
+        changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
+    };
+    match outcome {
+        Ok(changes) => {
+            let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
+            let version = env!("CARGO_PKG_VERSION");
+            tracing::warn!(version, changed, needs_restart, "the configuration was read again");
+        }
+        Err(error) => {
+            for problem in &error.0 {
+                tracing::error!("the configuration was read again and nothing changed: {problem}");
             }
         }
     }

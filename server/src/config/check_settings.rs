@@ -228,6 +228,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
         access_log: top.share("access-log"),
+        access_log_slower_than: top.duration("access-log-slower-than"),
         slowlog_log_slower_than: top.duration("slowlog-log-slower-than"),
         slowlog_max_len: top.number("slowlog-max-len"),
         latency_monitor_threshold: top.duration("latency-monitor-threshold"),

@@ -105,6 +105,8 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Share of requests that are logged, in millionths.
     pub access_log: Option<u32>,
+    /// Requests that take this long, or fail, are logged, whether sampled or not.
+    pub access_log_slower_than: Option<Duration>,
     /// Commands that take this long are in the slow log.
     pub slowlog_log_slower_than: Option<Duration>,
     /// Entries of the slow log.

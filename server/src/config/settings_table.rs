@@ -1801,6 +1801,17 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "access-log-slower-than",
+        section: SettingSection::Process,
+        kind: ValueKind::Duration { min: 0, max: DAY },
+        optional: true,
+        live: true,
+        example: "500ms",
+        help: "Logs HTTP requests that take this long or longer, and those answered with status 500 \
+               or above, at level `info`, whatever the share of `access-log` is.",
+        ..ROW
+    },
+    SettingSpec {
         name: "slowlog-log-slower-than",
         section: SettingSection::Process,
         kind: ValueKind::Duration { min: 0, max: DAY },

@@ -1,10 +1,13 @@
-//! The log of requests: each one at level `debug`, and a sample (`access-log`) at level `info`. Who
-//! asked, who answered, and how long it took.
+//! The log of requests: each one at level `debug`; at level `info` a sample (`access-log`), and those
+//! that took long or failed (`access-log-slower-than`). Who asked, who answered, and how long it took.
 //!
 //! Off, it costs a request nothing but a read of two numbers that do not change.
 use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
 use larder_proto::http::forwarded::ClientAddress;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A share is counted in millionths.
 const WHOLE: u32 = 1_000_000;
@@ -18,6 +21,8 @@ pub(super) struct LoggedRequest {
     /// The node that asks.
     node: Option<Box<str>>,
     is_sampled: bool,
+    /// Requests that take this long are logged like those of the sample.
+    slower_than: Option<Duration>,
     /// Whether it reads a key: then the tier or a source answers it.
     pub(super) is_read: bool,
     begun: Instant,
@@ -26,7 +31,7 @@ pub(super) struct LoggedRequest {
 /// Whether any request may be logged.
 #[inline]
 pub(super) fn is_on(app: &App) -> bool {
-    app.live.access_log() > 0 || app.telemetry.logs.is_debug()
+    app.live.access_log() > 0 || app.live.access_log_slower_than().is_some() || app.telemetry.logs.is_debug()
 }
 
 impl LoggedRequest {
@@ -45,13 +50,15 @@ impl LoggedRequest {
         let is_drawn = |share| node.is_some() || fastrand::u32(..WHOLE) < share;
         let share = app.live.access_log();
         let is_sampled = share > 0 && is_drawn(share);
-        (is_sampled || app.telemetry.logs.is_debug()).then(|| LoggedRequest {
+        let slower_than = app.live.access_log_slower_than();
+        (is_sampled || slower_than.is_some() || app.telemetry.logs.is_debug()).then(|| LoggedRequest {
             trace: Arc::new(RequestTrace::new(field("x-request-id"), field("traceparent"), true)),
             client,
             method: method.into(),
             target: target.into(),
             node,
             is_sampled,
+            slower_than,
             is_read: false,
             begun: Instant::now(),
         })
@@ -60,6 +67,10 @@ impl LoggedRequest {
     /// Writes the line.
     pub(super) fn answered(&self, status: u16) {
         let answered_by = self.is_read.then(|| self.trace.answered_by());
+        let outcome = self.is_read.then(|| self.trace.outcome());
+        let took = self.begun.elapsed();
+        // A failure is as remarkable as a slow answer.
+        let is_remarkable = self.slower_than.is_some_and(|limit| took >= limit || status >= 500);
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(
@@ -71,13 +82,15 @@ impl LoggedRequest {
                     method = &*self.method,
                     target = &*self.target,
                     status,
+                    outcome,
                     answered_by,
-                    micros = self.begun.elapsed().as_micros() as u64,
+                    fetch_micros = self.trace.fetch_micros(),
+                    micros = took.as_micros() as u64,
                     "request"
                 )
             };
         }
-        match self.is_sampled {
+        match self.is_sampled || is_remarkable {
             true => line!(info),
             false => line!(debug),
         }

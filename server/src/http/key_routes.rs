@@ -112,6 +112,9 @@ pub(super) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8
     let (group, now) = (request.group, request.now);
     let mut batch = Vec::new();
     let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {
+        if entry.stale_since().is_some() {
+            request.trace.iter().for_each(|trace| trace.is_answered_stale());
+        }
         ReadOutcome::Found(Some(EntryMetadata::hit(&entry, now)), entry.metadata().into(), entry.value.to_bytes())
     });
     if !matches!(begun, StartedRead::Wait(_)) {

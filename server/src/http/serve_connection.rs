@@ -16,6 +16,7 @@ pub async fn serve_connection<S: ClientStream>(
     peer: SocketAddr,
     role: ListenerRole,
 ) {
+    tracing::debug!(%peer, "HTTP client connected");
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
     let context =
         Rc::new(ConnectionContext::new(worker, http, peer, role, stream.is_node(), stream.certificate_user()).await);
@@ -27,4 +28,5 @@ pub async fn serve_connection<S: ClientStream>(
     if let Some((stream, read)) = handover {
         general_path::serve(context, stream, read, deadline).await;
     }
+    tracing::debug!(%peer, "HTTP client disconnected");
 }

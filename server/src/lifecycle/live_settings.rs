@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+const OFF: u64 = u64::MAX;
+
 /// Settings that change at run time. Times in milliseconds.
 #[derive(Debug, Default)]
 pub struct LiveSettings {
@@ -15,6 +17,8 @@ pub struct LiveSettings {
     grace: AtomicU64,
     /// A share, in millionths.
     access_log: AtomicU32,
+    /// [`OFF`]: none.
+    access_log_slower_than: AtomicU64,
 }
 
 impl LiveSettings {
@@ -31,6 +35,7 @@ impl LiveSettings {
         self.header_timeout.store(millis(settings.header_timeout), Relaxed);
         self.grace.store(millis(settings.grace), Relaxed);
         self.access_log.store(settings.access_log.unwrap_or(0), Relaxed);
+        self.access_log_slower_than.store(settings.access_log_slower_than.map_or(OFF, millis), Relaxed);
     }
     /// After this time of silence a connection is closed.
     #[inline]
@@ -50,5 +55,10 @@ impl LiveSettings {
     #[inline]
     pub fn access_log(&self) -> u32 {
         self.access_log.load(Relaxed)
+    }
+    /// Requests that take this long are logged.
+    #[inline]
+    pub fn access_log_slower_than(&self) -> Option<Duration> {
+        Some(self.access_log_slower_than.load(Relaxed)).filter(|millis| *millis != OFF).map(Duration::from_millis)
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     telemetry::Logs,
 };
 use larder_store::clock;
+use larder_units::show_duration;
 use std::{
     cell::Cell,
     io,
@@ -99,6 +100,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
             Some(worker) = workers.ended.recv() => return Err(RunError::WorkerLost(worker)),
             () = &mut joined, if !announced => {
                 announced = true;
+                ready_message::log(app);
                 ready_message::announce(app);
                 if let Some(watchdog) = watchdog.clone() {
                     tokio::task::spawn_local(async move { watchdog.watch().await });
@@ -112,7 +114,10 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
             }
         }
     }
-    drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await
+    tracing::info!(grace = %show_duration(app.live.grace()), "stopping: no new connections are accepted");
+    drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await?;
+    tracing::info!(uptime_seconds = app.telemetry.uptime().as_secs(), "stopped");
+    Ok(())
 }
 
 /// Reads the configuration again. A service manager follows once the start is announced: it takes
@@ -121,7 +126,7 @@ fn reload(app: &App, announced: bool) {
     if announced {
         service_manager::reloading();
     }
-    let outcome = app.reload_and_log();
+    let outcome = app.reload_and_say();
     if announced {
         service_manager::ready(&outcome);
     }

@@ -26,6 +26,25 @@ pub(super) fn announce(app: &App) {
     service_manager::ready(&message.status());
 }
 
+/// The same as a line of the log.
+pub(super) fn log(app: &App) {
+    let message = Message::of(app);
+    let settings = &app.settings;
+    let of_group = |group: &GroupLine| {
+        format!("{}: {} in front of {}", group.name, show_size(group.max_memory as u64), group.source)
+    };
+    tracing::info!(
+        version = VERSION,
+        commit = env!("BUILD_COMMIT"),
+        profile = PROFILE,
+        threads = settings.threads,
+        groups = message.groups.iter().map(of_group).collect::<Vec<_>>().join(", "),
+        max_buffers = show_size(settings.max_buffers as u64),
+        max_connections = app.clients.limit(),
+        "started"
+    );
+}
+
 /// In the order of the JSON object's fields.
 #[derive(Serialize)]
 struct Message {

@@ -217,7 +217,13 @@ impl Fetch {
     }
 
     fn end(self, ending: Ending, now: Millis) {
-        self.policy.key_counts.note_fetch(self.key(), self.started.elapsed(), now);
+        let took = self.started.elapsed();
+        self.policy.key_counts.note_fetch(self.key(), took, now);
+        self.trace.iter().for_each(|trace| trace.ends_fetch(took));
+        if let Ending::Failed(error) = &ending {
+            let key = String::from_utf8_lossy(self.key());
+            tracing::debug!(%key, %error, micros = took.as_micros() as u64, "fetch failed");
+        }
         match ending {
             Ending::Answer(value, end, mut metadata) => {
                 if self.policy.coherence != Coherence::Ttl {

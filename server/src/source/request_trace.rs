@@ -2,8 +2,9 @@
 //! trace, and who has answered it.
 use std::sync::{
     OnceLock,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
+use std::time::Duration;
 
 /// The longest id or trace that is taken from a client.
 const LONGEST: usize = 128;
@@ -19,6 +20,9 @@ pub struct RequestTrace {
     pub is_logged: bool,
     began_fetch: AtomicBool,
     answered_by: OnceLock<Box<str>>,
+    is_stale: AtomicBool,
+    /// How long the fetch took that was begun for the request, microseconds.
+    fetch_micros: AtomicU64,
 }
 
 impl RequestTrace {
@@ -30,12 +34,41 @@ impl RequestTrace {
             is_logged,
             began_fetch: AtomicBool::new(false),
             answered_by: OnceLock::new(),
+            is_stale: AtomicBool::new(false),
+            fetch_micros: AtomicU64::new(0),
         }
     }
 
     /// A fetch was begun for the request.
     pub fn begins_fetch(&self) {
         self.began_fetch.store(true, Relaxed);
+    }
+
+    /// That fetch has ended.
+    pub fn ends_fetch(&self, took: Duration) {
+        self.fetch_micros.store(took.as_micros() as u64, Relaxed);
+    }
+    /// How long it took, microseconds; `None`: there was none, or it goes on.
+    pub fn fetch_micros(&self) -> Option<u64> {
+        Some(self.fetch_micros.load(Relaxed)).filter(|micros| *micros > 0)
+    }
+
+    /// The copy that answered is out of date.
+    pub fn is_answered_stale(&self) {
+        self.is_stale.store(true, Relaxed);
+    }
+
+    /// What became of a read: `hit`, `stale`, `hot-copy`, `peer`, `origin`, or `shared` for the
+    /// fetch of another request.
+    pub fn outcome(&self) -> &'static str {
+        match self.answered_by.get().map(|who| &**who) {
+            Some("hit" | "hot copy") if self.is_stale.load(Relaxed) => "stale",
+            Some("hit") => "hit",
+            Some("hot copy") => "hot-copy",
+            Some(_) => "peer",
+            None if self.began_fetch.load(Relaxed) => "origin",
+            None => "shared",
+        }
     }
 
     /// The first that is named counts.
@@ -82,5 +115,22 @@ mod tests {
         trace.is_answered_by(|| "peer a".into());
         trace.is_answered_by(|| "peer b".into());
         assert_eq!(trace.answered_by(), "peer a");
+    }
+
+    #[test]
+    fn outcomes() {
+        let trace = || RequestTrace::new(None, None, true);
+        assert_eq!((trace().outcome(), trace().fetch_micros()), ("shared", None));
+        let fetched = trace();
+        fetched.begins_fetch();
+        fetched.ends_fetch(Duration::from_micros(7));
+        assert_eq!((fetched.outcome(), fetched.fetch_micros()), ("origin", Some(7)));
+        for (who, outcome) in [("hit", "hit"), ("hot copy", "hot-copy"), ("peer a", "peer")] {
+            let trace = trace();
+            trace.is_answered_by(|| who.into());
+            assert_eq!(trace.outcome(), outcome);
+            trace.is_answered_stale();
+            assert_eq!(trace.outcome(), if outcome == "peer" { "peer" } else { "stale" });
+        }
     }
 }

@@ -16,6 +16,7 @@ use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -45,6 +46,8 @@ pub struct SourceHealth {
     invalidations: AtomicU64,
     tracking_losses: AtomicU64,
     last_error: Mutex<Option<Arc<str>>>,
+    /// What the log says of each address.
+    addresses: Mutex<BTreeMap<String, ConnectionState>>,
     admission: FetchAdmission,
     /// Faults to order; not set: they are not allowed.
     faults: OnceLock<SourceFaults>,
@@ -195,6 +198,35 @@ impl SourceHealth {
     }
 }
 
+/// What one connection tells the log about its address. All workers have connections to it, and each
+/// event of the address is news once.
+#[derive(Debug)]
+pub(super) struct AddressInLogs {
+    health: Arc<SourceHealth>,
+    name: String,
+    now: ConnectionState,
+}
+impl AddressInLogs {
+    pub(super) fn new(health: Arc<SourceHealth>, name: String) -> AddressInLogs {
+        AddressInLogs { health, name, now: ConnectionState::Unknown }
+    }
+    /// Sets the connection's state. True if no other connection has told this yet.
+    pub(super) fn set(&mut self, next: ConnectionState) -> bool {
+        let before = std::mem::replace(&mut self.now, next);
+        let mut addresses = self.health.addresses.lock();
+        let told = addresses.entry(self.name.clone()).or_insert(ConnectionState::Unknown);
+        let is_news = match next {
+            // Lost. What was not known to be up, or is told to be down, is not lost.
+            ConnectionState::Unknown => before == ConnectionState::Up && *told == ConnectionState::Up,
+            _ => before != next && *told != next,
+        };
+        if is_news {
+            *told = next;
+        }
+        is_news
+    }
+}
+
 /// One connection's part of the health: counted as up, down or neither, and not at all once
 /// dropped.
 #[derive(Debug)]
@@ -288,6 +320,21 @@ impl Drop for TrackingGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_event_of_an_address_is_news_once() {
+        let health = Arc::new(SourceHealth::default());
+        let new = |name: &str| AddressInLogs::new(health.clone(), name.to_owned());
+        let (mut one, mut two, mut other) = (new("a:1"), new("a:1"), new("b:1"));
+        use ConnectionState::{Down, Unknown, Up};
+        assert!(one.set(Up) && !two.set(Up) && other.set(Up));
+        assert!(one.set(Unknown), "lost");
+        assert!(one.set(Down));
+        assert!(!two.set(Unknown) && !two.set(Down) && !one.set(Down));
+        assert!(one.set(Up) && !two.set(Up));
+        assert!(two.set(Down) && !one.set(Down), "a pool that has not connected since");
+        assert!(other.set(Unknown));
+    }
 
     #[test]
     fn is_up_only_while_a_connection_stands_and_none_is_down() {

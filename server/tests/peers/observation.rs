@@ -211,11 +211,17 @@ fn a_request_is_logged_at_both_nodes(transport: &str) {
     for (id, answered_by) in [("one", "source"), ("two", "hit")] {
         let (asking, asked) = (line(0, id), line(1, id));
         assert!(asking.contains(&format!("answered_by=\"peer {}\"", names[1])), "{log}");
+        assert!(asking.contains("outcome=\"peer\"") && asking.contains("fetch_micros="), "{log}");
+        let outcome = if answered_by == "source" { "origin" } else { "hit" };
+        assert!(asked.contains(&format!("outcome=\"{outcome}\"")), "{log}");
         assert!(asked.contains(&format!("answered_by=\"{answered_by}\"")) && asked.contains(path), "{log}");
         assert!(asked.contains(&format!("node=\"{}\"", names[0])) && !asking.contains("node="), "{log}");
         assert!([asking, asked].iter().all(|line| line.contains(traceparent) && line.contains("status=200")), "{log}");
     }
-    assert!(line(0, "three").contains("answered_by=\"hot copy\"") && line(1, "three").is_empty(), "{log}");
+    assert!(
+        line(0, "three").contains("outcome=\"hot-copy\" answered_by=\"hot copy\"") && line(1, "three").is_empty(),
+        "{log}"
+    );
 }
 
 fn peers_command(args: &[&str]) -> Output {

@@ -3,6 +3,7 @@
 mod commands;
 mod faults;
 mod hot_keys;
+mod logs;
 mod slow_log;
 mod what_if;
 

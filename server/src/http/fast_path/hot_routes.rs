@@ -269,8 +269,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let instance = worker.app.instance;
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
         let mut logged = if access_log::is_on(&worker.app) { logged(self.context, target, head) } else { None };
-        let write =
-            |entry: Entry<'_>| route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date);
+        let trace = logged.as_ref().map(|logged| &logged.trace);
+        let write = |entry: Entry<'_>| {
+            if let Some(trace) = trace
+                && entry.stale_since().is_some()
+            {
+                trace.is_answered_stale();
+            }
+            route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date)
+        };
         // Those of the first group leave together.
         let mut of_other_group = Vec::new();
         let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };

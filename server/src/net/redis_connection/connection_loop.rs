@@ -49,6 +49,7 @@ pub(crate) async fn serve<S: ClientStream>(
     let clients = &worker.app.clients;
     let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    tracing::debug!(%peer, id = listed.client.id, "Redis client connected");
     listed.client.push_inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
@@ -74,6 +75,7 @@ pub(crate) async fn serve<S: ClientStream>(
     }
     drop(listed);
     let cut = matches!(end, End::Cut { .. });
+    tracing::debug!(%peer, by = end.side(), "Redis client disconnected");
     if cut {
         holder.note_cut(peer);
     }
@@ -118,6 +120,18 @@ enum End {
     Cut { told: bool },
     /// The rest of the connection is a replica's stream.
     Replica,
+}
+
+impl End {
+    /// Who ends it, for the log.
+    fn side(&self) -> &'static str {
+        match self {
+            End::Gone => "client",
+            End::Ours => "larder",
+            End::Cut { .. } => "max-buffers",
+            End::Replica => "replica",
+        }
+    }
 }
 
 /// What the connection does next.

@@ -129,7 +129,7 @@ impl AddressChoice {
             Ok(_) => {
                 let was_out = pool.is_out.replace(false);
                 let is_first = self.health.borrow_mut().set(ConnectionState::Up);
-                if is_first || was_out {
+                if (is_first || was_out) && pool.in_logs.borrow_mut().set(ConnectionState::Up) {
                     tracing::info!(source = %name, "source connected");
                 }
                 if is_first && self.was_up.replace(true) {
@@ -141,7 +141,10 @@ impl AddressChoice {
                     settings.health.note_error(reason);
                 }
                 if !pool.is_out.replace(true) {
-                    tracing::warn!(source = %name, reason = %error, "source is down");
+                    match pool.in_logs.borrow_mut().set(ConnectionState::Down) {
+                        true => tracing::warn!(source = %name, reason = %error, "source is down"),
+                        false => tracing::debug!(source = %name, reason = %error, "the source cannot be reached"),
+                    }
                     pool.went_out.notify_one();
                 }
                 if self.pools.iter().all(|pool| pool.is_out.get()) {

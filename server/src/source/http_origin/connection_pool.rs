@@ -9,6 +9,7 @@ use super::{
 };
 use crate::source::{
     source_error::SourceError,
+    source_health::AddressInLogs,
     upstream_stream::{Stream, connect_tcp},
 };
 use bytes::Bytes;
@@ -55,6 +56,7 @@ pub(super) struct ConnectionPool {
     pub(super) under_way: Cell<usize>,
     /// The latest attempt to connect failed.
     pub(super) is_out: Cell<bool>,
+    pub(super) in_logs: RefCell<AddressInLogs>,
     pub(super) went_out: Notify,
 }
 
@@ -71,6 +73,8 @@ impl Drop for UnderWay<'_> {
 
 impl ConnectionPool {
     pub(super) fn new(settings: Arc<OriginSettings>, index: usize) -> ConnectionPool {
+        let name = settings.addresses[index].name.clone();
+        let in_logs = RefCell::new(AddressInLogs::new(settings.health.clone(), name));
         ConnectionPool {
             may_share: Cell::new(settings.addresses[index].http2.is_some()),
             settings,
@@ -82,6 +86,7 @@ impl ConnectionPool {
             attempt: RefCell::default(),
             under_way: Cell::new(0),
             is_out: Cell::new(false),
+            in_logs,
             went_out: Notify::new(),
         }
     }

@@ -36,7 +36,7 @@ const ROOM: usize = 1024;
 pub struct UpstreamPipeline {
     effects: Effects,
     /// The commands, to be timed.
-    timed: SmallVec<[TimedCommand; 4]>,
+    timed: SmallVec<[TimedCommand; 1]>,
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,

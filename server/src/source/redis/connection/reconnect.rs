@@ -3,14 +3,20 @@ use super::{
     reconnect_backoff::{BACKOFF, Backoff},
     request_queue::RequestQueue,
 };
-use crate::source::source_health::{ConnectionHealth, ConnectionState};
+use crate::source::source_health::{AddressInLogs, ConnectionHealth, ConnectionState};
 use std::{rc::Rc, sync::Arc};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Connects, exchanges requests and replies, and reconnects, forever.
 pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Option<ConnectionHealth>) {
     let name = connection.settings.name();
-    let mut set_state = |next| health.as_mut().is_some_and(|health| health.set(next));
+    let mut in_logs = AddressInLogs::new(connection.settings.health.clone(), name.clone());
+    let mut set_state = |next| {
+        if let Some(health) = &mut health {
+            health.set(next);
+        }
+        in_logs.set(next)
+    };
     let mut backoff = Backoff::default();
     let mut connections = 0u64;
     let mut refused = false;
@@ -29,8 +35,9 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
                     connection.settings.health.note_reconnect();
                 }
                 connection.go_up();
-                if set_state(ConnectionState::Up) {
-                    tracing::info!(source = %name, "source connected");
+                match set_state(ConnectionState::Up) {
+                    true => tracing::info!(source = %name, "source connected"),
+                    false => tracing::debug!(source = %name, "one more connection to the source"),
                 }
                 if let (Some(refusal), false) = (&handshake.untracked, refused) {
                     tracing::warn!(
@@ -41,8 +48,10 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
                 refused = handshake.untracked.is_some();
                 let since = Instant::now();
                 let reason = connection.run_until_lost(connected).await;
-                tracing::warn!(source = %name, %reason, "source connection lost");
-                set_state(ConnectionState::Unknown);
+                match set_state(ConnectionState::Unknown) {
+                    true => tracing::warn!(source = %name, %reason, "source connection lost"),
+                    false => tracing::debug!(source = %name, %reason, "one more connection to the source is lost"),
+                }
                 if since.elapsed() > BACKOFF.1 {
                     backoff = Backoff::default();
                 } else {
@@ -53,8 +62,9 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
             Err(reason) => {
                 connection.go_down(&reason);
                 connection.settings.master.iter().for_each(|master| master.request_refresh());
-                if set_state(ConnectionState::Down) {
-                    tracing::warn!(source = %name, %reason, "source is down");
+                match set_state(ConnectionState::Down) {
+                    true => tracing::warn!(source = %name, %reason, "source is down"),
+                    false => tracing::debug!(source = %name, %reason, "the source cannot be reached"),
                 }
                 if timeout(backoff.next(), others.changed()).await.is_ok() {
                     connection.go_up();

@@ -164,6 +164,12 @@ impl PolicySize {
         PolicySize { size, policy: Policy::new(), lists }
     }
 
+    /// It is full for the first time: nothing was evicted yet.
+    pub(super) fn has_just_filled(&self) -> bool {
+        let Bounds { bytes, keys } = self.lists.bounds;
+        self.policy.history.is_none() && (self.lists.entries >= keys || self.lists.bytes() >= bytes - bytes / 64)
+    }
+
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.lists.bounds = bounds;
     }

@@ -219,6 +219,12 @@ impl Simulation {
     }
 
     fn bound_keys(&mut self) {
+        // The sizes forget least when they have not evicted yet, and those of the policy and of LRU will
+        // soon not hold the same keys.
+        let is_crowded = self.slots.len() > MOST_KEYS / 2 && self.policies[SIZES - 1].has_just_filled();
+        if is_crowded {
+            self.sample_fewer();
+        }
         while self.slots.len() >= MOST_KEYS {
             self.sample_fewer();
         }

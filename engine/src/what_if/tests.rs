@@ -147,3 +147,36 @@ fn what_is_cleared_is_cleared_at_all_sizes() {
     assert_eq!(hits(), [250; 6]);
     assert_eq!(cache.what_if(1000).expect("it simulates").sampled_keys, 0);
 }
+
+/// A loop that is longer than the sizes, during which the share of sampled keys is halved.
+#[test]
+fn a_size_that_fills_keeps_what_it_holds_when_fewer_are_sampled() {
+    const STEPS: u64 = 300_000;
+    let cache = |keys: usize, what_if| {
+        let bounds = Config { max_memory: 1 << 30, max_keys: Some(keys), ..Config::default() };
+        Cache::new(Config { what_if, seed: Some(2), ..bounds })
+    };
+    let replay = |cache: &Arc<Cache>| {
+        let (mut keys, mut hits) = (Keys(7), 0u32);
+        for step in 0..STEPS {
+            let name = if step % 4 == 0 { keys.next(30_000) } else { 30_000 + step % 30_000 }.to_le_bytes();
+            let key = cache.key(&name);
+            match cache.tier().get(key, 1000, |_| ()) {
+                Some(()) => hits += 1,
+                None => drop(cache.tier().set(key, Write::new(b"sixteen bytes it"), 1000)),
+            }
+            if step % 10_000 == 0 {
+                cache.tick(1000);
+            }
+        }
+        f64::from(hits) / STEPS as f64
+    };
+    let simulated = cache(1800, Some(0));
+    replay(&simulated);
+    let curve = simulated.what_if(1000).expect("it simulates");
+    assert!(curve.sampled_share < 1.0, "{curve:?}");
+    for point in curve.points {
+        let replayed = replay(&cache((1800.0 * point.factor) as usize, None));
+        assert!((point.hit_ratio - replayed).abs() < 0.01, "{point:?}: {replayed}");
+    }
+}

@@ -9,6 +9,7 @@ use crate::lifecycle::faults::{
     FARTHEST_JUMP, Fault, FaultKind, FaultPlace, LONGEST_DELAY, LONGEST_FAULT, MOST_FAULTS,
 };
 use http::{Response, StatusCode};
+use larder_engine::Millis;
 use larder_store::clock;
 use larder_units::{parse_duration, show_duration};
 use serde::Deserialize;
@@ -42,16 +43,18 @@ pub(super) fn order(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<
     }
     let bad = |why: String| Problem::of(ProblemKind::BadBody, why);
     let ordered: Ordered = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
-    let fault = checked(request, ordered).map_err(bad)?;
+    let begins = clock::now();
+    let fault = checked(request, ordered, begins).map_err(bad)?;
+    let lasts = fault.until - begins;
     let Some(fault) = request.worker.app.faults.order(fault) else {
         return Err(bad(format!("there are {MOST_FAULTS} faults already, and no more at a time")));
     };
-    let mut response = response_writer::json(ResponseBody::full(shown(&fault, clock::now()).to_string()));
+    let mut response = response_writer::json(ResponseBody::full(shown(&fault, fault.until - lasts).to_string()));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
 
-fn checked(request: &RouteRequest<'_>, ordered: Ordered) -> Result<Fault, String> {
+fn checked(request: &RouteRequest<'_>, ordered: Ordered, begins: Millis) -> Result<Fault, String> {
     let Ordered { at, kind, delay, jump, share, duration, group } = ordered;
     let names = || FaultPlace::ALL.map(FaultPlace::name).join(", ");
     let place = FaultPlace::ALL.into_iter().find(|place| place.name() == at);
@@ -94,7 +97,7 @@ fn checked(request: &RouteRequest<'_>, ordered: Ordered) -> Result<Fault, String
         }
     }
     let duration = time("duration", &duration, LONGEST_FAULT)?;
-    let until = clock::now() + u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let until = begins + u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Ok(Fault { id: 0, place, group, kind, share, until, done: 0 })
 }
 

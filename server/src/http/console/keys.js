@@ -130,7 +130,7 @@ export class Keys {
   }
 
   async askHotKeys() {
-    const answer = await jsonIfThere("v1/hot-keys");
+    const answer = await jsonIfThere(`v1/hot-keys?count=${ROWS}`);
     if (answer === null) return this.hot.replaceChildren();
     if (this.hot.children.length === 0) {
       const choose = (measure) => {
@@ -147,13 +147,22 @@ export class Keys {
       { title, value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
       { title: "Share", value: (row) => row.share, show: (row) => percent(row.share), number: true },
     ];
+    // Both counts are estimates. A prefix that is on no full list of misses has next to none.
+    const missed = answer.prefixes?.by_misses ?? [];
+    const hits = (row) => {
+      const misses = missed.find((other) => other.group === row.group && textOf(other.prefix) === textOf(row.prefix))?.misses ?? (missed.length < ROWS ? 0 : NaN);
+      return Math.min(1, Math.max(0, 1 - misses / row.reads));
+    };
+    const ofPrefixes = measure === "by_reads" ? [{ title: "Hits", value: hits, show: (row) => percent(hits(row)), number: true }] : [];
     const time = duration(answer.seconds);
     const prefixes = answer.prefixes?.[measure] ?? [];
     redrawn(this.hotTables, table(`Keys that took the most in the last ${time}`, columns("key", "Key"), answer[measure] ?? []),
-      ...(prefixes.length === 0 ? [] : [table(`Prefixes that took the most in the last ${time}`, columns("prefix", "Prefix"), prefixes)]));
+      ...(prefixes.length === 0 ? [] : [table(`Prefixes that took the most in the last ${time}`, [...columns("prefix", "Prefix"), ...ofPrefixes], prefixes)]));
   }
 }
 
+/** Rows of each list that is asked for. */
+const ROWS = 50;
 /** What hot keys are counted by. */
 const MEASURES = [["by_reads", "reads", count], ["by_bytes", "bytes", bytes], ["by_misses", "misses", count], ["by_source_time", "time at the source", duration]];
 const COUNTS = { by_reads: "reads", by_bytes: "bytes", by_misses: "misses", by_source_time: "source_seconds" };

@@ -7,6 +7,7 @@ mod command_line;
 mod convert_command;
 mod exit_codes;
 mod output;
+mod progress_bar;
 mod shell_files;
 mod snapshot_commands;
 mod store_commands;

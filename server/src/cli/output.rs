@@ -1,4 +1,7 @@
 //! Standard output.
+use super::exit_codes::NO;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use clap::{Arg, ArgAction, ArgMatches};
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
@@ -19,6 +22,36 @@ pub(super) fn print_bytes(bytes: &[u8]) -> ExitCode {
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// `--json`
+pub(super) fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document on one line")
+}
+
+/// Bytes in a document: a string, or `{"base64": …}` (RFC 4648, padded) where they are not UTF-8.
+pub(super) fn json_text(bytes: &[u8]) -> serde_json::Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => serde_json::json!({ "base64": BASE64_STANDARD.encode(bytes) }),
+    }
+}
+
+/// What a command has found, for a person and for a program.
+pub(super) struct Report {
+    pub(super) text: String,
+    /// With `--json`.
+    pub(super) document: serde_json::Value,
+    /// The answer is no: exit code 1.
+    pub(super) is_bad: bool,
+}
+
+impl Report {
+    /// Writes it in the form that was asked for.
+    pub(super) fn print(&self, matches: &ArgMatches) -> ExitCode {
+        let printed = if matches.get_flag("json") { print_json(&self.document) } else { print(&self.text) };
+        if self.is_bad { ExitCode::from(NO) } else { printed }
     }
 }
 

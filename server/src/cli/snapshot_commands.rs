@@ -1,13 +1,17 @@
 //! `larder snapshot info|verify FILE`: snapshots without a server. `convert` has a file of its own.
 //!
 //! Exit codes: 0 done, 1 the file is damaged, is no snapshot or cannot be read, 2 wrong usage.
-use super::{convert_command, output::print};
+use super::{
+    convert_command,
+    output::{Report, json},
+};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use larder_store::{
     clock,
     snapshot::{Scrutiny, SnapshotError, SnapshotReader},
 };
 use larder_units::{show_duration, show_size};
+use serde_json::json;
 use std::{
     fmt::Write as _,
     fs,
@@ -24,10 +28,14 @@ pub(super) fn command() -> Command {
         .about("Examine snapshots of the memory tiers, and convert them")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(Command::new("info").about("Check the checksums of a snapshot and describe it").arg(file()))
+        .subcommand(
+            Command::new("info").about("Check the checksums of a snapshot and describe it").args([file(), json()]),
+        )
         .subcommand(convert_command::command())
         .subcommand(
-            Command::new("verify").about("Read a whole snapshot and check its checksums and each entry").arg(file()),
+            Command::new("verify")
+                .about("Read a whole snapshot and check its checksums and each entry")
+                .args([file(), json()]),
         )
 }
 
@@ -40,8 +48,13 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let path = matches.get_one::<PathBuf>("file").expect("required");
     let scrutiny = if name == "info" { Scrutiny::Checksum } else { Scrutiny::Entries };
     match read(path, scrutiny) {
-        Ok(reader) if name == "info" => print(&info(path, &reader)),
-        Ok(reader) => print(&format!("{}: {} entries, sound\n", path.display(), entries(&reader))),
+        Ok(reader) => {
+            let text = match name {
+                "info" => info(path, &reader),
+                _ => format!("{}: {} entries, sound\n", path.display(), entries(&reader)),
+            };
+            Report { text, document: document(path, &reader), is_bad: false }.print(matches)
+        }
         Err(error) => {
             eprintln!("larder: {error}");
             ExitCode::FAILURE
@@ -59,6 +72,24 @@ fn read(path: &Path, scrutiny: Scrutiny) -> Result<Reader, SnapshotError> {
 
 fn entries(reader: &Reader) -> u64 {
     reader.totals().iter().map(|group| group.entries).sum()
+}
+
+fn document(path: &Path, reader: &Reader) -> serde_json::Value {
+    let header = reader.header();
+    let groups = header
+        .groups
+        .iter()
+        .zip(reader.totals())
+        .map(|(name, group)| json!({ "name": name, "entries": group.entries, "uncompressed_bytes": group.bytes }));
+    json!({
+        "file": path.to_string_lossy(),
+        "created_ms": header.created,
+        "compression": header.compression.name(),
+        "blocks": reader.blocks(),
+        "entries": entries(reader),
+        "bytes": reader.position(),
+        "groups": groups.collect::<Vec<_>>(),
+    })
 }
 
 fn info(path: &Path, reader: &Reader) -> String {

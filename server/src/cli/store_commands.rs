@@ -2,10 +2,14 @@
 //!
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong
 //! usage.
-use super::output::print;
+use super::{
+    output::{Report, json},
+    progress_bar::{ProgressBar, Unit},
+};
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use larder_store::disk::{Compression, LEVELS, Offline, StoreSettings, backup, damage};
+use larder_store::disk::{self, Compression, LEVELS, Offline, StoreSettings, damage};
 use larder_units::show_size;
+use serde_json::json;
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -37,6 +41,7 @@ pub(super) fn command() -> Command {
             Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
             Command::new("restore").about("Create a new store from a backup").args([file(), dir(), compression]),
         ])
+        .mut_subcommands(|command| command.arg(json()))
 }
 
 /// Runs one of them.
@@ -49,19 +54,17 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         "verify" => verify(path("dir")),
         "stats" => stats(path("dir")),
         "compact" => compact(path("dir")),
-        "backup" => open(path("dir"))
-            .and_then(|store| {
-                store.tree().backup(path("file"), &AtomicBool::new(false)).map_err(|error| error.to_string())
-            })
-            .map(|copied| show(&copied)),
+        "backup" => backup(path("dir"), path("file")),
         _ => {
             let name = matches.get_one::<String>("compression").expect("it has a default");
             let settings = StoreSettings { compression: Compression::from_name(name), ..StoreSettings::DEFAULT };
-            backup::restore(path("file"), path("dir"), &settings).map(|copied| show(&copied))
+            let bar = ProgressBar::new("restoring", Unit::Bytes);
+            let show = &mut |done, total| bar.show(done, total);
+            disk::backup::restore(path("file"), path("dir"), &settings, show).map(|copied| copied_report(&copied))
         }
     };
     match done {
-        Ok(text) => print(&text),
+        Ok(report) => report.print(matches),
         Err(error) => {
             eprintln!("larder: {error}");
             ExitCode::FAILURE
@@ -72,22 +75,43 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
 fn open(dir: &Path) -> Result<Offline, String> {
     Offline::open(dir, StoreSettings::DEFAULT)
 }
-fn show(copied: &backup::Copied) -> String {
-    format!("{} entries, {}\n", copied.entries, show_size(copied.bytes))
+fn backup(dir: &Path, file: &Path) -> Result<Report, String> {
+    let store = open(dir)?;
+    let about = store.tree().approximate_count();
+    let bar = ProgressBar::new("writing", Unit::Entries);
+    let stop = AtomicBool::new(false);
+    let copied = store.tree().backup(file, &stop, &mut |entries| bar.show(entries, about.max(entries)));
+    copied.map(|copied| copied_report(&copied)).map_err(|error| error.to_string())
 }
 
-fn verify(dir: &Path) -> Result<String, String> {
-    let report = damage::verify(dir)?;
-    for note in &report.notes {
+fn copied_report(copied: &disk::backup::Copied) -> Report {
+    Report {
+        text: format!("{} entries, {}\n", copied.entries, show_size(copied.bytes)),
+        document: json!({ "entries": copied.entries, "bytes": copied.bytes }),
+        is_bad: false,
+    }
+}
+
+fn verify(dir: &Path) -> Result<Report, String> {
+    let bar = ProgressBar::new("reading", Unit::Bytes);
+    let damage::Report { problems, notes, files, bytes } =
+        damage::verify(dir, &mut |read, total| bar.show(read, total))?;
+    drop(bar);
+    for note in &notes {
         eprintln!("larder: note: {note}");
     }
-    match report.problems.is_empty() {
-        true => Ok(format!("{} files, {}: no damage\n", report.files, show_size(report.bytes))),
-        false => Err(report.problems.join("\nlarder: ")),
+    for problem in &problems {
+        eprintln!("larder: {problem}");
     }
+    let is_bad = !problems.is_empty();
+    Ok(Report {
+        text: if is_bad { String::new() } else { format!("{files} files, {}: no damage\n", show_size(bytes)) },
+        document: json!({ "files": files, "bytes": bytes, "problems": problems, "notes": notes }),
+        is_bad,
+    })
 }
 
-fn stats(dir: &Path) -> Result<String, String> {
+fn stats(dir: &Path) -> Result<Report, String> {
     let store = open(dir)?;
     let (stats, entries) = (store.tree().stats(), store.tree().count()?);
     let mut text = format!("entries      {entries}\non disk      {}\n", show_size(stats.disk_bytes));
@@ -96,12 +120,26 @@ fn stats(dir: &Path) -> Result<String, String> {
     }
     let _ =
         writeln!(text, "in memory    {} to be flushed, {} journals", show_size(stats.memtable_bytes), stats.journals);
-    Ok(text)
+    let document = json!({
+        "entries": entries,
+        "disk_bytes": stats.disk_bytes,
+        "tables": stats.tables,
+        "memtable_bytes": stats.memtable_bytes,
+        "journals": stats.journals,
+    });
+    Ok(Report { text, document, is_bad: false })
 }
 
-fn compact(dir: &Path) -> Result<String, String> {
+fn compact(dir: &Path) -> Result<Report, String> {
     let store = open(dir)?;
     let before = store.tree().stats().disk_bytes;
+    let bar = ProgressBar::without_end("compacting");
     store.compact()?;
-    Ok(format!("{} before, {} now\n", show_size(before), show_size(store.tree().stats().disk_bytes)))
+    drop(bar);
+    let now = store.tree().stats().disk_bytes;
+    Ok(Report {
+        text: format!("{} before, {} now\n", show_size(before), show_size(now)),
+        document: json!({ "disk_bytes_before": before, "disk_bytes": now }),
+        is_bad: false,
+    })
 }

@@ -3,20 +3,25 @@
 //!
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a
 //! table could not be built.
+use super::{
+    output::{Report, json, json_text},
+    progress_bar::{ProgressBar, Unit},
+};
 use crate::config::{ConfigError, SourceUrl};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use larder_store::table::{
     BuildOptions, Built, Duplicates, Format, FrameCompression, Input, Position, Progress, Table, TableError, build,
 };
 use larder_units::{parse_size, show_size};
+use serde_json::json;
 use std::{
     ffi::OsString,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    io::{self, BufWriter, IsTerminal as _, Write as _},
+    io::{self, BufWriter, Write as _},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{self, ExitCode},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 const FAILED: u8 = 1;
@@ -103,12 +108,16 @@ pub(super) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(build)
-        .subcommand(Command::new("info").about("Describe a table").arg(table()))
+        .subcommand(Command::new("info").about("Describe a table").args([table(), json()]))
+        .subcommand(Command::new("get").about("Write the value of a key to standard output, unchanged").args([
+            table(),
+            key,
+            json(),
+        ]))
         .subcommand(
-            Command::new("get").about("Write the value of a key to standard output, unchanged").arg(table()).arg(key),
-        )
-        .subcommand(
-            Command::new("verify").about("Read a whole table and check its checksums and its index").arg(table()),
+            Command::new("verify")
+                .about("Read a whole table and check its checksums and its index")
+                .args([table(), json()]),
         )
         .subcommand(
             Command::new("dump")
@@ -125,16 +134,22 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         return run_build(matches);
     }
     let done = Table::open(file(matches, "table")).map_err(|error| error.to_string()).and_then(|table| match name {
-        "info" => print(&info(&table)),
-        "get" => get(&table, matches.get_one::<OsString>("key").expect("required").as_bytes()),
-        "verify" => match table.verify() {
-            Ok(()) => print(&format!("{}: {} entries, sound\n", table.path().display(), table.len())),
+        "info" => Ok(Report { text: info(&table), document: document(&table), is_bad: false }.print(matches)),
+        "get" => {
+            let key = matches.get_one::<OsString>("key").expect("required").as_bytes();
+            if matches.get_flag("json") { get_json(&table, key, matches) } else { get(&table, key) }
+        }
+        "verify" => match verify(&table) {
+            Ok(()) => {
+                let text = format!("{}: {} entries, sound\n", table.path().display(), table.len());
+                Ok(Report { text, document: document(&table), is_bad: false }.print(matches))
+            }
             Err(error) => Err(error.to_string()),
         },
         _ => dump(&table, matches.get_flag("keys")),
     });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(why) => fail(FAILED, &why),
     }
 }
@@ -262,9 +277,15 @@ fn in_cache(data: &Path) -> io::Result<PathBuf> {
 
 /// Builds a table, showing how far it is and what was left out.
 fn built(options: &BuildOptions) -> Result<Built, TableError> {
-    let mut bar = Bar::default();
-    let built = build(options, &mut |progress| bar.show(progress));
-    bar.clear();
+    let mut bar = ProgressBar::new("reading", Unit::Bytes);
+    let built = build(options, &mut |progress| match progress {
+        Progress::Reading(done, total) => bar.show(done, total.unwrap_or(done)),
+        Progress::Writing(done, total) => {
+            bar.begin("writing", Unit::Entries);
+            bar.show(done, total);
+        }
+    });
+    drop(bar);
     let built = built?;
     let name = options.input.name();
     for (line, why) in &built.described {
@@ -278,43 +299,6 @@ fn built(options: &BuildOptions) -> Result<Built, TableError> {
         eprintln!("larder: {name}: {} entries were replaced by later ones of the same key", built.replaced);
     }
     Ok(built)
-}
-
-/// A line on a terminal that says how far the build is.
-#[derive(Default)]
-struct Bar {
-    shown: Option<Instant>,
-}
-impl Bar {
-    fn show(&mut self, progress: Progress) {
-        const EVERY: Duration = Duration::from_millis(100);
-        const WIDTH: u64 = 30;
-        if self.shown.is_some_and(|shown| shown.elapsed() < EVERY) || !io::stderr().is_terminal() {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let (what, done, total) = match progress {
-            Progress::Reading(done, total) => ("reading", done, total),
-            Progress::Writing(done, total) => ("writing", done, Some(total)),
-        };
-        match total.filter(|total| *total > 0) {
-            Some(total) => {
-                let full = (done * WIDTH / total).min(WIDTH) as usize;
-                eprint!(
-                    "\r\x1b[K{what} [{}{}] {:3} %",
-                    "#".repeat(full),
-                    " ".repeat(WIDTH as usize - full),
-                    (done * 100 / total).min(100)
-                );
-            }
-            None => eprint!("\r\x1b[K{what} {done}"),
-        }
-    }
-    fn clear(&self) {
-        if self.shown.is_some() && io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 fn info(table: &Table) -> String {
@@ -338,7 +322,38 @@ fn info(table: &Table) -> String {
     )
 }
 
-fn get(table: &Table, key: &[u8]) -> Result<(), String> {
+fn verify(table: &Table) -> Result<(), TableError> {
+    let bar = ProgressBar::new("reading", Unit::Entries);
+    table.verify_with(&mut |checked| bar.show(checked, table.len()))
+}
+
+fn document(table: &Table) -> serde_json::Value {
+    let (keys, values) = table.raw_bytes();
+    json!({
+        "file": table.path().to_string_lossy(),
+        "entries": table.len(),
+        "parts": table.parts(),
+        "bytes": table.file_bytes(),
+        "key_bytes": keys,
+        "value_bytes": values,
+        "index_bytes": table.index_bytes(),
+        "compression": table.compression().name(),
+        "dictionary_bytes": table.dictionary_bytes(),
+        "made_of_bytes": table.origin().map(|origin| origin.len),
+    })
+}
+
+fn get_json(table: &Table, key: &[u8], matches: &ArgMatches) -> Result<ExitCode, String> {
+    let value = table.get(key).map_err(|error| error.to_string())?;
+    let document = json!({
+        "key": json_text(key),
+        "found": value.is_some(),
+        "value": value.as_deref().map(json_text),
+    });
+    Ok(Report { text: String::new(), document, is_bad: value.is_none() }.print(matches))
+}
+
+fn get(table: &Table, key: &[u8]) -> Result<ExitCode, String> {
     match table.get(key) {
         Ok(Some(value)) => put_out(|out| out.write_all(&value)),
         Ok(None) => Err(format!("{}: no such key", key.escape_ascii())),
@@ -346,7 +361,7 @@ fn get(table: &Table, key: &[u8]) -> Result<(), String> {
     }
 }
 
-fn dump(table: &Table, keys_only: bool) -> Result<(), String> {
+fn dump(table: &Table, keys_only: bool) -> Result<ExitCode, String> {
     let mut damaged = None;
     put_out(|out| {
         for entry in table.entries(Position::default()) {
@@ -366,19 +381,15 @@ fn dump(table: &Table, keys_only: bool) -> Result<(), String> {
         }
         Ok(())
     })?;
-    damaged.map_or(Ok(()), |error| Err(error.to_string()))
-}
-
-fn print(text: &str) -> Result<(), String> {
-    put_out(|out| out.write_all(text.as_bytes()))
+    damaged.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.to_string()))
 }
 
 /// Writes to standard output; a reader that has seen enough is no failure.
-fn put_out(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<(), String> {
+fn put_out(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<ExitCode, String> {
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
-        _ => Ok(()),
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -4,7 +4,9 @@ use crate::{common, larder};
 
 mod client;
 mod config;
+mod json;
 mod messages;
+mod progress;
 mod running_server;
 mod service_manager;
 

@@ -44,12 +44,12 @@ pub struct Copied {
 
 impl Tree {
     /// Writes the entries as they are now into a file, which must not exist. There is none if it is
-    /// told to `stop` meanwhile.
+    /// told to `stop` meanwhile. `progress` is told how many entries it has.
     ///
     /// # Errors
     /// They name the file or the store. [`AlreadyExists`](io::ErrorKind::AlreadyExists): the file
     /// does, or another was made meanwhile.
-    pub fn backup(&self, to: &Path, stop: &AtomicBool) -> io::Result<Copied> {
+    pub fn backup(&self, to: &Path, stop: &AtomicBool, progress: &mut dyn FnMut(u64)) -> io::Result<Copied> {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
         if to.exists() {
             return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, "is there already")));
@@ -77,6 +77,7 @@ impl Tree {
                 copied.entries += 1;
                 if chunk.len() >= CHUNK {
                     failed = write_chunk(&mut out, &mut chunk);
+                    progress(copied.entries);
                 }
                 if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
@@ -113,13 +114,20 @@ fn end(entries: u64) -> [u8; 12] {
 }
 
 /// Makes a store in `dir`, which must be empty or not there, of a backup. There is a whole store or
-/// none, whatever happens.
+/// none, whatever happens. `progress` is told how many bytes of the backup of how many are loaded.
 ///
 /// # Errors
 /// A text that names the file and the byte at which it is damaged, or the directory.
-pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copied, String> {
+pub fn restore(
+    from: &Path,
+    dir: &Path,
+    settings: &StoreSettings,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Copied, String> {
     let failed = |error: io::Error| format!("{}: {error}", from.display());
-    let mut file = BufReader::new(File::open(from).map_err(failed)?);
+    let file = File::open(from).map_err(failed)?;
+    let total = file.metadata().map_err(failed)?.len();
+    let mut file = BufReader::new(file);
     // Beside it, also if it is written with a slash at its end.
     let mut new = dir.components().as_path().as_os_str().to_os_string();
     new.push(".restoring");
@@ -134,7 +142,8 @@ pub fn restore(from: &Path, dir: &Path, settings: &StoreSettings) -> Result<Copi
     let half = Half(&new);
     let store = Dir::lock(half.0)?;
     let tree = Tree::open(&store, settings)?;
-    let copied = load(&mut file, &tree).map_err(|(at, what)| format!("{}: byte {at}: {what}", from.display()))?;
+    let copied = load(&mut file, &tree, &mut |loaded| progress(loaded, total))
+        .map_err(|(at, what)| format!("{}: byte {at}: {what}", from.display()))?;
     tree.flush()?;
     drop((tree, store));
     let _ = std::fs::remove_dir(dir);
@@ -152,7 +161,7 @@ impl Drop for Half<'_> {
 
 type Damage = (u64, String);
 
-fn load(file: &mut impl Read, tree: &Tree) -> Result<Copied, Damage> {
+fn load(file: &mut impl Read, tree: &Tree, progress: &mut dyn FnMut(u64)) -> Result<Copied, Damage> {
     let mut at = 0;
     if take(file, &mut at, MAGIC.len())? != MAGIC {
         return Err((0, "is not a Larder backup".to_string()));
@@ -187,6 +196,7 @@ fn load(file: &mut impl Read, tree: &Tree) -> Result<Copied, Damage> {
         let writes = parse(Bytes::from(chunk)).ok_or_else(|| (begin, "a chunk cannot be read".to_string()))?;
         entries += writes.len() as u64;
         tree.commit(writes, false).map_err(|error| (begin, error))?;
+        progress(at);
     }
 }
 

@@ -39,21 +39,34 @@ pub struct Report {
     pub bytes: u64,
 }
 
-/// Reads every file of the store in `dir`, which must not be open.
+/// Reads every file of the store in `dir`, which must not be open. `progress` is told how many bytes
+/// of how many have been read.
 ///
 /// # Errors
 /// A text: the directory is in use, no store, or of another version.
-pub fn verify(dir: &Path) -> Result<Report, String> {
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, String> {
     if !dir.is_dir() {
         return Err(format!("{}: is not a directory", dir.display()));
     }
     let dir = Dir::lock(dir)?;
-    Ok(check(dir.path(), Depth::All))
+    let total = bytes_below(dir.path());
+    Ok(check(dir.path(), Depth::All, &mut |read| progress(read.min(total), total)))
 }
 
-pub(super) fn check(dir: &Path, depth: Depth) -> Report {
+/// Bytes of all files below a folder, as far as it can be read.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(about) if about.is_dir() => bytes_below(&entry.path()),
+        about => about.map_or(0, |about| about.len()),
+    });
+    bytes.sum()
+}
+
+/// `progress` is told how many bytes have been read.
+pub(super) fn check(dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64)) -> Report {
     let mut report = Report::default();
-    if let Err((path, error)) = report.check(dir, depth) {
+    if let Err((path, error)) = report.check(dir, depth, progress) {
         report.problem(&path, &error.to_string());
     }
     report
@@ -69,7 +82,7 @@ impl Report {
         self.problems.push(format!("{}: {what}", path.display()));
     }
 
-    fn check(&mut self, dir: &Path, depth: Depth) -> Result<(), Failed> {
+    fn check(&mut self, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64)) -> Result<(), Failed> {
         let db = database(dir);
         if !db.exists() {
             // To an opening that is nothing new, unless it was begun.
@@ -91,7 +104,7 @@ impl Report {
         let (whole, lacking): (Vec<_>, Vec<_>) =
             sorted(&keyspaces)?.into_iter().partition(|keyspace| keyspace.join("current").exists());
         for keyspace in &whole {
-            self.keyspace(keyspace, depth)?;
+            self.keyspace(keyspace, depth, progress)?;
         }
         // fjall deletes what lacks it, as begun and not finished. Its own, 0, never is, nor are all others:
         // a clear makes the new one before it takes the old one away.
@@ -155,7 +168,7 @@ impl Report {
         Ok(())
     }
 
-    fn keyspace(&mut self, keyspace: &Path, depth: Depth) -> Result<(), Failed> {
+    fn keyspace(&mut self, keyspace: &Path, depth: Depth, progress: &mut dyn FnMut(u64)) -> Result<(), Failed> {
         let current = keyspace.join("current");
         let text = self.read(&current)?;
         let (Some(version), Some(&hash), [_, _, ..]) =
@@ -184,8 +197,9 @@ impl Report {
                 Ok(_) if depth == Depth::Opening => {}
                 Ok(meta) => {
                     self.files += 1;
+                    let before = self.bytes;
                     self.bytes += meta.len();
-                    if hash_of(&table).map_err(at(&table))? != hash {
+                    if hash_of(&table, &mut |read| progress(before + read)).map_err(at(&table))? != hash {
                         self.problem(&table, "is damaged (checksum)");
                     }
                 }
@@ -230,13 +244,17 @@ fn take<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-fn hash_of(path: &Path) -> io::Result<u128> {
+fn hash_of(path: &Path, progress: &mut dyn FnMut(u64)) -> io::Result<u128> {
     let mut file = File::open(path)?;
-    let (mut hash, mut part) = (Xxh3Default::new(), vec![0; 1 << 18]);
+    let (mut hash, mut part, mut read) = (Xxh3Default::new(), vec![0; 1 << 18], 0);
     loop {
         match file.read(&mut part)? {
             0 => return Ok(hash.digest128()),
-            n => hash.update(&part[..n]),
+            n => {
+                hash.update(&part[..n]);
+                read += n as u64;
+                progress(read);
+            }
         }
     }
 }

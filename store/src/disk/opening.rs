@@ -12,10 +12,10 @@ use std::path::Path;
 pub(super) fn open(dir: &Path, settings: &StoreSettings) -> Result<(Dir, Tree), String> {
     let dir = Dir::lock(dir)?;
     // fjall would pass over some damage in silence, and does not name the file where it sees it.
-    refuse(damage::check(dir.path(), Depth::Opening))?;
+    refuse(damage::check(dir.path(), Depth::Opening, &mut |_| {}))?;
     damage::note_opened(dir.path()).map_err(|error| format!("disk store {}: {error}", dir.path().display()))?;
     let tree = Tree::open(&dir, settings)
-        .map_err(|error| refuse(damage::check(dir.path(), Depth::All)).err().unwrap_or(error))?;
+        .map_err(|error| refuse(damage::check(dir.path(), Depth::All, &mut |_| {})).err().unwrap_or(error))?;
     Ok((dir, tree))
 }
 /// Syncs, and notes that all that was written is there. The error is why it takes no more writes.

@@ -110,7 +110,7 @@ impl Store {
                 _ => Ok(()),
             };
             // The receiver may be gone; the file is there nevertheless.
-            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing)));
+            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing, &mut |_| {})));
         });
         backups.push((file, started?));
         Ok(answer)

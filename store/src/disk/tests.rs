@@ -126,8 +126,8 @@ fn a_backup_has_what_is_live_as_it_is() {
     };
     let before = stored(&path("store"));
     let store = Offline::open(&path("store"), SETTINGS).expect("a store");
-    store.tree().backup(&path("copy"), &AtomicBool::new(false)).expect("copied");
-    backup::restore(&path("copy"), &path("restored"), &SETTINGS).expect("restored");
+    store.tree().backup(&path("copy"), &AtomicBool::new(false), &mut |_| {}).expect("copied");
+    backup::restore(&path("copy"), &path("restored"), &SETTINGS, &mut |_, _| {}).expect("restored");
     let [plain, expiring, expired] = before;
     assert!(plain.is_some() && expiring.is_some() && expired.is_some());
     assert_eq!(stored(&path("restored")), [plain, expiring, None]);
@@ -233,7 +233,7 @@ fn the_end_of_a_journal_is_told_from_damage() {
 fn a_first_start_is_no_interrupted_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let marked = Dir::lock(dir.path()).expect("a new store");
-    let notes = || damage::check(dir.path(), Depth::Opening).notes;
+    let notes = || damage::check(dir.path(), Depth::Opening, &mut |_| {}).notes;
     assert!(notes().is_empty(), "{:?}", notes());
     std::fs::create_dir(dir.path().join("db.new")).expect("a directory");
     assert!(notes()[0].contains("was interrupted when it was made"));

@@ -335,6 +335,10 @@ impl Tree {
         let version = self.keyspace().tree.current_version();
         version.iter_tables().map(|table| (table.id(), table.metadata.file_size)).collect()
     }
+    /// About how many entries there are, overwritten and deleted ones included; reads none.
+    pub fn approximate_count(&self) -> u64 {
+        self.keyspace().approximate_len() as u64
+    }
     /// How it stands.
     pub fn stats(&self) -> TreeStats {
         let tree = &self.keyspace().tree;

@@ -59,13 +59,24 @@ impl Table {
     /// # Errors
     /// [`TableError::Damaged`] names the first place at fault.
     pub fn verify(&self) -> Result<(), TableError> {
+        self.verify_with(&mut |_| {})
+    }
+
+    /// The same; `progress` is told how many entries have been checked.
+    ///
+    /// # Errors
+    /// As [`verify`](Table::verify).
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<(), TableError> {
         self.check_all()?;
+        let mut checked = 0;
         let (mut keys, mut values) = (0, 0);
         let mut decoder = Decoder::default();
         for (number, part) in self.parts.iter().enumerate() {
             let damaged =
                 |section, at: usize, what: String| Err(TableError::damaged(section, at as u64, what).of(self.path()));
             for block in 0..part.blocks() {
+                progress(checked);
+                checked += BLOCK.min(part.entries as usize - block * BLOCK) as u64;
                 let (places, lengths) = self.checking(|table| table.block_ends(part, block))?;
                 if places != lengths {
                     return damaged("block", lengths, format!("block {block} of part {number} ends at byte {places}"));

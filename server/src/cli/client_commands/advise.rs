@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
         .help("The hit ratio that is wanted, from 0 to 1 or in per cent: 0.95, 95%");
     Command::new("advise")
         .about("Show the hit ratio that a running server would have at other sizes")
-        .args([address, url, ratio, get_set_del::json(), get_set_del::timeout()])
+        .args([address, url, ratio, output::json(), get_set_del::timeout()])
         .args(tls_args::args())
         .after_help("The ratios are estimated from a sample of the keys: docs/what-if.md.")
 }

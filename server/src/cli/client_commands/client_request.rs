@@ -1,4 +1,5 @@
 //! What the client asks for, and how it went.
+use crate::cli::output::put_out;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -10,6 +11,27 @@ pub(super) enum ClientRequest {
     Get,
     Set { value: Bytes, ttl: Option<Duration> },
     Del,
+}
+
+/// Where a value goes.
+pub(super) enum ValueSink {
+    /// Standard output, as it comes.
+    Output,
+    /// Here, for a document.
+    Memory(Vec<u8>),
+}
+
+impl ValueSink {
+    /// Takes the next piece of the value.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), String> {
+        match self {
+            ValueSink::Output => put_out(bytes),
+            ValueSink::Memory(value) => {
+                value.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// How it went.

@@ -1,7 +1,10 @@
 //! `larder config diff`: what a reload would change in a running server, from its `GET
 //! /v1/config/reload`.
 use super::{get_set_del, over_http};
-use crate::cli::{exit_codes, output};
+use crate::cli::{
+    exit_codes,
+    output::{self, json},
+};
 use clap::{ArgMatches, Command};
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
@@ -13,7 +16,7 @@ pub(crate) fn command() -> Command {
         .help("The admin listener of the server: http://HOST:PORT");
     Command::new("diff")
         .about("Compare the configuration file of a running server with the settings in use")
-        .args([url, get_set_del::timeout(), get_set_del::json()])
+        .args([url, get_set_del::timeout(), json()])
         .after_help("The server reads its file and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
 }
 

@@ -1,10 +1,13 @@
 //! The three commands: their arguments, and one run of each.
 use super::{
-    client_request::{ClientRequest, MAX_VALUE, RequestOutcome},
+    client_request::{ClientRequest, MAX_VALUE, RequestOutcome, ValueSink},
     over_http, over_redis, tls_args,
 };
 use crate::{
-    cli::exit_codes::{FAILED, NO, USAGE},
+    cli::{
+        exit_codes::{FAILED, NO, USAGE},
+        output::{json, json_text, print_json},
+    },
     config::{SourceUrl, TlsClientSettings},
 };
 use clap::{Arg, ArgMatches, Command};
@@ -69,7 +72,8 @@ pub(crate) fn commands() -> [Command; 3] {
         .value_parser(ttl)
         .help("Lifetime of the entry: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
     let command = |name, about| {
-        Command::new(name).about(about).args([key.clone(), url.clone(), timeout.clone()]).args(tls_args::args())
+        let args = [key.clone(), url.clone(), timeout.clone(), json()];
+        Command::new(name).about(about).args(args).args(tls_args::args())
     };
     [
         command("get", "Write the value of a key to standard output, unchanged")
@@ -85,11 +89,6 @@ pub(super) fn url(default: &'static str) -> Arg {
     // The URL may have a password.
     let url = Arg::new("url").long("url").value_name("URL").env("LARDER_URL").hide_env_values(true);
     url.default_value(default)
-}
-
-/// `--json`
-pub(super) fn json() -> Arg {
-    Arg::new("json").long("json").action(clap::ArgAction::SetTrue).help("Print one JSON document on one line")
 }
 
 /// `--timeout`
@@ -136,16 +135,35 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     if let Err(error) = tls_args::apply(matches, target.tls()) {
         return fail(USAGE, &error);
     }
+    let is_json = matches.get_flag("json");
+    let mut sink = if is_json { ValueSink::Memory(Vec::new()) } else { ValueSink::Output };
     let result = block_on(async {
         match &target {
-            Target::Http(url) => over_http::send(url, &key, &request, timeout).await,
-            Target::Redis(url) => over_redis::send(url, &key, &request, timeout).await,
+            Target::Http(url) => over_http::send(url, &key, &request, &mut sink, timeout).await,
+            Target::Redis(url) => over_redis::send(url, &key, &request, &mut sink, timeout).await,
         }
     });
+    if is_json && let Ok(outcome) = &result {
+        let printed = print_json(&document(&key, &request, outcome, sink));
+        return if matches!(outcome, RequestOutcome::Absent) { ExitCode::from(NO) } else { printed };
+    }
     match result {
         Ok(RequestOutcome::Done) => ExitCode::SUCCESS,
         Ok(RequestOutcome::Absent) => fail(NO, &format!("{}: no such key", key.escape_ascii())),
         Err(error) => fail(FAILED, &error),
+    }
+}
+
+/// What `--json` prints.
+fn document(key: &[u8], request: &ClientRequest, outcome: &RequestOutcome, sink: ValueSink) -> serde_json::Value {
+    let done = matches!(outcome, RequestOutcome::Done);
+    let key = json_text(key);
+    match (request, sink) {
+        (ClientRequest::Get, ValueSink::Memory(value)) => {
+            serde_json::json!({ "key": key, "found": done, "value": done.then(|| json_text(&value)) })
+        }
+        (ClientRequest::Del, _) => serde_json::json!({ "key": key, "deleted": done }),
+        _ => serde_json::json!({ "key": key, "stored": done }),
     }
 }
 

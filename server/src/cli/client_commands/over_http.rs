@@ -1,7 +1,6 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
-use super::client_request::{ClientRequest, RequestOutcome};
+use super::client_request::{ClientRequest, RequestOutcome, ValueSink};
 use crate::{
-    cli::output::put_out,
     config::{Secret, TlsClientSettings},
     source::connect_tcp,
     tls::ClientTls,
@@ -73,6 +72,7 @@ pub(super) async fn send(
     url: &HttpUrl,
     key: &[u8],
     request: &ClientRequest,
+    sink: &mut ValueSink,
     timeout: Duration,
 ) -> Result<RequestOutcome, String> {
     let (method, query, body) = match request {
@@ -94,7 +94,7 @@ pub(super) async fn send(
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
     let answer = exchange(url, request_head, timeout).await?;
     match (request, answer.status()) {
-        (ClientRequest::Get, StatusCode::OK) => copy_out(answer, timeout).await.map_err(|error| at(&error)),
+        (ClientRequest::Get, StatusCode::OK) => copy_out(answer, sink, timeout).await.map_err(|error| at(&error)),
         (ClientRequest::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
         (ClientRequest::Del, StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
         (_, status) => {
@@ -177,11 +177,15 @@ async fn within<T>(timeout: Duration, wait: impl Future<Output = T>) -> Result<T
     time::timeout(timeout, wait).await.map_err(|_| late())
 }
 
-async fn copy_out(answer: Response<Incoming>, timeout: Duration) -> Result<RequestOutcome, String> {
+async fn copy_out(
+    answer: Response<Incoming>,
+    sink: &mut ValueSink,
+    timeout: Duration,
+) -> Result<RequestOutcome, String> {
     let mut body = answer.into_body();
     while let Some(frame) = within(timeout, body.frame()).await? {
         if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data() {
-            put_out(&bytes)?;
+            sink.put(&bytes)?;
         }
     }
     Ok(RequestOutcome::Done)

@@ -1,9 +1,8 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and
 //! deadline.
-use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome};
+use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome, ValueSink};
 use crate::{
     buffers::Buffers,
-    cli::output::put_out,
     config::SourceUrl,
     source::{SourceLimits, SourceSetup},
 };
@@ -15,6 +14,7 @@ pub(super) async fn send(
     url: &SourceUrl,
     key: &[u8],
     request: &ClientRequest,
+    sink: &mut ValueSink,
     timeout: Duration,
 ) -> Result<RequestOutcome, String> {
     let limits = SourceLimits {
@@ -42,7 +42,7 @@ pub(super) async fn send(
     };
     let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
     match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
-        (ClientRequest::Get, View::Bulk(value)) => put_out(value).map(|()| RequestOutcome::Done),
+        (ClientRequest::Get, View::Bulk(value)) => sink.put(value).map(|()| RequestOutcome::Done),
         (ClientRequest::Get, View::Null) | (ClientRequest::Del, View::Integer(0)) => Ok(RequestOutcome::Absent),
         (ClientRequest::Set { .. }, View::Simple(_)) | (ClientRequest::Del, View::Integer(_)) => {
             Ok(RequestOutcome::Done)

@@ -39,9 +39,9 @@ pub(crate) fn commands() -> [Command; 3] {
         .help("End after this many samples [default: run until Ctrl-C]");
     [
         command("health", "Ask whether a server is ready: exit code 0, or 1 if it is not")
-            .args([alive, get_set_del::json()])
+            .args([alive, output::json()])
             .after_help("For container checks: HEALTHCHECK CMD [\"larder\", \"health\", \"--timeout\", \"2s\"]"),
-        command("status", "Show hits, misses, memory and sources of a running server").arg(get_set_del::json()),
+        command("status", "Show hits, misses, memory and sources of a running server").arg(output::json()),
         command("top", "Show hits, misses and other numbers of a running server, per second").args([interval, count]),
     ]
 }

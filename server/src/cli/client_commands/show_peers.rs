@@ -1,6 +1,9 @@
 //! `larder peers`: the ring, as a node sees it, from its `GET /v1/peers`.
 use super::{get_set_del, over_http, tls_args};
-use crate::cli::{exit_codes, output};
+use crate::cli::{
+    exit_codes,
+    output::{self, json},
+};
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
@@ -12,10 +15,7 @@ pub(crate) fn command() -> Command {
         .help("The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT");
     let key = Arg::new("key").long("key").value_name("KEY").help("Also show which node owns this key");
     let about = "Show the ring: its nodes, their shares of the keys and their health";
-    Command::new("peers")
-        .about(about)
-        .args([url, get_set_del::timeout(), get_set_del::json(), key])
-        .args(tls_args::args())
+    Command::new("peers").about(about).args([url, get_set_del::timeout(), json(), key]).args(tls_args::args())
 }
 
 /// Runs it.

@@ -1,5 +1,5 @@
 //! `RateLimit-Policy` and `RateLimit`: what a client may ask, and what is left of it
-//! (draft-ietf-httpapi-ratelimit-headers-10).
+//! (draft-ietf-httpapi-ratelimit-headers-11).
 use crate::lifecycle::throttle::Allowance;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;

@@ -115,12 +115,9 @@ docs:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 # `make layers` holds the dependencies to the same file, without the tool. Not the advisories: their database is a git repository, which is not everywhere to be had. `cargo deny check advisories` looks.
-deny:
-	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-	    $(CARGO) deny check licenses bans sources; \
-	else \
-	    echo "deny: cargo-deny is not installed; server/tests/layers/dependencies.rs reads deny.toml instead."; \
-	fi
+deny: ## Licences, bans and sources of the dependencies (deny.toml)
+	@tests/install_tools deny
+	.deps/bin/cargo-deny --locked check licenses bans sources
 
 check-deep: check acceptance docker-check check-coherence check-differential check-crash check-peers fuzz miri ## The gate and what takes longer: release binary, image, Miri, fuzzing
 

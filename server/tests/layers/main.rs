@@ -9,7 +9,6 @@
 //! (`#[cfg(test)]`) do not.
 #![expect(clippy::unwrap_used)]
 
-mod dependencies;
 mod documents;
 mod imports;
 mod plain_english;

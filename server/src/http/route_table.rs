@@ -286,7 +286,8 @@ impl Route {
             H::HotKeys | H::Connections | H::SlowLog => Some(&["count"]),
             H::WhatIf => Some(&["hit-ratio"]),
             H::History => Some(&["resolution", "since"]),
-            H::KillConnection => Some(&[]),
+            H::ClearFaults => Some(&["id"]),
+            H::KillConnection | H::OrderFault => Some(&[]),
             _ => None,
         }
     }

@@ -91,6 +91,10 @@ fn a_source_fails_and_delays_until_the_fault_ends() {
     assert_eq!(larder.metric("larder_source_errors_total{group=\"default\"}"), 2.0);
     let (_, list) = request(&larder, "GET", "/v1/faults", "");
     assert_eq!((&list["allowed"], &list["faults"][0]["struck"]), (&true.into(), &2.into()), "{list}");
+    // A misspelt `id` must not end all faults.
+    let (status, problem) = request(&larder, "DELETE", "/v1/faults?ids=7", "");
+    assert_eq!((status, problem["type"].as_str()), (400, Some("/problems/bad-parameter")), "{problem}");
+    assert_eq!(larder.metric("larder_faults{at=\"source\"}"), 1.0);
     clear(&larder);
     assert_eq!(read(&larder, "a").0, 200);
     order(&larder, r#"{"at":"source","kind":"delay","delay":"300ms","duration":"10m"}"#);

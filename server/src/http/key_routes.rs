@@ -38,7 +38,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         ReadRoute::Kv | ReadRoute::Data | ReadRoute::Peer => request.key(),
         ReadRoute::Entity => request.parameter_key(route.parameter()),
         ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
-            None => Err(Problem::of(ProblemKind::BadKey, "parameter `key` is missing")),
+            None => Err(Problem::missing_key(route.parameter())),
             Some(Ok(key)) if !key.is_empty() => match request.check_key(&key) {
                 Ok(()) => Ok(key),
                 Err(problem) => return route.failed(Some(&key), problem),

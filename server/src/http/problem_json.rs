@@ -203,6 +203,11 @@ impl Problem {
         }
     }
 
+    /// A read without the parameter that has the key.
+    pub(super) fn missing_key(parameter: &str) -> Problem {
+        Problem::of(ProblemKind::BadKey, format!("parameter `{parameter}` is missing"))
+    }
+
     /// The core has more to do than it can answer in time.
     pub(super) fn overloaded() -> Problem {
         let detail = "requests wait longer than setting `max-queue-delay` allows";

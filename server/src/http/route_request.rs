@@ -45,8 +45,7 @@ impl RouteRequest<'_> {
 
     /// The same, within the limits of a key.
     pub(super) fn parameter_key(&self, name: &str) -> Result<Cow<'_, [u8]>, Problem> {
-        let missing = || Problem::of(ProblemKind::BadKey, format!("parameter `{name}` is missing"));
-        let key = self.key_parameter(name).ok_or_else(missing)??;
+        let key = self.key_parameter(name).ok_or_else(|| Problem::missing_key(name))??;
         self.check_key(&key)?;
         Ok(key)
     }

@@ -177,6 +177,19 @@ impl<S: ClientStream> FastConnection<'_, S> {
         true
     }
 
+    /// Answers a read without a key. False if the request has to be counted or logged as well.
+    fn refuse_without_key(&mut self, route: ReadRoute, date: &[u8; Date::LEN], output: &mut Output) -> bool {
+        let worker = &self.context.worker;
+        let is_noted = worker.app.throttle.is_on() || access_log::is_on(&worker.app);
+        if is_noted || self.admission == Admission::Nothing {
+            return false;
+        }
+        let response = route.failed(None, Problem::missing_key(route.parameter()));
+        worker.counters.http_answered(response.status().as_u16());
+        write_whole(self.waiting.last_mut().map_or(output, |last| &mut last.after), response, date);
+        true
+    }
+
     /// Answers a plain request. False if it is not for a hot route, or if the general path has to
     /// say what is wrong with it.
     #[inline]
@@ -231,7 +244,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             };
             match target::parameter(query, route.parameter()) {
                 Some(key) => (route, target::decode_query(key, &mut self.scratch)),
-                None => return false,
+                None => return self.refuse_without_key(route, date, output),
             }
         };
         self.timed_with = route.timed_with();

@@ -185,6 +185,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         peers: peers(top),
         replication: replication(top),
         threads: top.number("threads"),
+        pin: top.one("pin") == Some(&SettingValue::Switch(true)),
         data_dir: top.text("data-dir").map(Into::into),
         snapshot: snapshot(top),
         password: top.secret("password"),

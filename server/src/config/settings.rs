@@ -39,6 +39,8 @@ pub struct Settings {
     pub peers: PeerSettings,
     pub replication: ReplicationSettings,
     pub threads: usize,
+    /// Each worker stays on a core of its own.
+    pub pin: bool,
     pub data_dir: Option<PathBuf>,
     pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,

@@ -1635,6 +1635,17 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "pin",
+        section: SettingSection::Process,
+        kind: ValueKind::Switch,
+        default: Is("false"),
+        example: "true",
+        help: "Keeps each thread that serves connections on a core of its own, of those that the process \
+               may use. For machines that do nothing else: the kernel can no longer move a thread away from \
+               a busy core. Linux only.",
+        ..ROW
+    },
+    SettingSpec {
         name: "snapshot-file",
         section: SettingSection::Snapshots,
         kind: ValueKind::Path,

@@ -40,6 +40,9 @@ pub enum RunError {
     /// The users file cannot be used.
     #[error("{0}")]
     Users(String),
+    /// A worker cannot be kept on a core.
+    #[error("cannot keep threads on cores (pin): {0}")]
+    Pin(io::Error),
     /// The other nodes cannot be looked for.
     #[error("cannot look for peers: {0}")]
     Discovery(String),

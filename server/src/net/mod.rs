@@ -26,6 +26,7 @@ mod proxy_protocol;
 mod ready_message;
 pub mod redis_connection;
 mod tls_handshake;
+mod worker_cores;
 mod worker_thread;
 
 pub use control_thread::run;

@@ -6,6 +6,7 @@ use super::{
     proxy_protocol::{may_send_header, take_header},
     redis_connection::{self, BufferPool},
     tls_handshake::begin_tls,
+    worker_cores,
 };
 use crate::{
     app::{App, Worker, millis},
@@ -72,6 +73,12 @@ impl Drop for Ended {
 type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
 fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
+    if app.settings.pin
+        && let Err(error) = worker_cores::pin(id)
+    {
+        let _ = up.send(Err(RunError::Pin(error)));
+        return;
+    }
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     // The control thread may be gone already, on another worker's error.
     match runtime {

@@ -110,3 +110,29 @@ fn the_reference_has_the_exit_codes() {
         table.text()
     );
 }
+
+#[test]
+fn pin_keeps_each_worker_on_a_core() {
+    /// The cores of each thread of a process, by the thread's name.
+    fn cores(larder: &Larder) -> Vec<(String, String)> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", larder.pid())).unwrap();
+        let field = |status: &str, name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        let statuses = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+        let mut cores: Vec<_> =
+            statuses.map(|status| (field(&status, "Name:"), field(&status, "Cpus_allowed_list:"))).collect();
+        cores.retain(|(name, _)| name.starts_with("worker-"));
+        cores.sort();
+        cores
+    }
+    let free = cores(&Larder::start(&["--threads", "2"]));
+    assert_eq!(free.len(), 2);
+    assert_eq!(free[0].1, free[1].1);
+    let pinned = cores(&Larder::start(&["--threads", "2", "--pin"]));
+    let each: Vec<usize> = pinned.iter().map(|(_, cores)| cores.parse().expect("one core")).collect();
+    let has_one = free[0].1.parse::<usize>().is_ok();
+    assert_eq!(each.len(), 2);
+    assert_eq!(each[0] == each[1], has_one, "{pinned:?} of {free:?}");
+}

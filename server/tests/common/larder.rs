@@ -102,6 +102,10 @@ impl Larder {
         })
     }
 
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
     /// A client of the Redis protocol.
     pub fn client(&self) -> Client {
         Client::connect(self.redis).unwrap()

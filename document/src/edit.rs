@@ -132,12 +132,28 @@ impl Edit<'_> {
         }
     }
 
-    /// Applies it to all values that were found. For each the outcome; `None`: it is not for values
-    /// of that kind.
+    /// Applies it once to all values that were found, in whatever order. For each of them the outcome,
+    /// for a deletion only of the outermost; `None`: it is not for values of that kind.
     ///
     /// # Errors
     /// One of the values cannot be changed like this. Then none is.
     pub fn apply(&self, text: &[u8], found: &[Found]) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
+        if found.is_sorted_by(|a, b| a.span.start < b.span.start) {
+            return self.apply_in_order(text, found);
+        }
+        let mut ordered = found.to_vec();
+        ordered.sort_unstable_by_key(|found| found.span.start);
+        ordered.dedup();
+        let (edited, outcomes) = self.apply_in_order(text, &ordered)?;
+        if matches!(self, Edit::Replace(_) | Edit::Delete | Edit::Clear) {
+            return Ok((edited, outcomes));
+        }
+        let of = |found: &Found| ordered.binary_search_by_key(&found.span.start, |known| known.span.start);
+        let outcomes = found.iter().map(|found| outcomes.get(of(found).ok()?)?.clone()).collect();
+        Ok((edited, outcomes))
+    }
+
+    fn apply_in_order(&self, text: &[u8], found: &[Found]) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
         let is_nested = found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end);
         if !is_nested {
             let mut splices = Vec::new();
@@ -159,7 +175,7 @@ impl Edit<'_> {
                 })
                 .cloned()
                 .collect();
-            return self.apply(text, &outermost);
+            return self.apply_in_order(text, &outermost);
         }
         // From the last to the first, so that what is within a value is changed before it, and earlier
         // places stay right.

@@ -6,6 +6,7 @@
 //! scan      where values, members and elements are, by blocks of 64 bytes
 //! path      the two path syntaxes of RedisJSON, and JSON pointers
 //! locate    the values that a path finds: by scanning where it finds one at most, else in a tree (`tree`)
+//! shape     how often a path may come to values, which has a bound, and their order
 //! splice    changes of parts, and the text after them
 //! edit      what commands do to a value: append, increment, merge …
 //! number    arithmetic on numbers
@@ -29,6 +30,7 @@ mod patch;
 mod path;
 mod pretty;
 mod scan;
+mod shape;
 mod splice;
 mod string;
 mod tree;

@@ -29,6 +29,8 @@ pub enum LocateError {
     /// The path may find several values, which takes a tree, and the document is larger than this
     /// many bytes.
     TooLarge(usize),
+    /// The path may come to more values than this: it finds values again and again.
+    TooMany(u64),
 }
 
 impl fmt::Display for LocateError {
@@ -37,22 +39,25 @@ impl fmt::Display for LocateError {
             LocateError::TooLarge(most) => {
                 write!(f, "a path with wildcards, filters or `..` is for documents of up to {most} bytes")
             }
+            LocateError::TooMany(most) => {
+                write!(f, "the path may come to more than {most} values of this document, the same ones repeatedly")
+            }
         }
     }
 }
 
 impl std::error::Error for LocateError {}
 
-/// All values that a path finds, in the order of the text. `max_tree`: the largest text for which a
-/// tree is built, bytes.
+/// All values that a path finds, in the order of RFC 9535, with duplicates. `max_tree`: the largest
+/// text for which a tree is built, bytes.
 ///
 /// # Errors
-/// The path needs a tree, and the text is larger.
+/// The path needs a tree, and the text is larger. Or it may find values too often.
 pub fn find(text: &[u8], path: &Path, max_tree: usize) -> Result<Vec<Found>, LocateError> {
     match &path.kind {
         PathKind::Steps(steps) => Ok(follow(text, steps).into_iter().collect()),
-        PathKind::Query(_) if text.len() > max_tree => Err(LocateError::TooLarge(max_tree)),
-        PathKind::Query(query) => Ok(tree::query(text, query).unwrap_or_default()),
+        PathKind::Query(..) if text.len() > max_tree => Err(LocateError::TooLarge(max_tree)),
+        PathKind::Query(query, shape) => tree::query(text, query, *shape),
     }
 }
 
@@ -142,15 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn paths_find_values_in_the_order_of_the_text() {
+    fn paths_find_values_in_the_order_of_the_standard() {
         assert_eq!(found("$.a[1].b"), ["\"x\""]);
         assert_eq!(found("$.a[-1]"), ["[]"]);
         assert_eq!(found("$['c d']"), ["null"]);
         assert_eq!(found("$[\"\"]"), ["7"]);
-        assert_eq!(found("$..b"), ["\"x\"", "{\"b\":2.50}", "2.50"]);
+        assert_eq!(found("$..b"), ["{\"b\":2.50}", "\"x\"", "2.50"]);
+        assert_eq!(found("$.*"), ["[1,{\"b\":\"x\"},[]]", "{\"b\":2.50}", "null", "7"]);
+        assert_eq!(found("$..*")[3..], ["7", "1", "{\"b\":\"x\"}", "[]", "\"x\"", "2.50"]);
+        assert_eq!(found("$.a[2,0]"), ["[]", "1"]);
         assert_eq!(found("$.a[0:2]"), ["1", "{\"b\":\"x\"}"]);
         assert_eq!(found("$.*[?@.b == 'x']"), ["{\"b\":\"x\"}"]);
-        assert_eq!(found("$.a[0,0]"), ["1"]);
+        assert_eq!(found("$.a[0,0]"), ["1", "1"]);
         for nothing in ["$.x", "$.a.b", "$.a[3]", "$.a[-4]", "$.b[0]", "$.a[0].x", "$..zz"] {
             assert_eq!(found(nothing), [""; 0], "{nothing}");
         }
@@ -166,6 +174,23 @@ mod tests {
         assert_eq!(at("/"), Some(("7", 1)));
         assert_eq!(at("").map(|(text, depth)| (text.len(), depth)), Some((TEXT.len(), 0)));
         assert_eq!((at("/a/01"), at("/a/-"), at("/b/x"), at("/a/-1")), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_path_does_not_come_to_the_same_values_without_bound() {
+        let text = "[".repeat(40) + &"]".repeat(40);
+        let found = |path: String| find(text.as_bytes(), &Path::parse(&path).expect("a path"), usize::MAX);
+        for path in [
+            "[0,0]".repeat(20),
+            "[0,0]".repeat(39),
+            "..*".repeat(9),
+            "..*".repeat(39),
+            format!("[?@{}]", "[*,*]".repeat(30)),
+        ] {
+            assert_eq!(found(format!("${path}")), Err(LocateError::TooMany(1_000_000)), "{path}");
+        }
+        assert_eq!(found(format!("${}", "[0,0]".repeat(10))).map(|found| found.len()), Ok(1024));
+        assert_eq!(found("$..*..*".into()).map(|found| found.len()), Ok(39 * 38 / 2));
     }
 
     #[test]

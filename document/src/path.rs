@@ -4,6 +4,7 @@
 //! A path that names one place is a list of steps. Any other JSONPath (wildcards, `..`, slices,
 //! filters) goes to a library (RFC 9535), after some notations that RedisJSON allows besides are
 //! turned into the standard's.
+use crate::shape::Shape;
 use serde_json_path::JsonPath;
 use std::fmt;
 
@@ -33,7 +34,7 @@ pub(crate) enum PathKind {
     /// One place at most.
     Steps(Vec<Step>),
     /// As many as there are.
-    Query(Box<JsonPath>),
+    Query(Box<JsonPath>, Shape),
 }
 
 /// Why a path cannot be read.
@@ -67,7 +68,7 @@ impl Path {
         };
         let kind = match steps(&rest) {
             Some(steps) => PathKind::Steps(steps),
-            None => PathKind::Query(Box::new(query(&rest)?)),
+            None => query(&rest)?,
         };
         Ok(Path { is_legacy, kind })
     }
@@ -91,7 +92,7 @@ impl Path {
     pub fn steps(&self) -> Option<&[Step]> {
         match &self.kind {
             PathKind::Steps(steps) => Some(steps),
-            PathKind::Query(_) => None,
+            PathKind::Query(..) => None,
         }
     }
 }
@@ -150,7 +151,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 }
 
 /// The library's path.
-fn query(rest: &str) -> Result<JsonPath, PathError> {
+fn query(rest: &str) -> Result<PathKind, PathError> {
     let mut nested = 0_usize;
     for byte in rest.bytes() {
         match byte {
@@ -167,7 +168,8 @@ fn query(rest: &str) -> Result<JsonPath, PathError> {
     if ["\\u", "\\ud", "\\uD"].iter().any(|cut| standard.ends_with(cut)) {
         return Err(PathError("an escape is cut off".to_owned()));
     }
-    JsonPath::parse(&standard).map_err(|error| PathError(error.to_string()))
+    let path = JsonPath::parse(&standard).map_err(|error| PathError(error.to_string()))?;
+    Ok(PathKind::Query(Box::new(path), Shape::of(&standard)))
 }
 
 /// Turns what RedisJSON allows beyond the standard into the standard's notation: names like `.a-b`,

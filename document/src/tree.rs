@@ -2,44 +2,102 @@
 //! where each lies in the text.
 use crate::{
     compact::MAX_DEPTH,
-    locate::Found,
+    locate::{Found, LocateError},
     scan::{Span, key_and_value, parts},
+    shape::{MAX_VISITS, Order, Shape},
     string::unescaped,
 };
 use serde_json::{Map, Number, Value};
-use serde_json_path::{JsonPath, PathElement};
+use serde_json_path::JsonPath;
 
 /// Where a value and what is in it lie.
 struct Node {
     span: Span,
-    /// Elements in order, or members by key.
+    /// Elements in order, or members in the order of the text.
     parts: Vec<(String, Node)>,
 }
 
-/// What a path finds, in the order of the text. `None`: the text is nested too deep, so it is no
-/// document.
-pub(crate) fn query(text: &[u8], path: &JsonPath) -> Option<Vec<Found>> {
-    let (value, root) = node(text, 0..text.len(), 0)?;
-    let mut found: Vec<Found> = Vec::new();
-    for located in path.query_located(&value) {
-        let mut at = &root;
-        let mut depth = 0;
-        for step in located.location().iter() {
-            depth += 1;
-            at = match step {
-                PathElement::Name(name) => {
-                    let member = at.parts.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
-                    &at.parts[member].1
-                }
-                PathElement::Index(index) => &at.parts.get(*index)?.1,
-            };
-        }
-        found.push(Found { span: at.span.clone(), depth });
+/// What a path finds, in the order of RFC 9535, with duplicates.
+///
+/// # Errors
+/// The path may find values too often.
+pub(crate) fn query(text: &[u8], path: &JsonPath, shape: Shape) -> Result<Vec<Found>, LocateError> {
+    // A text that is nested too deep is no document.
+    let Some((value, root)) = node(text, 0..text.len(), 0) else { return Ok(Vec::new()) };
+    let mut places = Places::default();
+    places.note(&value, &root, 0, 0);
+    if shape.is_too_high(&places.values_at) {
+        return Err(LocateError::TooMany(MAX_VISITS));
     }
-    found.sort_by_key(|found| found.span.start);
-    // A path with several selectors may find a value twice.
-    found.dedup_by(|a, b| a.span == b.span);
-    Some(found)
+    places.by_address.sort_unstable();
+    let mut found: Vec<usize> = path.query(&value).iter().filter_map(|found| places.of(found)).collect();
+    match shape.order() {
+        Order::Text => found.sort_unstable(),
+        Order::Above(levels) => found.sort_unstable_by_key(|place| (places.above(*place, levels), *place)),
+        Order::Found => {}
+    }
+    Ok(found.into_iter().map(|place| places.all[place].found.clone()).collect())
+}
+
+/// A value in the text.
+struct Place {
+    found: Found,
+    /// The number of the value that it is in; the root's is its own.
+    parent: usize,
+}
+
+/// Where each value of a tree lies in the text. The library's own locations are lists of steps, which
+/// take much more memory.
+#[derive(Default)]
+struct Places {
+    /// In the order of the text.
+    all: Vec<Place>,
+    /// Their numbers by the addresses of the values.
+    by_address: Vec<(usize, usize)>,
+    /// How many values there are at each depth.
+    values_at: Vec<u64>,
+}
+
+impl Places {
+    /// Notes a value and what is in it.
+    fn note(&mut self, value: &Value, node: &Node, parent: usize, depth: usize) {
+        let number = self.all.len();
+        self.all.push(Place { found: Found { span: node.span.clone(), depth }, parent });
+        self.by_address.push((address(value), number));
+        if self.values_at.len() == depth {
+            self.values_at.push(0);
+        }
+        self.values_at[depth] += 1;
+        match value {
+            Value::Array(values) => {
+                for (value, (_, node)) in values.iter().zip(&node.parts) {
+                    self.note(value, node, number, depth + 1);
+                }
+            }
+            Value::Object(members) => {
+                for (key, node) in &node.parts {
+                    if let Some(value) = members.get(key) {
+                        self.note(value, node, number, depth + 1);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn of(&self, value: &Value) -> Option<usize> {
+        let at = self.by_address.binary_search_by_key(&address(value), |(address, _)| *address).ok()?;
+        Some(self.by_address[at].1)
+    }
+
+    /// The value so many levels above.
+    fn above(&self, place: usize, levels: usize) -> usize {
+        (0..levels).fold(place, |place, _| self.all[place].parent)
+    }
+}
+
+fn address(value: &Value) -> usize {
+    std::ptr::from_ref(value).addr()
 }
 
 /// The value of a text.
@@ -67,7 +125,6 @@ fn node(text: &[u8], span: Span, depth: usize) -> Option<(Value, Node)> {
                 values.insert(name.clone(), value);
                 nodes.push((name, node));
             }
-            nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
             (Value::Object(values), nodes)
         }
         _ => (leaf(text, &span), Vec::new()),

@@ -1,6 +1,8 @@
 //! Arrays of documents: JSON.ARRAPPEND, ARRINDEX, ARRINSERT, ARRLEN, ARRPOP, ARRTRIM.
 use super::{
-    documents::{NO_KEY, NO_PATH, edit, expected, find, no_path_or, path, read, reply_outcomes, values, write_outcome},
+    documents::{
+        Legacy, NO_KEY, NO_PATH, edit, expected, find, no_path_or, path, read, reply_outcomes, values, write_outcome,
+    },
     reads::reply_integers,
 };
 use crate::redis::{
@@ -15,7 +17,8 @@ const NOT_ARRAY: &str = "not an array";
 fn reply_edit(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, change: &Edit<'_>) -> CommandResult {
     let path = path(call.args.get(2))?;
     let outcomes = edit(call, tier, &path, change)?;
-    reply_outcomes(call, &path, outcomes, NOT_ARRAY, write_outcome)
+    let legacy = if let Edit::Append(_) = change { Legacy::Last } else { Legacy::First };
+    reply_outcomes(call, &path, outcomes, (legacy, NOT_ARRAY), write_outcome)
 }
 
 /// JSON.ARRAPPEND key path value [value …]

@@ -38,7 +38,8 @@ impl From<EditError> for CommandError {
 }
 impl From<LocateError> for CommandError {
     fn from(error: LocateError) -> CommandError {
-        CommandError::Owned(format!("ERR {error} (max-document-query)").into_bytes())
+        let setting = if let LocateError::TooLarge(_) = error { " (max-document-query)" } else { "" };
+        CommandError::Owned(format!("ERR {error}{setting}").into_bytes())
     }
 }
 
@@ -86,8 +87,7 @@ pub(super) fn found_texts(
 ) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
     read(call, tier, call.key(1), |_, text| {
         let found = find(call, text, path)?;
-        // One value in the older syntax; several never overlap so often that their sum passes the tree's
-        // bound by much.
+        // One value in the older syntax. Several may overlap.
         let most = if path.is_legacy() { 1 } else { usize::MAX };
         bounded(call, found.iter().take(most).map(|found| found.span.len()).sum())?;
         Ok(found.into_iter().take(most).map(|found| text[found.span].to_vec()).collect())
@@ -167,19 +167,27 @@ pub(super) fn change(edited: Edited, entry: &Entry<'_>, scratch: &mut Vec<u8>) -
     Change::Put(Expiry::Keep)
 }
 
-/// Replies to a change: for a path in the older syntax with the outcome of the last value of the
-/// right kind, else with all of them.
+/// Which value of the right kind a reply to a path in the older syntax is about, as in RedisJSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Legacy {
+    First,
+    Last,
+}
+
+/// Replies to a change: for a path in the older syntax with the outcome of one value of the right
+/// kind, else with all of them.
 pub(super) fn reply_outcomes(
     call: &mut CommandContext<'_>,
     path: &Path,
     outcomes: Option<Vec<Option<Outcome>>>,
-    wrong_kind: &str,
+    (legacy, wrong_kind): (Legacy, &str),
     write: impl Fn(&mut CommandContext<'_>, Outcome),
 ) -> CommandResult {
     let outcomes = outcomes.ok_or(NO_KEY)?;
     if path.is_legacy() {
-        let last = outcomes.into_iter().flatten().next_back().ok_or_else(|| no_path_or(wrong_kind))?;
-        write(call, last);
+        let mut outcomes = outcomes.into_iter().flatten();
+        let outcome = if legacy == Legacy::First { outcomes.next() } else { outcomes.next_back() };
+        write(call, outcome.ok_or_else(|| no_path_or(wrong_kind))?);
         return Ok(());
     }
     call.reply.array(outcomes.len());

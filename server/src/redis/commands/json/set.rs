@@ -158,6 +158,9 @@ fn plan(
         return Ok((only != Only::IfAbsent).then(|| Edited::Whole(value.to_vec())));
     }
     let found = find(call, text, path)?;
+    if only == Only::IfAbsent && path.steps().is_none() {
+        return Err(NOT_STATIC);
+    }
     if !found.is_empty() {
         let edit = match how {
             How::Replace => Edit::Replace(value),
@@ -196,7 +199,6 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     }
     // A document that is changed twice is listed once.
     let mut staged: Vec<Staged<'_>> = Vec::new();
-    let mut all_stored = true;
     for first in (1..call.args.len()).step_by(3) {
         let (key, value) = (call.arg(first), compact(call.arg(first + 2))?);
         let path = path(call.args.get(first + 1))?;
@@ -212,8 +214,8 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
         let edited = plan(call, text.as_deref(), &path, &value, How::Replace, Only::Always)?;
         let before = text.as_ref().map_or(0, Vec::len);
         match edited {
-            None => all_stored = false,
-            Some(Edited::Same) => {}
+            // A path that names no place is passed over, as in RedisJSON.
+            None | Some(Edited::Same) => {}
             Some(edited) => {
                 call.check_len(edited.len_after(before))?;
                 *text = Some(changed(text.as_deref().unwrap_or_default(), edited));
@@ -231,10 +233,7 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
             }
         })?;
     }
-    match all_stored {
-        true => call.reply.ok(),
-        false => call.reply.null(),
-    }
+    call.reply.ok();
     Ok(())
 }
 

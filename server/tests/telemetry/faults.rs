@@ -214,7 +214,7 @@ fn the_clock_goes_wrong_and_right_again() {
     let larder = Larder::start(&["--allow-faults"]);
     let mut client = larder.client();
     let system = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
-    let mut off_by = |client: &mut common::Client| match client.command(&["TIME"]) {
+    let off_by = |client: &mut common::Client| match client.command(&["TIME"]) {
         Reply::Array(Some(parts)) => match &parts[0] {
             Reply::Bulk(Some(seconds)) => std::str::from_utf8(seconds).unwrap().parse::<i64>().unwrap() - system(),
             other => panic!("{other:?}"),

@@ -14,7 +14,12 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use larder_engine::{Cache, Config, WhatIf};
 use serde::Serialize;
-use std::{io::Write, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 /// The hit ratios of `/v1/what-if` beside those of replaying the whole trace at each size
 ///
@@ -90,7 +95,7 @@ impl Trace {
         Trace::new(name, shape.steps(keys, steps, seed).collect(), entries, shape.is_bound_by_bytes())
     }
 
-    fn read(path: &PathBuf, format: Option<TraceFormat>) -> anyhow::Result<Trace> {
+    fn read(path: &Path, format: Option<TraceFormat>) -> anyhow::Result<Trace> {
         let file = TraceFile::new(path, format)?;
         let steps: Vec<Step> = match file.operations() {
             Ok(operations) => {

@@ -40,7 +40,7 @@ impl Shape {
     /// Bytes of a key's value.
     pub(super) fn value_size(self, key: u64) -> usize {
         match self {
-            Shape::Sizes => 1 << (4 + mixed(key) % 10) | (mixed(key) >> 20) as usize % 16,
+            Shape::Sizes => (1 << (4 + mixed(key) % 10)) | ((mixed(key) >> 20) as usize % 16),
             _ => 16,
         }
     }

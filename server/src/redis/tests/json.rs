@@ -225,7 +225,7 @@ fn conditions_and_places_that_do_not_exist() {
         EXISTS d => 0
         JSON.MSET d $ '{}' d $.a 1 d $.b[0] 2 => -ERR array index out of range
         EXISTS d => 0
-        JSON.MSET d $ '{}' d $.a 1 d $.b.c 2 => nil
+        JSON.MSET d $ '{}' d $.a 1 d $.b.c 2 => OK
         JSON.GET d => '{"a":1}'
         "#,
     );

@@ -3,7 +3,7 @@
 use super::common::{Client, PATIENCE, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::PathBuf,
     process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
@@ -186,6 +186,12 @@ impl Larder {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         rest
+    }
+    /// Reads and drops what comes on standard error. For tests that make the process say much: it waits
+    /// when nobody reads.
+    pub fn drop_stderr(&mut self) {
+        let mut stderr = self.stderr.take().unwrap();
+        std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
     }
     /// What came on standard error, once the process has ended.
     pub fn stderr(&mut self) -> String {

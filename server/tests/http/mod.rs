@@ -201,7 +201,8 @@ fn what_was_served_is_counted() {
 
 #[test]
 fn the_log_level_changes_at_run_time() {
-    let larder = Larder::start(&[]);
+    let mut larder = Larder::start(&[]);
+    larder.drop_stderr();
     let url = format!("http://127.0.0.1:{}/v1/log-level", larder.admin);
     assert_eq!(curl(&[&url]).text(), r#"{"level":"warn"}"#);
     assert_eq!(curl_with(b"debug\n", &["-X", "PUT", "--data-binary", "@-", &url]).text(), r#"{"level":"debug"}"#);

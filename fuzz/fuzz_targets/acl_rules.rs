@@ -36,6 +36,15 @@ mod user;
 mod config {
     pub use super::command_lists::Categories;
 }
+// The numbers by command, which name a class for each, are not part of this.
+mod telemetry {
+    pub enum CommandClass {
+        Read,
+        Write,
+        Forwarded,
+        Other,
+    }
+}
 
 const COMMANDS: [(&str, &str); 6] = [
     ("get", "read"),

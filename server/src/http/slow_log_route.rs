@@ -1,29 +1,21 @@
 //! `GET /v1/slow-log`: the latest Redis commands that took long, and the latency events.
-use super::{
-    problem_json::{Problem, ProblemKind},
-    response_body::ResponseBody,
-    response_writer,
-    route_request::RouteRequest,
-};
+use super::{problem_json::Problem, response_body::ResponseBody, response_writer, route_request::RouteRequest};
 use crate::telemetry::SlowEntry;
 use http::Response;
 use larder_proto::resp::{View, view};
 use serde_json::{Value, json};
 
 /// Entries if the client names no `count`.
-const USUAL_COUNT: u64 = 128;
-const MOST_COUNT: u64 = 10_000;
+const USUAL_COUNT: usize = 128;
+const MOST_COUNT: usize = 10_000;
 
 /// `GET /v1/slow-log?count=`: `{"slower_than_micros", "max_len", "entries": [{"id", "at", "micros",
 /// "command": ["GET", "k"], "client", "client_name"}], "events": [{"name", "at", "latest_ms",
 /// "longest_ms"}]}`. Times in milliseconds since the Unix epoch.
 pub(super) fn slow_log(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let count = request.number("count")?.unwrap_or(USUAL_COUNT);
-    if count > MOST_COUNT {
-        return Err(Problem::of(ProblemKind::BadParameter, format!("`count` must be at most {MOST_COUNT}")));
-    }
+    let count = request.count(USUAL_COUNT, 0..=MOST_COUNT)?;
     let slow = &request.worker.app.telemetry.slow;
-    let entries: Vec<Value> = slow.latest(count as usize).iter().map(described).collect();
+    let entries: Vec<Value> = slow.latest(count).iter().map(described).collect();
     let events = slow.events().into_iter().map(|event| {
         json!({
             "name": event.name,

@@ -136,7 +136,7 @@ class Package(unittest.TestCase):
         cls.file = Path(built.stdout.strip())
         cls.machine = Machine(folder)
         stack.callback(run, "umount", cls.machine.root)
-        shutil.copy(cls.file, cls.machine.path("/root/larder.deb"))
+        shutil.copy(cls.file, cls.machine.path("/opt/larder.deb"))
         stack.enter_context(cls.machine.booted())
 
     def larder(self, *arguments, code=0):
@@ -163,7 +163,7 @@ class Package(unittest.TestCase):
 
     def test_1_installing_it_starts_it(self):
         machine = self.machine
-        machine.ok("dpkg", "--install", "/root/larder.deb")
+        machine.ok("dpkg", "--install", "/opt/larder.deb")
         self.assertEqual(machine.ok("systemctl", "is-active", "larder"), "active")
         self.assertEqual(machine.ok("systemctl", "is-enabled", "larder"), "enabled")
         self.assertRegex(machine.show("StatusText"), r"^Serving http://127\.0\.0\.1:8080, redis://127\.0\.0\.1:6380, admin ")

@@ -2,11 +2,42 @@
 //! (proc(5)).
 use anyhow::{Context, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     fs,
     process::{Child, Command},
     time::Duration,
 };
+
+/// What is measured on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Host {
+    /// The model of the first core.
+    pub(crate) cpu: String,
+    /// Cores that this thread may run on.
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) memory_gib: f64,
+}
+
+impl Host {
+    /// This machine.
+    pub(crate) fn this() -> anyhow::Result<Host> {
+        let cpus = fs::read_to_string("/proc/cpuinfo")?;
+        let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let memory = fs::read_to_string("/proc/meminfo")?;
+        let kibibytes = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        Ok(Host {
+            cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
+            cores: cores()?.len(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            memory_gib: (kibibytes.unwrap_or(0.0) / f64::from(1 << 20) * 10.0).round() / 10.0,
+        })
+    }
+}
 
 /// A process to look at.
 #[derive(Debug, Clone, Copy)]
@@ -71,20 +102,30 @@ impl MeasuredProcess {
         Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
     }
 
-    /// How long its threads that are still there have run, to the nanosecond (`schedstat`, first
-    /// field).
+    /// How long its threads that are still there have run, to the nanosecond.
     pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
+        Ok(self.thread_times()?.values().map(|[run, _]| *run).sum())
+    }
+
+    /// How long each thread that is still there has run, and how long it waited for a core while it
+    /// could have run, by thread id (`schedstat`).
+    pub(crate) fn thread_times(self) -> anyhow::Result<BTreeMap<u32, [Duration; 2]>> {
         let folder = match self {
             MeasuredProcess::Own => "/proc/self/task".to_owned(),
             MeasuredProcess::Id(id) => format!("/proc/{id}/task"),
         };
-        let mut sum = 0;
+        let mut times = BTreeMap::new();
         for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
+            let thread = thread?;
             // One that ends meanwhile is left out.
-            let text = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
-            sum += text.split_ascii_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0);
+            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            let mut fields = text.split_ascii_whitespace().map_while(|field| field.parse().ok());
+            let id = thread.file_name().to_str().and_then(|id| id.parse().ok());
+            if let (Some(id), Some(run), Some(wait)) = (id, fields.next(), fields.next()) {
+                times.insert(id, [run, wait].map(Duration::from_nanos));
+            }
         }
-        Ok(Duration::from_nanos(sum))
+        Ok(times)
     }
 
     /// User and system CPU time of all its threads, dead ones included (`stat`, fields 14 and 15;

@@ -108,14 +108,11 @@ fn served(args: &SnapshotArgs, file: &Path, out: &mut dyn Write) -> anyhow::Resu
             interrupt: Interrupt::default(),
             client: GeneratorOptions {
                 connections: args.connections,
-                threads: 1,
-                pipeline: 1,
                 timeout: TIMEOUT,
-                header: Vec::new(),
                 error_status: "4xx,5xx".parse().expect("statuses"),
                 spin: true,
                 pin: vec![client_core],
-                seed: 1,
+                ..GeneratorOptions::default()
             },
         })
     };

@@ -140,17 +140,7 @@ fn through_larder(args: &StoreArgs, dir: &Path, out: &mut dyn Write) -> anyhow::
     let entity = "/v0/entity?id={key}";
     let http = format!("http://{}{entity}", server.http.context("larder's ready line names no HTTP address")?);
     let redis = format!("redis://{}", server.address);
-    let client = |connections, pipeline| GeneratorOptions {
-        connections,
-        threads: 1,
-        pipeline,
-        timeout: Duration::from_secs(10),
-        header: Vec::new(),
-        error_status: "4xx,5xx,!404".parse().expect("statuses"),
-        spin: false,
-        pin: Vec::new(),
-        seed: 1,
-    };
+    let client = |connections, pipeline| GeneratorOptions { connections, pipeline, ..GeneratorOptions::default() };
     let plan = |url: &str, verb: Verb, client: GeneratorOptions, rate| -> anyhow::Result<LoadPlan> {
         Ok(LoadPlan {
             target: TargetUrl::parse(url)?,

@@ -1,6 +1,7 @@
 //! One connection: requests wait in its buffer to be written, then in flight to be answered, in
 //! order.
 use super::{
+    held_requests::HeldRequests,
     latency_recorder::InFlight,
     measure::ErrorKind,
     schedule::Due,
@@ -44,6 +45,8 @@ pub(super) struct Connection {
     /// The last so many in flight are not wholly written.
     unwritten: usize,
     flight: VecDeque<InFlight>,
+    /// The last ones in flight, if there is a delay.
+    held: HeldRequests,
     /// The beginning of a reply, and how many bytes it has at least.
     partial: Vec<u8>,
     least: usize,
@@ -66,6 +69,7 @@ impl Connection {
             blocked: false,
             unwritten: 0,
             flight: VecDeque::new(),
+            held: HeldRequests::default(),
             partial: Vec::new(),
             least: 0,
             first_byte: None,
@@ -186,13 +190,29 @@ impl Connection {
         let asked = shared.generator.write(op, &mut self.output);
         let bytes = (self.output.len() - before) as u32;
         let intended = due.intended;
-        self.fly(InFlight { intended, written: 0, write: 0, bytes, asked, op, second: false }, shared);
+        self.fly(InFlight { intended, written: 0, write: 0, bytes, asked, op, second: false }, before, shared);
     }
 
-    fn fly(&mut self, request: InFlight, shared: &mut ThreadState) {
-        self.flight.push_back(request);
-        self.unwritten += 1;
+    /// Puts a request in flight whose bytes are the output from `begin` on.
+    fn fly(&mut self, mut request: InFlight, begin: usize, shared: &mut ThreadState) {
         shared.in_flight += 1;
+        if shared.delay == 0 {
+            self.unwritten += 1;
+        } else {
+            let now = shared.clock.now();
+            // The delay belongs to the service time.
+            if request.written == 0 {
+                request.written = now;
+            }
+            self.held.hold(now + shared.delay, begin, &mut self.output);
+            shared.delayed.push_back((now + shared.delay, self.token));
+        }
+        self.flight.push_back(request);
+    }
+
+    /// Lets requests go whose delay is over; [`Connection::flush`] sends them.
+    pub(super) fn release(&mut self, now: u64) {
+        self.unwritten += self.held.release(now, &mut self.output);
     }
 
     /// Hands the output to the kernel.
@@ -221,7 +241,7 @@ impl Connection {
             return self.lose(ErrorKind::Closed, ErrorKind::Closed, shared);
         }
         let (offered, took) = (self.offered, shared.clock.now() - self.offered);
-        for request in self.flight.iter_mut().rev().take(self.unwritten) {
+        for request in self.flight.iter_mut().rev().skip(self.held.len()).take(self.unwritten) {
             // The second request of an operation keeps the time of the first.
             if request.written == 0 {
                 request.written = offered;
@@ -283,7 +303,10 @@ impl Connection {
             let front = self.flight.front().copied();
             let (expect, asked) = match (self.state, front) {
                 (State::Greeting(_), _) => (Expect::Plain, 1),
-                (_, Some(request)) => (shared.generator.expect(request.op, request.second), request.asked),
+                // A request that is held back cannot be answered.
+                (_, Some(request)) if self.flight.len() > self.held.len() => {
+                    (shared.generator.expect(request.op, request.second), request.asked)
+                }
                 // No request is open.
                 _ => return Err(ErrorKind::Protocol),
             };
@@ -312,9 +335,10 @@ impl Connection {
             }
             let Some(mut request) = self.flight.pop_front() else { return Err(ErrorKind::Protocol) };
             shared.in_flight -= 1;
-            if self.flight.len() < self.unwritten {
+            let sent = self.flight.len() - self.held.len();
+            if sent < self.unwritten {
                 // Answered before the kernel had taken all that was offered with it.
-                self.unwritten = self.flight.len();
+                self.unwritten = sent;
                 request.written = if request.written == 0 { self.offered } else { request.written };
             }
             if reply.error.is_none() && !request.second && shared.generator.has_second(request.op) {
@@ -322,9 +346,10 @@ impl Connection {
                 shared.generator.write_second(request.op, &mut self.output);
                 request.second = true;
                 request.bytes += (self.output.len() - before) as u32;
-                self.fly(request, shared);
+                self.fly(request, before, shared);
             } else {
                 shared.recorder.done(&request, first_byte, now, &reply);
+                shared.schedule.think(now, self.token);
             }
             if reply.close {
                 return Err(ErrorKind::Closed);
@@ -343,6 +368,7 @@ impl Connection {
             let written = if request.written == 0 { self.offered } else { request.written };
             let kind = if number == 0 { first } else { others };
             shared.recorder.lost(kind, request.intended, Some(written), now);
+            shared.schedule.think(now, self.token);
         }
         *self = Connection { backoff: self.backoff, ..Connection::new(self.token) };
         self.connect(shared);

@@ -1,5 +1,5 @@
 //! The options of the generator itself, whatever it plays.
-use super::wire::Statuses;
+use super::{think_time::ThinkTime, wire::Statuses};
 use anyhow::ensure;
 use std::time::Duration;
 
@@ -33,6 +33,14 @@ pub(crate) struct GeneratorOptions {
     /// Most requests in flight on a connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) pipeline: usize,
+    /// Each connection is a user who thinks for this long between a reply and the next request: 1s,
+    /// or 500ms-2s for a random time of that range; for closed loops with --pipeline 1
+    #[arg(long, value_name = "DURATION", conflicts_with = "pipeline")]
+    pub(crate) think_time: Option<ThinkTime>,
+    /// Round trip to a distant server, added here: each request waits this long in the generator
+    /// before it is sent, and the wait counts as service time; connecting is not delayed
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub(crate) delay: Duration,
     /// How long a reply, or connecting, may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) timeout: Duration,
@@ -51,4 +59,48 @@ pub(crate) struct GeneratorOptions {
     /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+impl GeneratorOptions {
+    /// A thread's share of the connections.
+    pub(super) fn connections_of(&self, thread: usize) -> usize {
+        self.connections / self.threads + usize::from(thread < self.connections % self.threads)
+    }
+}
+
+/// The options' own defaults, for programs that set some of them.
+impl Default for GeneratorOptions {
+    fn default() -> GeneratorOptions {
+        GeneratorOptions {
+            connections: 1,
+            threads: 1,
+            pipeline: 1,
+            think_time: None,
+            delay: Duration::ZERO,
+            timeout: Duration::from_secs(10),
+            header: Vec::new(),
+            error_status: "4xx,5xx,!404".parse().expect("statuses"),
+            spin: false,
+            pin: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: GeneratorOptions,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_command_line() {
+        let typed = Program::try_parse_from(["run"]).expect("all have defaults").options;
+        assert_eq!(format!("{typed:?}"), format!("{:?}", GeneratorOptions::default()));
+    }
 }

@@ -8,8 +8,11 @@
 use super::{
     connection::Connection,
     interrupt::Interrupt,
+    latency_recorder::LatencyRecorder,
     measure::{ErrorKind, GeneratorHealth, ThreadEnd},
+    schedule::Due,
     thread_state::{RunClock, ThreadState},
+    users::Turn,
 };
 use anyhow::{Context, bail, ensure};
 use std::{
@@ -94,6 +97,28 @@ impl GeneratorThread {
                 connections[cursor].push(due, shared);
                 cursor = (cursor + 1) % connections.len();
             }
+            while let Some(Turn { at, since, user }) = shared.schedule.take_turn(now) {
+                if at >= *warm_up {
+                    own.lag.saturating_record(now - at);
+                }
+                if connections[user].has_room(shared) {
+                    shared.schedule.sent(since);
+                    connections[user].push(Due { intended: since, op: None }, shared);
+                    dirty.push(user);
+                } else {
+                    shared.schedule.postpone(now + TICK, since, user);
+                }
+            }
+            while let Some(&(due, index)) = shared.delayed.front()
+                && due <= now
+            {
+                shared.delayed.pop_front();
+                if due >= *warm_up {
+                    own.lag.saturating_record(now - due);
+                }
+                connections[index].release(now);
+                dirty.push(index);
+            }
             dirty.drain(..).for_each(|index| connections[index].flush(shared));
             if now >= tick {
                 connections.iter_mut().for_each(|connection| connection.tick(now, shared));
@@ -102,7 +127,8 @@ impl GeneratorThread {
                 if shared.up > 0 {
                     alive = now;
                 }
-                let lost = until.is_none() && shared.schedule.next().is_none() && now > alive + timeout;
+                let waits = shared.schedule.is_closed() || shared.schedule.next().is_none();
+                let lost = until.is_none() && waits && now > alive + timeout;
                 if lost && over.is_none() {
                     eprintln!("larder-bench: {} is gone: not all requests could be sent", shared.target);
                 }
@@ -122,7 +148,10 @@ impl GeneratorThread {
             let wait = match (*spin, shared.schedule.next()) {
                 (true, _) => 0,
                 // What is due already waits for a connection, which an event will tell of.
-                (_, next) => next.unwrap_or(u64::MAX).min(tick).saturating_sub(shared.clock.now()),
+                (_, next) => {
+                    let delayed = shared.delayed.front().map_or(u64::MAX, |(due, _)| *due);
+                    next.unwrap_or(u64::MAX).min(tick).min(delayed).saturating_sub(shared.clock.now())
+                }
             };
             for event in 0..shared.poll.wait(wait)? {
                 let (token, writable) = shared.poll.event(event);
@@ -145,7 +174,8 @@ impl GeneratorThread {
         }
         shared.recorder.hand_out(u64::MAX);
         let last = shared.recorder.last.max(until.unwrap_or(0)).saturating_sub(*warm_up);
-        Ok(ThreadEnd { last, phases: self.shared.recorder.phases, own })
+        let LatencyRecorder { phases, replies, .. } = self.shared.recorder;
+        Ok(ThreadEnd { last, phases, replies, own })
     }
 }
 

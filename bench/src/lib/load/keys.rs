@@ -80,8 +80,8 @@ pub(crate) enum NamePart {
     Text(Vec<u8>),
     /// The number in decimal digits, at least so many.
     Number(usize),
-    /// A UUID (version 4) that belongs to the number.
-    Uuid,
+    /// A UUID (version 4) that belongs to the number XOR this mask.
+    Uuid(u64),
 }
 
 impl Names {
@@ -96,7 +96,7 @@ impl Names {
             }
             parts.push(match &rest[at + 1..end] {
                 "n" => NamePart::Number(1),
-                "uuid" => NamePart::Uuid,
+                "uuid" => NamePart::Uuid(0),
                 name => {
                     let width = name.strip_prefix("n:0").and_then(|width| width.parse().ok());
                     let width = width.filter(|&width| width <= 64);
@@ -112,6 +112,19 @@ impl Names {
         }
         ensure!(!parts.is_empty(), "--key is empty");
         Ok(Names::Pattern(parts))
+    }
+
+    /// The same keys with other UUIDs for another seed; seed 0 changes nothing.
+    pub(crate) fn seeded(mut self, seed: u64) -> Names {
+        if let Names::Pattern(parts) = &mut self {
+            let mask = if seed == 0 { 0 } else { dataset::mix(seed) };
+            for part in parts.iter_mut() {
+                if let NamePart::Uuid(at) = part {
+                    *at = mask;
+                }
+            }
+        }
+        self
     }
 
     /// Reads a file of keys, one a line; empty lines do not count.
@@ -163,7 +176,7 @@ impl Names {
                             out.extend(std::iter::repeat_n(b'0', width.saturating_sub(digits.len())));
                             out.extend_from_slice(digits.as_bytes());
                         }
-                        NamePart::Uuid => dataset::uuid_of(number, out),
+                        NamePart::Uuid(mask) => dataset::uuid_of(number ^ mask, out),
                     }
                 }
             }

@@ -2,6 +2,7 @@
 use super::{
     measure::{ErrorKind, Phases, Slice},
     ops::DrawnOperation,
+    reply_kinds::ReplyKinds,
     wire::ScannedReply,
 };
 use std::sync::mpsc::Sender;
@@ -32,6 +33,7 @@ pub(super) struct LatencyRecorder {
     thread: usize,
     out: Sender<(usize, Slice)>,
     pub(super) phases: Phases,
+    pub(super) replies: ReplyKinds,
     /// The end of the last request, ns since the start.
     pub(super) last: u64,
     /// The first reply that was none of the protocol.
@@ -50,6 +52,7 @@ impl LatencyRecorder {
             thread,
             out,
             phases: Phases::new(),
+            replies: ReplyKinds::default(),
             last: 0,
             bad: None,
         }
@@ -83,6 +86,12 @@ impl LatencyRecorder {
         slice.counts.bytes_in += reply.len as u64;
         slice.counts.found += u64::from(reply.found);
         slice.counts.missing += u64::from(reply.missing);
+        self.replies.count(reply.kind, 1);
+        match reply.cache_hit {
+            Some(true) => slice.counts.cache_hits += 1,
+            Some(false) => slice.counts.cache_misses += 1,
+            None => {}
+        }
         if let Some(kind) = reply.error {
             slice.counts.error(kind);
         }

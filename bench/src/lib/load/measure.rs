@@ -1,5 +1,6 @@
 //! What is counted and timed, per thread and slice of time, and how that becomes the result of a
 //! run.
+use super::reply_kinds::ReplyKinds;
 use hdrhistogram::Histogram;
 use std::{ops::AddAssign, time::Duration};
 
@@ -40,6 +41,9 @@ pub(crate) struct LoadCounts {
     pub(crate) found: u64,
     /// Keys that were read and not there.
     pub(crate) missing: u64,
+    /// Replies in which a cache says that it had the value (`Cache-Status`), and that it had not.
+    pub(crate) cache_hits: u64,
+    pub(crate) cache_misses: u64,
     /// Bytes of the replies.
     pub(crate) bytes_in: u64,
     /// Bytes of the requests.
@@ -64,6 +68,8 @@ impl AddAssign<&LoadCounts> for LoadCounts {
         self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
         self.found += other.found;
         self.missing += other.missing;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
@@ -160,7 +166,7 @@ impl Phases {
 #[derive(Debug, Clone)]
 pub(crate) struct GeneratorHealth {
     /// How long after their intended start requests were noticed, ns: the generator's wake-ups,
-    /// whatever the server does. Empty for a closed loop.
+    /// whatever the server does. Empty for a closed loop without think time and delay.
     pub(crate) lag: Histogram<u64>,
     /// CPU time of the threads, from the end of the warm-up to the end of the schedule.
     pub(crate) cpu: Duration,
@@ -205,6 +211,8 @@ pub(crate) struct ThreadEnd {
     /// See there.
     pub(crate) phases: Phases,
     /// See there.
+    pub(crate) replies: ReplyKinds,
+    /// See there.
     pub(crate) own: GeneratorHealth,
 }
 
@@ -219,6 +227,8 @@ pub(crate) struct LoadOutcome {
     /// See there.
     pub(crate) phases: Phases,
     /// See there.
+    pub(crate) replies: ReplyKinds,
+    /// See there.
     pub(crate) own: GeneratorHealth,
 }
 
@@ -229,6 +239,7 @@ impl LoadOutcome {
             duration: Duration::ZERO,
             total: Slice::new(0),
             phases: Phases::new(),
+            replies: ReplyKinds::default(),
             own: GeneratorHealth::new(spins),
         }
     }
@@ -237,6 +248,7 @@ impl LoadOutcome {
     pub(crate) fn add(&mut self, end: &ThreadEnd) {
         self.duration = self.duration.max(Duration::from_nanos(end.last));
         self.phases.add(&end.phases);
+        self.replies.add(&end.replies);
         self.own.add(&end.own);
     }
 

@@ -11,6 +11,8 @@
 //!   moment its turn came. Latency is counted from there, service time from the write. Nothing is
 //!   skipped, thinned out or corrected afterwards.
 //! - What cannot be sent yet waits as a number in the schedule and keeps its time.
+//! - With a think time, a connection is a user, who sends when its time has come. With a delay, the
+//!   thread holds each written request back for so long.
 //! - A request without a reply is an error by kind; one that timed out is in the percentiles with
 //!   the time it had.
 //! - The generator watches itself:
@@ -20,6 +22,7 @@ mod connection;
 mod generator;
 mod generator_options;
 mod generator_thread;
+mod held_requests;
 mod interrupt;
 pub(crate) mod keys;
 mod latency_recorder;
@@ -29,12 +32,15 @@ mod plan;
 mod plan_options;
 pub(crate) mod poll;
 mod preload;
+pub(crate) mod reply_kinds;
 mod run_plan;
 pub(crate) mod schedule;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
+mod think_time;
 mod thread_state;
+mod users;
 pub(crate) mod values;
 pub(crate) mod wire;
 pub(crate) mod zipf;

@@ -6,6 +6,7 @@ use super::{
     ops::{DrawnOperation, Mix, Verb},
     schedule::{Pace, Replay, Schedule},
     target::TargetUrl,
+    users::Users,
     values::Sizes,
 };
 use crate::lib::trace::{OperationKind, TraceFile};
@@ -86,10 +87,18 @@ impl Played {
 
 impl LoadPlan {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let &GeneratorOptions { connections, threads, pipeline, .. } = &self.client;
+        let &GeneratorOptions { connections, threads, pipeline, think_time, .. } = &self.client;
         ensure!(connections > 0 && threads > 0 && pipeline > 0, "--connections, --threads, --pipeline: from 1");
         ensure!(threads <= connections, "--threads {threads} is more than --connections {connections}");
         ensure!(self.keys.count > 0, "--keys is 0");
+        if think_time.is_some() {
+            let closed = self.rate.is_none() && self.played.is_none();
+            ensure!(
+                closed,
+                "--think-time is for closed loops: with a rate or a trace, the schedule says when users send"
+            );
+            ensure!(pipeline == 1, "--think-time: a user waits for the reply, so --pipeline is 1");
+        }
         if let Some(rate) = self.rate {
             // Before a Duration is made of it, which would panic.
             let seconds = match self.stop {
@@ -115,7 +124,11 @@ impl LoadPlan {
                 RunEnd::After(duration) => (warm_up + duration.as_nanos() as u64, u64::MAX),
                 RunEnd::Requests(count) => (u64::MAX, count.saturating_sub(thread as u64).div_ceil(threads as u64)),
             };
-            return Ok(Schedule::new(Pace::Closed { until, requests, warm_up }));
+            let users = self.client.think_time.map(|think| {
+                let seed = self.client.seed.wrapping_add(thread as u64);
+                Users::new(self.client.connections_of(thread), think, seed)
+            });
+            return Ok(Schedule::new(Pace::Closed { until, requests, warm_up, users }));
         };
         Ok(Schedule::open(rate, self.length(rate), thread, threads))
     }

@@ -49,6 +49,22 @@ pub(crate) struct PlanOptions {
 }
 
 impl PlanOptions {
+    /// An operation on a server; everything else as on the command line without options.
+    pub(crate) fn of(url: &str, op: &str) -> PlanOptions {
+        PlanOptions {
+            url: url.to_owned(),
+            op: vec![op.to_owned()],
+            keys: None,
+            key: "key:{n}".to_owned(),
+            dist: None,
+            value_size: "64".parse().expect("a size"),
+            rate: None,
+            duration: Duration::from_secs(20),
+            requests: None,
+            warm_up: Duration::ZERO,
+        }
+    }
+
     /// The plan of one run. `interval` is the length of a slice of the results; without it the
     /// length of the run decides.
     pub(crate) fn plan(&self, client: &GeneratorOptions, interval: Option<Duration>) -> anyhow::Result<LoadPlan> {
@@ -86,5 +102,23 @@ impl PlanOptions {
             interrupt: Interrupt::default(),
             client: client.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: PlanOptions,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_command_line() {
+        let typed = Program::try_parse_from(["run", "--url", "redis://a"]).expect("all else has defaults").options;
+        assert_eq!(format!("{typed:?}"), format!("{:?}", PlanOptions::of("redis://a", "get")));
     }
 }

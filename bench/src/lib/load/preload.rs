@@ -22,7 +22,15 @@ pub(crate) fn preload(plan: &LoadPlan, url: &str) -> anyhow::Result<()> {
         played: None,
         stop: RunEnd::Requests(plan.keys.count),
         warm_up: Duration::ZERO,
-        client: GeneratorOptions { threads: 1, connections: 4, pipeline, spin: false, ..plan.client.clone() },
+        client: GeneratorOptions {
+            threads: 1,
+            connections: 4,
+            pipeline,
+            spin: false,
+            think_time: None,
+            delay: Duration::ZERO,
+            ..plan.client.clone()
+        },
         ..plan.clone()
     };
     plan.keys.distribution = KeyDistribution::Sequential;

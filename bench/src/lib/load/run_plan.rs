@@ -15,7 +15,7 @@ use super::{
 use crate::lib::machine;
 use anyhow::{Context, bail, ensure};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, atomic::AtomicU64, mpsc},
     time::{Duration, Instant},
 };
@@ -118,10 +118,8 @@ fn generator_thread(
     let draw = Draw::new(&plan.keys, inserted, thread, plan.client.threads);
     let values = ValueMaker::new(plan.sizes.clone(), plan.client.seed);
     let seed = plan.client.seed.wrapping_add(thread as u64);
-    let share = plan.client.connections / plan.client.threads
-        + usize::from(thread < plan.client.connections % plan.client.threads);
     Ok(GeneratorThread {
-        connections: (0..share).map(Connection::new).collect(),
+        connections: (0..plan.client.connections_of(thread)).map(Connection::new).collect(),
         shared: ThreadState {
             clock: RunClock(Instant::now()),
             schedule: plan.schedule(thread)?,
@@ -131,6 +129,8 @@ fn generator_thread(
             poll: Poll::new()?,
             pipeline: plan.client.pipeline,
             timeout: plan.client.timeout,
+            delay: plan.client.delay.as_nanos() as u64,
+            delayed: VecDeque::new(),
             input: vec![0; 64 * 1024].into(),
             in_flight: 0,
             up: 0,

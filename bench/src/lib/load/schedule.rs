@@ -7,7 +7,10 @@
 //! ```
 //! No request is skipped and none is moved: one that waits for a connection keeps the time it was
 //! meant for.
-use super::ops::DrawnOperation;
+use super::{
+    ops::DrawnOperation,
+    users::{Turn, Users},
+};
 use std::{collections::VecDeque, time::Duration};
 
 /// An operation with the nanosecond since the start at which it is due.
@@ -23,6 +26,9 @@ pub(crate) enum Pace {
         requests: u64,
         /// The end of the warm-up.
         warm_up: u64,
+        /// Users with think time; then a request belongs to one of them
+        /// ([`Schedule::take_turn`]).
+        users: Option<Users>,
     },
     /// Evenly in time.
     Open {
@@ -97,12 +103,18 @@ impl Schedule {
     pub(crate) fn next(&self) -> Option<u64> {
         match &self.pace {
             Pace::Replay(replay) => replay.next.map(|(time, _)| time),
-            _ => self.time(self.noticed),
+            Pace::Closed { users, until, requests, .. } => {
+                users.as_ref()?.next().filter(|next| next < until && self.taken < *requests)
+            }
+            Pace::Open { .. } => self.time(self.noticed),
         }
     }
 
     /// Makes requests due whose time has come; tells each one's time.
     pub(crate) fn notice(&mut self, now: u64, mut each: impl FnMut(u64)) {
+        if self.is_closed() {
+            return;
+        }
         while let Some(time) = self.next().filter(|&time| time <= now) {
             self.noticed += 1;
             if let Pace::Replay(replay) = &mut self.pace {
@@ -116,8 +128,8 @@ impl Schedule {
     /// The oldest request that is due.
     pub(crate) fn take(&mut self, now: u64) -> Option<Due> {
         match &mut self.pace {
-            Pace::Closed { until, requests, warm_up } => {
-                if now >= *until || self.taken >= *requests {
+            Pace::Closed { until, requests, warm_up, users } => {
+                if users.is_some() || now >= *until || self.taken >= *requests {
                     return None;
                 }
                 self.taken += u64::from(now >= *warm_up);
@@ -133,6 +145,38 @@ impl Schedule {
                 self.taken += 1;
                 Some(Due { intended, op: Some(op) })
             }
+        }
+    }
+
+    /// A user whose think time is over. [`Schedule::sent`] or
+    /// [`Schedule::postpone`] says what came of it.
+    pub(crate) fn take_turn(&mut self, now: u64) -> Option<Turn> {
+        match &mut self.pace {
+            Pace::Closed { until, requests, users: Some(users), .. } if now < *until && self.taken < *requests => {
+                users.take(now)
+            }
+            _ => None,
+        }
+    }
+
+    /// The user of a turn has sent the request that it was meant to start at `intended`.
+    pub(crate) fn sent(&mut self, intended: u64) {
+        if let Pace::Closed { warm_up, .. } = &self.pace {
+            self.taken += u64::from(intended >= *warm_up);
+        }
+    }
+
+    /// The user of a turn cannot send before `until`.
+    pub(crate) fn postpone(&mut self, until: u64, since: u64, user: usize) {
+        if let Pace::Closed { users: Some(users), .. } = &mut self.pace {
+            users.postpone(until, since, user);
+        }
+    }
+
+    /// The request of this connection is over; if the connection is a user, the user thinks.
+    pub(crate) fn think(&mut self, now: u64, user: usize) {
+        if let Pace::Closed { users: Some(users), .. } = &mut self.pace {
+            users.think(now, user);
         }
     }
 
@@ -152,6 +196,11 @@ impl Schedule {
             Pace::Open { count, .. } => *count = self.noticed,
             Pace::Replay(replay) => (replay.next, replay.rest) = (None, Box::new(std::iter::empty())),
         }
+    }
+
+    /// Do replies decide when the next request is due?
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.pace, Pace::Closed { .. })
     }
 
     /// Has the last request's time come (or gone)?
@@ -205,13 +254,13 @@ mod tests {
 
     #[test]
     fn a_closed_loop_counts_from_the_end_of_the_warm_up() {
-        let mut schedule = Schedule::new(Pace::Closed { until: u64::MAX, requests: 2, warm_up: 10 });
+        let mut schedule = Schedule::new(Pace::Closed { until: u64::MAX, requests: 2, warm_up: 10, users: None });
         assert_eq!(schedule.next(), None);
         for now in [0, 9, 10, 11] {
             assert_eq!(schedule.take(now), Some(Due { intended: now, op: None }));
         }
         assert!(schedule.take(12).is_none() && schedule.ended(12));
-        let mut timed = Schedule::new(Pace::Closed { until: 5, requests: u64::MAX, warm_up: 0 });
+        let mut timed = Schedule::new(Pace::Closed { until: 5, requests: u64::MAX, warm_up: 0, users: None });
         assert!(timed.take(4).is_some() && timed.take(5).is_none() && timed.over(5));
     }
 
@@ -237,7 +286,7 @@ mod tests {
         assert!(open.over(350_000_000) && !open.ended(350_000_000));
         assert_eq!(std::iter::from_fn(|| open.take(400_000_000)).count(), 4);
         assert!(open.ended(400_000_000));
-        let mut closed = Schedule::new(Pace::Closed { until: u64::MAX, requests: 9, warm_up: 0 });
+        let mut closed = Schedule::new(Pace::Closed { until: u64::MAX, requests: 9, warm_up: 0, users: None });
         closed.cut(5);
         assert!(closed.over(5) && closed.ended(5) && closed.take(5).is_none());
         let op = DrawnOperation { verb: 0, key: 1, size: None };

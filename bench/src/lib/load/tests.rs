@@ -1,4 +1,6 @@
 //! The generator against servers that misbehave in known ways, and against real ones.
+mod pauses;
+
 use super::*;
 use crate::lib::servers;
 use keys::KeySpace;
@@ -57,17 +59,7 @@ fn plan(url: &str, op: &str) -> LoadPlan {
         played: None,
         slice: Duration::from_millis(100),
         interrupt: Interrupt::default(),
-        client: GeneratorOptions {
-            threads: 1,
-            connections: 1,
-            pipeline: 1,
-            timeout: Duration::from_secs(5),
-            header: Vec::new(),
-            error_status: "4xx,5xx,!404".parse().expect("statuses"),
-            spin: false,
-            pin: Vec::new(),
-            seed: 1,
-        },
+        client: GeneratorOptions { timeout: Duration::from_secs(5), ..GeneratorOptions::default() },
     }
 }
 

@@ -2,7 +2,10 @@
 use super::{
     generator::Generator, latency_recorder::LatencyRecorder, poll::Poll, schedule::Schedule, target::TargetUrl,
 };
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 /// Nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +29,11 @@ pub(super) struct ThreadState {
     pub(super) pipeline: usize,
     /// How long a reply may take.
     pub(super) timeout: Duration,
+    /// How long a written request is held back, ns.
+    pub(super) delay: u64,
+    /// When a request is due to be sent after its delay, and on which connection; in order of time.
+    /// The connection may have lost it since.
+    pub(super) delayed: VecDeque<(u64, usize)>,
     /// Where replies are read to.
     pub(super) input: Box<[u8]>,
     /// Requests in flight, and connections that are up, over all.

@@ -15,6 +15,9 @@ use std::{str::FromStr, time::Duration};
 /// second. Without --rate the loop is closed: each connection sends its next request when a reply
 /// has come.
 ///
+/// With --think-time, each connection is a user who sends the next request a think time after the
+/// last reply. A user does not send while it waits, so a slow server gets fewer requests.
+///
 /// Operations (--op): get, set, del, mget (of 10 keys; mget:16), insert, scan (a read of 1 to 100
 /// consecutive keys; scan:50), rmw (read, then write), mix:get=90,set=10, ycsb:a … ycsb:f,
 /// or requests as they are: 'GET /v0/entity?id={key}', 'POST /cache/v1/item

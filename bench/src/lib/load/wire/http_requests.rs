@@ -4,7 +4,7 @@ use super::{
     scanned_reply::{Expect, MAX_BODY, ReplyScan, ScannedReply, length},
     statuses::Statuses,
 };
-use crate::lib::load::{ops::Verb, target::TargetUrl};
+use crate::lib::load::{ops::Verb, reply_kinds::ReplyKind, target::TargetUrl};
 use anyhow::{Context, ensure};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
@@ -132,6 +132,7 @@ impl HttpRequests {
         };
         let status = answer.code.unwrap_or(0);
         let (mut body, mut chunked, mut close) = (None, false, answer.version == Some(0));
+        let mut cache_hit = None;
         for header in answer.headers.iter() {
             match header.name.len() {
                 14 if header.name.eq_ignore_ascii_case("content-length") => match length(header.value.trim_ascii()) {
@@ -139,6 +140,7 @@ impl HttpRequests {
                     None => return ReplyScan::Bad("an impossible Content-Length"),
                 },
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => chunked = true,
+                12 if header.name.eq_ignore_ascii_case("cache-status") => cache_hit = Some(is_hit(header.value)),
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     close = header.value.eq_ignore_ascii_case(b"close");
                 }
@@ -163,11 +165,19 @@ impl HttpRequests {
             Ok(len) => {
                 let lookup = expect == Expect::Lookup;
                 let (found, missing) = (u32::from(lookup && status < 300), u32::from(lookup && status == 404));
-                ReplyScan::Done(ScannedReply { len, error: self.statuses.error(status), found, missing, close })
+                let (kind, error) = (ReplyKind::Status(status), self.statuses.error(status));
+                ReplyScan::Done(ScannedReply { len, error, kind, cache_hit, found, missing, close })
             }
             Err(stop) => stop,
         }
     }
+}
+
+/// Does the last cache of a `Cache-Status` field say `hit`? That is the one nearest to the client
+/// (RFC 9211, 2).
+fn is_hit(field: &[u8]) -> bool {
+    let nearest = field.rsplit(|&byte| byte == b',').next().unwrap_or_default();
+    nearest.split(|&byte| byte == b';').skip(1).any(|parameter| parameter.trim_ascii() == b"hit")
 }
 
 /// The end of a chunked body (RFC 9112, 7.1) that begins at `at`.

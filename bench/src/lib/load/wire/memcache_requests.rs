@@ -3,7 +3,7 @@ use super::{
     request_template::number,
     scanned_reply::{Expect, ReplyScan, ScannedReply, length},
 };
-use crate::lib::load::measure::ErrorKind;
+use crate::lib::load::{measure::ErrorKind, reply_kinds::ReplyKind};
 
 /// Longest line.
 const MAX_LINE: usize = 2048;
@@ -69,6 +69,7 @@ pub(super) fn scan(expect: Expect, asked: u32, bytes: &[u8]) -> ReplyScan {
             _ => return ReplyScan::Bad("a reply that was not asked for"),
         };
         let missing = if expect == Expect::Lookup && error.is_none() { asked.saturating_sub(found) } else { 0 };
-        return ReplyScan::Done(ScannedReply { len: at, error, found, missing, close: false });
+        let kind = ReplyKind::of_memcache(word, found);
+        return ReplyScan::Done(ScannedReply { len: at, error, kind, found, missing, ..ScannedReply::default() });
     }
 }

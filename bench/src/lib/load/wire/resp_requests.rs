@@ -3,7 +3,7 @@ use super::{
     request_template::{Piece, fill, number, pieces, verbatim},
     scanned_reply::{Expect, ReplyScan, ScannedReply, length},
 };
-use crate::lib::load::{measure::ErrorKind, ops::Verb, target::TargetUrl};
+use crate::lib::load::{measure::ErrorKind, ops::Verb, reply_kinds::ReplyKind, target::TargetUrl};
 use anyhow::ensure;
 
 /// How deep arrays may be within arrays.
@@ -92,6 +92,7 @@ pub(super) fn scan(expect: Expect, bytes: &[u8]) -> ReplyScan {
     match element(bytes, 0, &mut reply) {
         Ok(len) => {
             reply.len = len;
+            reply.kind = ReplyKind::of_redis(bytes);
             if expect != Expect::Lookup {
                 (reply.found, reply.missing) = (0, 0);
             }

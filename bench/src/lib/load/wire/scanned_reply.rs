@@ -1,5 +1,5 @@
 //! A reply as the generator counts it, found at the beginning of a buffer.
-use crate::lib::load::measure::ErrorKind;
+use crate::lib::load::{measure::ErrorKind, reply_kinds::ReplyKind};
 
 /// Longest reply, or part of one: the largest value there is.
 pub(super) const MAX_BODY: usize = 512 << 20;
@@ -22,6 +22,10 @@ pub(crate) struct ScannedReply {
     pub(crate) len: usize,
     /// What it says went wrong.
     pub(crate) error: Option<ErrorKind>,
+    /// What it is.
+    pub(crate) kind: ReplyKind,
+    /// What a cache says of itself (`Cache-Status`, RFC 9211): a hit, or not.
+    pub(crate) cache_hit: Option<bool>,
     /// Keys that were asked for and found.
     pub(crate) found: u32,
     /// Keys that were asked for and are not there.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lib::load::{measure::ErrorKind, ops::Verb, target::TargetUrl};
+use crate::lib::load::{measure::ErrorKind, ops::Verb, reply_kinds::ReplyKind, target::TargetUrl};
 use proptest::prelude::*;
 
 fn wire(url: &str, raw: &[&str]) -> Wire {
@@ -54,28 +54,28 @@ fn requests_read_as_the_protocols_say() {
     assert!(greeting.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n"));
 }
 
-/// Target, how it is asked, reply, error, found, missing.
-type Case = (&'static str, Expect, &'static str, Option<ErrorKind>, u32, u32);
+/// Target, how it is asked, reply, error, found, missing, kind.
+type Case = (&'static str, Expect, &'static str, Option<ErrorKind>, u32, u32, &'static str);
 
 /// Replies to requests for two keys.
 const REPLIES: &[Case] = &[
-    (REDIS, Expect::Lookup, "$3\r\nabc\r\n", None, 1, 0),
-    (REDIS, Expect::Lookup, "$-1\r\n", None, 0, 1),
-    (REDIS, Expect::Lookup, "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n", None, 2, 1),
-    (REDIS, Expect::Plain, "+OK\r\n", None, 0, 0),
-    (REDIS, Expect::Plain, ":12\r\n", None, 0, 0),
-    (REDIS, Expect::Lookup, "-ERR no\r\n", Some(ErrorKind::Server), 0, 0),
-    (REDIS, Expect::Plain, "*2\r\n*1\r\n:1\r\n*0\r\n", None, 0, 0),
-    (MEMCACHE, Expect::Lookup, "VALUE k 0 3\r\nEND\r\nEND\r\n", None, 1, 1),
-    (MEMCACHE, Expect::Lookup, "END\r\n", None, 0, 2),
-    (MEMCACHE, Expect::Plain, "STORED\r\n", None, 0, 0),
-    (MEMCACHE, Expect::Lookup, "SERVER_ERROR out of memory\r\n", Some(ErrorKind::Server), 0, 0),
-    (HTTP, Expect::Lookup, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc", None, 1, 0),
-    (HTTP, Expect::Lookup, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", None, 0, 1),
-    (HTTP, Expect::Plain, "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http4xx), 0, 0),
-    (HTTP, Expect::Plain, "HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http5xx), 0, 0),
-    (HTTP, Expect::Plain, "HTTP/1.1 204 No Content\r\n\r\n", None, 0, 0),
-    (HTTP, Expect::Head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", None, 0, 0),
+    (REDIS, Expect::Lookup, "$3\r\nabc\r\n", None, 1, 0, "bulk string"),
+    (REDIS, Expect::Lookup, "$-1\r\n", None, 0, 1, "null"),
+    (REDIS, Expect::Lookup, "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n", None, 2, 1, "array"),
+    (REDIS, Expect::Plain, "+OK\r\n", None, 0, 0, "simple string"),
+    (REDIS, Expect::Plain, ":12\r\n", None, 0, 0, "integer"),
+    (REDIS, Expect::Lookup, "-ERR no\r\n", Some(ErrorKind::Server), 0, 0, "error ERR"),
+    (REDIS, Expect::Plain, "*2\r\n*1\r\n:1\r\n*0\r\n", None, 0, 0, "array"),
+    (MEMCACHE, Expect::Lookup, "VALUE k 0 3\r\nEND\r\nEND\r\n", None, 1, 1, "VALUE"),
+    (MEMCACHE, Expect::Lookup, "END\r\n", None, 0, 2, "END"),
+    (MEMCACHE, Expect::Plain, "STORED\r\n", None, 0, 0, "STORED"),
+    (MEMCACHE, Expect::Lookup, "SERVER_ERROR out of memory\r\n", Some(ErrorKind::Server), 0, 0, "SERVER_ERROR"),
+    (HTTP, Expect::Lookup, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc", None, 1, 0, "200"),
+    (HTTP, Expect::Lookup, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", None, 0, 1, "404"),
+    (HTTP, Expect::Plain, "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http4xx), 0, 0, "400"),
+    (HTTP, Expect::Plain, "HTTP/1.1 503 No\r\nContent-Length: 1\r\n\r\nx", Some(ErrorKind::Http5xx), 0, 0, "503"),
+    (HTTP, Expect::Plain, "HTTP/1.1 204 No Content\r\n\r\n", None, 0, 0, "204"),
+    (HTTP, Expect::Head, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", None, 0, 0, "200"),
     (
         HTTP,
         Expect::Lookup,
@@ -83,16 +83,26 @@ const REPLIES: &[Case] = &[
         None,
         1,
         0,
+        "200",
     ),
-    (HTTP, Expect::Lookup, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", None, 1, 0),
+    (
+        HTTP,
+        Expect::Lookup,
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        None,
+        1,
+        0,
+        "200",
+    ),
 ];
 
 #[test]
 fn replies_are_found_wherever_they_break() {
-    for &(url, expect, reply, error, found, missing) in REPLIES {
+    for &(url, expect, reply, error, found, missing, name) in REPLIES {
         let wire = wire(url, &[]);
         let two = [reply, reply].concat();
-        let expected = ScannedReply { len: reply.len(), error, found, missing, close: false };
+        let kind = name.parse().map_or(ReplyKind::Named(name), ReplyKind::Status);
+        let expected = ScannedReply { len: reply.len(), error, kind, found, missing, ..ScannedReply::default() };
         assert_eq!(wire.scan(expect, 2, two.as_bytes()), ReplyScan::Done(expected), "{reply:?}");
         for end in 0..reply.len() {
             match wire.scan(expect, 2, &reply.as_bytes()[..end]) {
@@ -131,6 +141,31 @@ fn a_server_that_closes_says_so() {
     let scan =
         wire(HTTP, &[]).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert!(matches!(scan, ReplyScan::Done(ScannedReply { close: true, .. })));
+}
+
+#[test]
+fn caches_say_whether_they_had_the_value() {
+    for (field, hit) in [
+        ("larder; hit; ttl=5", Some(true)),
+        ("larder; fwd=miss; stored", Some(false)),
+        ("origin; hit, edge; fwd=uri-miss", Some(false)),
+        ("origin; fwd=miss, edge;hit", Some(true)),
+        ("\"a hit\"", Some(false)),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nCache-Status: {field}\r\nContent-Length: 0\r\n\r\n");
+        let ReplyScan::Done(reply) = wire(HTTP, &[]).scan(Expect::Lookup, 1, answer.as_bytes()) else {
+            panic!("{field}")
+        };
+        assert_eq!(reply.cache_hit, hit, "{field}");
+    }
+}
+
+#[test]
+fn redis_errors_count_by_code() {
+    let kind = |reply: &[u8]| ReplyKind::of_redis(reply).to_string();
+    assert_eq!(kind(b"-WRONGTYPE Operation against\r\n"), "error WRONGTYPE");
+    assert_eq!(kind(b"-OOM\r\n"), "error OOM");
+    assert_eq!(kind(b"-MYOWN code\r\n"), "error");
 }
 
 #[test]

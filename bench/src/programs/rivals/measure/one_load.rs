@@ -195,15 +195,11 @@ fn plan(server: &ServerProcess, ask: &Ask, setting: &SettingRecord, value_size: 
         slice: Duration::from_secs(1),
         interrupt: Interrupt::default(),
         client: GeneratorOptions {
-            connections: 1,
-            threads: 1,
-            pipeline: 1,
             timeout: TIMEOUT,
             header: ask.header.clone(),
             error_status: ask.error_status.parse()?,
-            spin: false,
             pin: vec![setting.client_core],
-            seed: 1,
+            ..GeneratorOptions::default()
         },
     })
 }

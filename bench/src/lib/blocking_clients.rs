@@ -172,6 +172,8 @@ pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     /// Its body.
     pub(crate) body: Vec<u8>,
+    /// What the server says it is (`Server`).
+    pub(crate) server: Option<String>,
 }
 
 /// A client of HTTP/1.1 that keeps its connection; bodies must have a `Content-Length`.
@@ -212,16 +214,17 @@ impl HttpClient {
             .strip_prefix("HTTP/1.1 ")
             .and_then(|rest| rest.get(..3)?.parse().ok())
             .with_context(|| format!("an answer begins with {status_line:?}"))?;
-        let mut length = None;
+        let (mut length, mut server) = (None, None);
         loop {
             let line = self.0.line()?;
             if line.is_empty() {
                 break;
             }
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            if name.eq_ignore_ascii_case("content-length") {
                 length = Some(value.trim().parse().with_context(|| format!("header {line:?}"))?);
+            } else if name.eq_ignore_ascii_case("server") {
+                server = Some(value.trim().to_owned());
             }
         }
         let body = match (status, length) {
@@ -229,7 +232,7 @@ impl HttpClient {
             (_, Some(length)) => self.0.bytes(length)?,
             (_, None) => bail!("an answer with status {status} has no Content-Length"),
         };
-        Ok(HttpAnswer { status, body })
+        Ok(HttpAnswer { status, body, server })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Charts as SVG: lines over two axes, and heat maps. Colours are CSS variables of the page
 //! ([`STYLE`]), so they follow its light or dark scheme.
+use crate::lib::figures::median;
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -211,6 +212,44 @@ pub(crate) fn lines(title: &str, x: &Axis, y: &Axis, lines: &[ChartLine]) -> Str
                     line.colour
                 );
             }
+        }
+    }
+    out + "</svg>"
+}
+
+/// Figures of one name: what is measured, and the figure of each run.
+pub(crate) type Repeated<'a> = (&'a str, Vec<f64>);
+
+/// Each run's figure as a point in the column of its name, the range of a name's runs as a line, and
+/// their median as a bar.
+pub(crate) fn points(title: &str, y: &Axis, columns: &[Repeated]) -> String {
+    const HALF: f64 = 14.0;
+    let ticks = columns.iter().enumerate().map(|(number, (name, _))| (number as f64 + 0.5, escape(name)));
+    let x = Axis { low: 0.0, high: columns.len() as f64, log: false, ticks: ticks.collect(), label: "run" };
+    let mut out = String::new();
+    frame(&mut out, &x, y, title);
+    for (number, (name, figures)) in columns.iter().enumerate() {
+        let at = x.x(number as f64 + 0.5);
+        let low = figures.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = figures.iter().copied().fold(0.0, f64::max);
+        let (colour, middle) = (colour(0), y.y(median(figures)));
+        let _ = write!(
+            out,
+            "<line class=\"range\" stroke=\"{colour}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
+             <line class=\"range\" stroke=\"{colour}\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/>",
+            y.y(low),
+            y.y(high),
+            at - HALF,
+            at + HALF
+        );
+        for figure in figures {
+            let _ = write!(
+                out,
+                "<circle cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{colour}\"><title>{}: {}</title></circle>",
+                y.y(*figure),
+                escape(name),
+                plain(*figure)
+            );
         }
     }
     out + "</svg>"

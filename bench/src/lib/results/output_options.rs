@@ -1,16 +1,19 @@
 //! Where results go: the options, and writing to what they name.
-use super::{page, summary::RunSummary, text_table};
+use super::{latency_shape, page, summary::RunSummary, text_table};
 use crate::lib::{figures, load};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::{fs::File, io::Write, path::PathBuf, time::Duration};
 
 /// Where results go.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct OutputOptions {
     /// Print the result as one JSON object on one line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show no progress; --json shows none either
+    #[arg(long)]
+    pub(crate) quiet: bool,
     /// Write that object to a file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
@@ -27,12 +30,28 @@ pub(crate) struct OutputOptions {
     /// 1 s)
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
+    /// Print the table of latency percentiles, in the form of wrk2 and HdrHistogram
+    #[arg(long)]
+    pub(crate) latency: bool,
+    /// Print a summary in the form of hey: fastest, slowest, histogram, distribution, kinds of
+    /// replies
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Process id of the server, if it runs on this machine: the result has its CPU time and says
+    /// whether it was the bottleneck
+    #[arg(long, value_name = "PID")]
+    pub(crate) server_pid: Option<u32>,
     /// What the run is called in results
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
 }
 
 impl OutputOptions {
+    /// Shall there be no progress on a terminal?
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet || self.json
+    }
+
     /// Says before a run what would fail after it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         for file in &self.compare {
@@ -71,7 +90,15 @@ pub(crate) fn finish(
     }
     match output.json {
         true => figures::line(out, &object)?,
-        false => text_table::write(out, summary)?,
+        false => {
+            text_table::write(out, summary)?;
+            if output.latency {
+                latency_shape::write_percentiles(out, summary)?;
+            }
+            if output.summary {
+                latency_shape::write_summary(out, summary)?;
+            }
+        }
     }
     keep(output, &object, &[std::slice::from_ref(summary), others].concat())
 }
@@ -96,15 +123,8 @@ mod tests {
     fn where_results_cannot_go_is_said_before_the_run() {
         let dir = tempfile::tempdir().expect("a directory");
         let missing = dir.path().join("missing/file");
-        let output = OutputOptions {
-            json: true,
-            save: None,
-            report: Some(dir.path().join("page.html")),
-            compare: Vec::new(),
-            hdr_log: None,
-            interval: None,
-            name: None,
-        };
+        let report = Some(dir.path().join("page.html"));
+        let output = OutputOptions { report, ..OutputOptions::default() };
         output.check().expect("it can be written");
         for wrong in [
             OutputOptions { save: Some(missing.clone()), ..output.clone() },

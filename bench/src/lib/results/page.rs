@@ -3,8 +3,14 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use super::chart::{self, Axis, ChartLine, HeatCell, colour, escape, plain};
-use crate::lib::results::summary::{Moment, RunSummary, Times};
+use super::{
+    chart::{self, Axis, ChartLine, HeatCell, Repeated, colour, escape, plain},
+    origin,
+};
+use crate::lib::{
+    machine::Host,
+    results::summary::{Moment, RunSummary, Times},
+};
 use anyhow::{Context, ensure};
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -26,7 +32,8 @@ const STYLE: &str = "
 body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
+th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } .setting td { text-align: left; white-space: normal; min-width: 110px; vertical-align: top; } .setting code { overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
 .swatch { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 6px; } .bad { color: var(--bad); font-weight: 600; }
 .legend span { margin-right: 18px; white-space: nowrap; }
 ";
@@ -54,6 +61,13 @@ fn html(runs: &[RunSummary]) -> String {
                   requests waited for the server before they could be sent.</p>");
     legend(&mut out, &named);
     out.push_str(&percentiles(runs));
+    if runs.len() > 1 {
+        out.push_str(
+            "<h2>Each run</h2><p>A point for each run; runs of one name share a column, with their range and their median.</p>",
+        );
+        out.push_str(&each_run("Throughput of each run", "replies per second", runs, |run| run.throughput));
+        out.push_str(&each_run("p99 of each run", "p99 of the latency, ms", runs, |run| run.latency_ms.p99));
+    }
     out.push_str("<h2>Throughput over time</h2><p>Replies per second. Dashed: the rate asked for.</p>");
     legend(&mut out, &named);
     out.push_str(&throughput(runs));
@@ -64,8 +78,52 @@ fn html(runs: &[RunSummary]) -> String {
             heat(run)
         );
     }
+    setting(&mut out, runs, &named);
     out.push_str("</html>\n");
     out
+}
+
+/// A figure of all runs, by name.
+fn each_run(title: &str, label: &'static str, runs: &[RunSummary], figure: impl Fn(&RunSummary) -> f64) -> String {
+    let mut columns: Vec<Repeated> = Vec::new();
+    for run in runs {
+        match columns.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, figures)) => figures.push(figure(run)),
+            None => columns.push((&run.name, vec![figure(run)])),
+        }
+    }
+    let most = columns.iter().flat_map(|(_, figures)| figures).copied().fold(0.0, f64::max);
+    chart::points(title, &Axis::linear(most * 1.05, label), &columns)
+}
+
+/// When, where and how each run was measured.
+fn setting(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
+    out.push_str("<h2>How it was measured</h2><div class=\"scroll\"><table class=\"setting\"><tr><th>run<th>date<th>server<th>generator<th>host<th>command line</tr>");
+    for (run, (swatch, name)) in runs.iter().zip(named) {
+        let Host { cpu, cores, kernel, memory_gib } = &run.host;
+        let host = match cpu.is_empty() {
+            true => "unknown".to_owned(),
+            false => format!("{cpu}, {cores} cores, {memory_gib:.1} GiB, Linux {kernel}"),
+        };
+        let server = run.server_version.as_deref().unwrap_or("does not say");
+        let mut load = format!("{} connections, {} at a time, {} threads", run.connections, run.pipeline, run.threads);
+        if let Some(think) = &run.think_time {
+            let _ = write!(load, ", users think for {think}");
+        }
+        if run.delay_ms > 0.0 {
+            let _ = write!(load, ", round trip of {} ms added", run.delay_ms);
+        }
+        let _ = write!(
+            out,
+            "<tr><td>{swatch}{name}<td>{}<td>{}<td>larder-bench {}: {load}<td>{}<td><code>{}</code></tr>",
+            origin::utc(run.started_unix_s),
+            escape(server),
+            escape(&run.version),
+            escape(&host),
+            escape(&run.command)
+        );
+    }
+    out.push_str("</table></div>");
 }
 
 fn legend(out: &mut String, named: &[(String, String)]) {
@@ -75,7 +133,7 @@ fn legend(out: &mut String, named: &[(String, String)]) {
 
 /// The table.
 fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
-    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>hit ratio<th>bottleneck<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
     for (run, (swatch, name)) in runs.iter().zip(named) {
         let errors: Vec<String> =
             run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -85,20 +143,31 @@ fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
             format!("<span class=\"bad\">{}</span>", errors.join(", "))
         };
         let asked = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("{rate}"));
+        let hits = run.hit_ratio().map_or("".to_owned(), |ratio| format!("{:.2} %", 100.0 * ratio));
         let times = |times: &Times| {
             let Times { p50, p90, p99, p999, p9999, max, mean, .. } = times;
             [p50, p90, p99, p999, p9999, max, mean].map(|time| format!("<td>{time:.3}")).concat()
         };
         let _ = write!(
             out,
-            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>latency{}</tr><tr><td><td><td><td><td><td>service{}</tr>",
+            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>{hits}<td>{}<td>latency{}</tr><tr><td><td><td><td><td><td><td><td>service{}</tr>",
             run.throughput,
             run.requests,
+            bottleneck(run),
             times(&run.latency_ms),
             times(&run.service_ms)
         );
     }
     out.push_str("</table></div>");
+}
+
+/// Which side had no time left, and how busy both were.
+fn bottleneck(run: &RunSummary) -> String {
+    let mut text = format!("{}; busy: generator {:.0} %", run.bottleneck(), 100.0 * run.client.busy);
+    if let Some(server) = &run.server {
+        let _ = write!(text, ", server {:.0} %", 100.0 * server.busy);
+    }
+    text
 }
 
 fn percentiles(runs: &[RunSummary]) -> String {

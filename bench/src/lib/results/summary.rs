@@ -1,7 +1,15 @@
 //! The result of a run as JSON: what `--json` prints, `--save` keeps and pages are made from.
-use crate::lib::load::{
-    LoadPlan,
-    measure::{ErrorKind, LoadOutcome, Slice},
+use super::{
+    latency_shape::{PercentileRow, bars, percentile_rows},
+    origin,
+    server_use::ServerUse,
+};
+use crate::lib::{
+    load::{
+        LoadPlan,
+        measure::{ErrorKind, LoadOutcome, Slice},
+    },
+    machine::Host,
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -13,17 +21,29 @@ use std::{
 /// Times in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Times {
+    #[serde(default)]
+    pub(crate) min: f64,
+    #[serde(default)]
+    pub(crate) p10: f64,
+    #[serde(default)]
+    pub(crate) p25: f64,
     pub(crate) p50: f64,
+    #[serde(default)]
+    pub(crate) p75: f64,
     pub(crate) p90: f64,
+    #[serde(default)]
+    pub(crate) p95: f64,
     pub(crate) p99: f64,
     pub(crate) p999: f64,
     pub(crate) p9999: f64,
     pub(crate) p99999: f64,
     pub(crate) max: f64,
     pub(crate) mean: f64,
+    #[serde(default)]
+    pub(crate) stddev: f64,
 }
 
-fn ms(nanoseconds: f64) -> f64 {
+pub(super) fn ms(nanoseconds: f64) -> f64 {
     nanoseconds.round() / 1e6
 }
 
@@ -32,14 +52,20 @@ impl Times {
     pub(crate) fn of(histogram: &Histogram<u64>) -> Times {
         let at = |quantile| ms(histogram.value_at_quantile(quantile) as f64);
         Times {
+            min: ms(histogram.min() as f64),
+            p10: at(0.1),
+            p25: at(0.25),
             p50: at(0.5),
+            p75: at(0.75),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             p9999: at(0.9999),
             p99999: at(0.99999),
             max: ms(histogram.max() as f64),
             mean: ms(histogram.mean()),
+            stddev: ms(histogram.stdev()),
         }
     }
 }
@@ -97,13 +123,43 @@ pub(crate) struct RunSummary {
     pub(crate) client: GeneratorUse,
     pub(crate) found: u64,
     pub(crate) missing: u64,
+    /// Replies in which a cache says that it had the value, or had not (`Cache-Status`).
+    #[serde(default)]
+    pub(crate) cache_hits: u64,
+    #[serde(default)]
+    pub(crate) cache_misses: u64,
+    /// Replies by kind: by HTTP status, by type of a Redis reply, by first word of memcached's.
+    #[serde(default)]
+    pub(crate) replies: BTreeMap<String, u64>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) phases_ms: BTreeMap<String, Times>,
     /// (share of the requests, latency up to there, service time up to there)
     pub(crate) curve: Vec<(f64, f64, f64)>,
+    /// Of the latency.
+    #[serde(default)]
+    pub(crate) percentiles: Vec<PercentileRow>,
+    /// Of the latency: up to which time (ms), how many requests.
+    #[serde(default)]
+    pub(crate) bars: Vec<(f64, u64)>,
     pub(crate) interval_s: f64,
     pub(crate) series: Vec<Moment>,
+    /// Each connection is a user who thinks for this long between requests.
+    #[serde(default)]
+    pub(crate) think_time: Option<String>,
+    /// The modelled round trip, ms.
+    #[serde(default)]
+    pub(crate) delay_ms: f64,
+    #[serde(default)]
+    pub(crate) command: String,
+    #[serde(default)]
+    pub(crate) host: Host,
+    /// Name and version of the server, as it says itself.
+    #[serde(default)]
+    pub(crate) server_version: Option<String>,
+    /// Known if the server's process was named.
+    #[serde(default)]
+    pub(crate) server: Option<ServerUse>,
 }
 
 /// Collects what a summary needs while a run goes on.
@@ -177,18 +233,51 @@ impl RunSummary {
             },
             found: counts.found,
             missing: counts.missing,
+            cache_hits: counts.cache_hits,
+            cache_misses: counts.cache_misses,
+            replies: outcome.replies.iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
             bytes_in: counts.bytes_in,
             bytes_out: counts.bytes_out,
             phases_ms: outcome.phases.named().map(|(name, times)| (name.to_owned(), Times::of(times))).into(),
             curve: curve(outcome),
+            percentiles: percentile_rows(&outcome.total.latency),
+            bars: bars(&outcome.total.latency),
             interval_s: plan.slice.as_secs_f64(),
             series: series.moments,
+            think_time: plan.client.think_time.map(|think| think.to_string()),
+            delay_ms: ms(plan.client.delay.as_nanos() as f64),
+            command: origin::command_line(),
+            // Not known outside Linux's usual /proc.
+            host: Host::this().unwrap_or_default(),
+            server_version: None,
+            server: None,
         }
     }
 
     /// All errors.
     pub(crate) fn all_errors(&self) -> u64 {
         self.errors.values().sum()
+    }
+
+    /// Share of the reads that a cache answered from what it had, as it says itself
+    /// (`Cache-Status`); without that, share of the read keys that were found.
+    pub(crate) fn hit_ratio(&self) -> Option<f64> {
+        let share = |part: u64, rest: u64| (part + rest > 0).then(|| part as f64 / (part + rest) as f64);
+        share(self.cache_hits, self.cache_misses).or(share(self.found, self.missing))
+    }
+
+    /// Which side had no time left.
+    pub(crate) fn bottleneck(&self) -> &'static str {
+        let busy = self.server.as_ref().is_some_and(|server| server.busy > ServerUse::BUSY);
+        let kept = self.target_rate.is_some_and(|rate| self.throughput >= 0.99 * rate);
+        match () {
+            () if self.client_saturated => "generator",
+            () if busy => "server",
+            () if kept => "none: the rate was kept",
+            () if self.think_time.is_some() => "none: users think",
+            () if self.server.is_some() => "neither: round trips",
+            () => "server or round trips",
+        }
     }
 }
 

@@ -19,11 +19,18 @@ const FIGURES: [Figure; 8] = [
 
 /// Writes the table.
 pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
-    let target = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("of {rate}/s on schedule"));
+    let target = match (run.target_rate, &run.think_time) {
+        (Some(rate), _) => format!("of {rate}/s on schedule"),
+        (None, Some(think)) => format!("closed loop, users think for {think}"),
+        (None, None) => "closed loop".to_owned(),
+    };
     let connections = format!("{} connections, {} at a time, {} threads", run.connections, run.pipeline, run.threads);
     writeln!(out, "{} ({connections})\n", run.name)?;
     writeln!(out, "{:<11}{:.1}/s ({target})", "throughput", run.throughput)?;
     writeln!(out, "{:<11}{} in {:.3} s", "requests", run.requests, run.duration_s)?;
+    if run.delay_ms > 0.0 {
+        writeln!(out, "{:<11}{} ms of each request's service time", "delay", run.delay_ms)?;
+    }
     if run.interrupted {
         writeln!(out, "{:<11}early, by a signal", "ended")?;
     }
@@ -32,6 +39,10 @@ pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
     writeln!(out, "{:<11}{}", "errors", if errors.is_empty() { "none".to_owned() } else { errors.join(", ") })?;
     if run.found + run.missing > 0 {
         writeln!(out, "{:<11}{} found, {} missing", "keys read", run.found, run.missing)?;
+    }
+    if run.cache_hits + run.cache_misses > 0 {
+        let share = 100.0 * run.hit_ratio().unwrap_or(0.0);
+        writeln!(out, "{:<11}{share:.2} %, by the cache's own word", "hit ratio")?;
     }
     writeln!(out, "{:<11}{} sent, {} received\n", "bytes", run.bytes_out, run.bytes_in)?;
     writeln!(out, "{:<11}{:>12}  {:>12}", "ms", "latency", "service")?;
@@ -47,6 +58,11 @@ pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
     let client = &run.client;
     write!(out, "\ngenerator: {:.2} CPU s, {:.0} requests a CPU s", client.cpu_s, client.requests_per_cpu_s)?;
     writeln!(out, ", busy {:.0} %, lag p99 {:.3} ms", 100.0 * client.busy, client.lag_ms.p99)?;
+    if let Some(server) = &run.server {
+        write!(out, "server: {:.2} CPU s, {:.2} us a request", server.cpu_s, server.cpu_us_per_request)?;
+        writeln!(out, ", busiest thread {:.0} %", 100.0 * server.busy)?;
+    }
+    writeln!(out, "bottleneck: {}", run.bottleneck())?;
     if run.client_saturated {
         let (late, busy) = (GeneratorHealth::LATE, 100.0 * GeneratorHealth::BUSY);
         writeln!(

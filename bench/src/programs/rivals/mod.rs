@@ -19,7 +19,11 @@ mod rival_servers;
 #[cfg(test)]
 mod tests;
 
-use crate::lib::{figures, machine, results::origin};
+use crate::lib::{
+    figures,
+    machine::{self, Host},
+    results::origin,
+};
 use anyhow::Context;
 use clap::ValueEnum;
 use measure::{Bench, Scale};
@@ -150,21 +154,16 @@ impl RivalsArgs {
 
 /// The machine, and how it is used.
 fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
-    let cores = machine::cores()?;
+    let Host { cpu, cores, kernel, memory_gib } = Host::this()?;
     let (server_core, client_core) = machine::server_and_client_core()?;
-    let cpus = fs::read_to_string("/proc/cpuinfo")?;
-    let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let memory = fs::read_to_string("/proc/meminfo")?;
-    let kibibytes =
-        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     Ok(SettingRecord {
         date: origin::date()?,
         commit: origin::commit(),
-        command: std::env::args().map(|word| record::name_of(&word)).collect::<Vec<_>>().join(" "),
-        cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
-        kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
-        cores: cores.len(),
-        memory_gib: figures::rounded(kibibytes.unwrap_or(0.0) / f64::from(1 << 20)),
+        command: origin::command_line(),
+        cpu,
+        kernel,
+        cores,
+        memory_gib,
         server_core,
         client_core,
         client: format!("larder-bench {}", env!("CARGO_PKG_VERSION")),

@@ -8,7 +8,8 @@ mod tests;
 
 use crate::lib::{
     figures::{self, Figure, median},
-    machine, servers,
+    machine::{self, Host},
+    servers,
 };
 use clap::ValueEnum;
 use serde::Serialize;
@@ -183,8 +184,7 @@ fn compare(setting: &ServerSetting<'_>, runs: u64, load: ServerLoad) -> anyhow::
 
 /// The machine and the versions.
 fn machine(setting: &ServerSetting<'_>) -> anyhow::Result<MachineRow> {
-    let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
-    let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let Host { cpu, cores, kernel, .. } = Host::this()?;
     let version = |program: &Path, argument| -> anyhow::Result<String> {
         let output = Command::new(program).arg(argument).output()?;
         // nginx writes it to standard error.
@@ -194,9 +194,9 @@ fn machine(setting: &ServerSetting<'_>) -> anyhow::Result<MachineRow> {
     };
     Ok(MachineRow {
         program: "server",
-        cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
-        cores: machine::cores()?.len(),
+        cpu,
+        kernel,
+        cores,
         server_core: setting.server_core,
         client_core: setting.client_core,
         source_core: setting.source_core,

@@ -271,7 +271,7 @@ impl HttpWorker<'_> {
         let name = String::from_utf8_lossy(&key).into_owned();
         let lookup = self.random.bool();
         let path = if lookup { format!("/lookup?key={name}") } else { format!("/v1/kv/{name}") };
-        let HttpAnswer { status, body } = client.get(&path)?;
+        let HttpAnswer { status, body, .. } = client.get(&path)?;
         note_hot(self.source, read, view, status == 200);
         if status == 503 && excused(self.source, view) && (!lookup || is_lookup_503(&name, &body)) {
             *self.tally.errors.entry("503".into()).or_default() += 1;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::lib::results::server_use::ServerUse;
 
 /// A result as `--save` writes it.
 pub(crate) fn example() -> RunSummary {
@@ -20,7 +21,7 @@ pub(crate) fn example() -> RunSummary {
 fn a_page_holds_every_run_and_nothing_from_elsewhere() {
     let second = RunSummary { name: "<b>second</b>".into(), client_saturated: true, ..example() };
     let page = html(&[example(), second]);
-    assert_eq!(page.matches("<svg").count(), 4);
+    assert_eq!(page.matches("<svg").count(), 6);
     assert_eq!(page.matches("<polyline").count(), 8);
     assert_eq!(page.matches("class=\"heat\"").count(), 12);
     assert!(page.contains("generator was the bottleneck"));
@@ -45,4 +46,39 @@ fn a_run_without_requests_has_a_page() {
     let empty = RunSummary { curve: vec![], series: vec![], requests: 0, duration_s: 0.0, ..example() };
     let page = html(&[empty]);
     assert!(page.ends_with("</html>\n") && !page.contains("NaN") && !page.contains("inf"), "{page}");
+}
+
+#[test]
+fn a_page_says_how_it_was_measured() {
+    let run = RunSummary {
+        command: "larder-bench run --url redis://127.0.0.1:1 --op '<b>'".into(),
+        started_unix_s: 1_795_467_661,
+        host: Host { cpu: "A CPU".into(), cores: 2, kernel: "6.1".into(), memory_gib: 3.0 },
+        server_version: Some("larder 9.8.7".into()),
+        cache_hits: 1,
+        cache_misses: 3,
+        server: Some(ServerUse { cpu_s: 1.0, cpu_us_per_request: 2.0, busy: 0.99 }),
+        ..example()
+    };
+    let page = html(&[run]);
+    for part in [
+        "larder-bench run --url redis://127.0.0.1:1 --op '&lt;b&gt;'",
+        "2026-11-23 21:01 UTC",
+        "A CPU, 2 cores, 3.0 GiB, Linux 6.1",
+        "larder 9.8.7",
+        "<td>25.00 %<td>server; busy: generator 10 %, server 99 %",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
+fn each_run_is_a_point_in_the_column_of_its_name() {
+    let runs = [1000.0, 1200.0, 900.0].map(|throughput| RunSummary { throughput, ..example() });
+    let other = RunSummary { name: "other".into(), ..example() };
+    let chart = each_run("Throughput", "per second", &[&runs[..], &[other]].concat(), |run| run.throughput);
+    assert_eq!(chart.matches("<circle").count(), 4);
+    assert_eq!(chart.matches(">example</text>").count(), 1);
+    // A range and a median for each name.
+    assert_eq!(chart.matches("class=\"range\"").count(), 4);
 }

@@ -110,11 +110,68 @@ fn a_run_ends_with_one_object_that_pages_are_made_of() {
     let both = path("both.html");
     assert!(larder_bench(&["report", &saved, &saved, "--out", &both]).status.success());
     let read = |path: &str| std::fs::read_to_string(path).expect("written");
-    assert_eq!((read(&page).matches("<svg").count(), read(&both).matches("<svg").count()), (3, 4));
+    assert_eq!((read(&page).matches("<svg").count(), read(&both).matches("<svg").count()), (3, 6));
     assert!(read(&log).contains("Tag=latency"));
     let table = larder_bench(&["run", "--url", &url, "--requests", "100"]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("closed loop") && table.contains("p99.999") && table.contains("queue"), "{table}");
+}
+
+#[test]
+fn a_file_of_keys_is_what_a_run_asks_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys");
+    let file = file.to_str().expect("a plain path");
+    let rows = rows(&larder_bench(&["data", "--keys", "10000", "--out", file]));
+    assert_eq!((&rows[0]["keys"], &rows[0]["bytes"]), (&10_000.into(), &370_000.into()));
+    let printed = larder_bench(&["data", "--keys", "10000"]).stdout;
+    assert_eq!(printed, std::fs::read(file).expect("written"));
+    let key = format!("@{file}");
+    let asked = larder_bench(&["run", "--url", &ok_server(), "--key", &key, "--requests", "10", "--json"]);
+    assert_eq!(self::rows(&asked)[0]["requests"], 10);
+}
+
+/// The bar is for a person at a terminal: script(1) makes one.
+#[test]
+fn a_terminal_shows_progress_unless_it_is_not_wanted() {
+    let url = ok_server();
+    let shown = |more: &str| {
+        let program = env!("CARGO_BIN_EXE_larder-bench");
+        let command = format!("{program} run --url {url} --rate 500 --duration 1500ms {more}");
+        let output = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+        let output = output.expect("script(1) is part of util-linux");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let terminal = shown("");
+    assert!(terminal.contains("##") && terminal.contains("left"), "{terminal}");
+    for more in ["--json", "--quiet"] {
+        let quiet = shown(more);
+        assert!(!quiet.contains('\x1b') && !quiet.contains("##"), "{more}: {quiet}");
+    }
+    let output = larder_bench(&["run", "--url", &url, "--requests", "100"]);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_table_and_the_summary_of_latencies_are_printed() {
+    let options = ["--requests", "1000", "--latency", "--summary", "--server-pid"];
+    let pid = std::process::id().to_string();
+    let output = larder_bench(&[&["run", "--url", &ok_server()], &options[..], &[&pid]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in
+        ["1/(1-Percentile)", "inf", "Total count    =         1000]", "fastest", "[simple string] 1000", "bottleneck: "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = rows(&larder_bench(&["run", "--url", &ok_server(), "--requests", "1000", "--json"])).remove(0);
+    let last = json["percentiles"].as_array().expect("rows").last().expect("a row").clone();
+    assert_eq!((&last["count"], &last["percentile"]), (&1000.into(), &1.0.into()));
+    assert_eq!(json["replies"]["simple string"], 1000);
+    let command = json["command"].as_str().expect("text");
+    assert!(command.starts_with("larder-bench run --url redis://127.0.0.1:"), "{command}");
+    assert!(json["host"]["cores"].as_u64() > Some(0) && json["host"]["kernel"].as_str() != Some(""), "{json}");
 }
 
 #[test]

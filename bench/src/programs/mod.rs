@@ -1,6 +1,7 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
 mod bound;
 mod cluster;
+mod data;
 mod documents;
 mod engine;
 mod fleet;
@@ -50,6 +51,7 @@ pub(crate) enum Program {
     Fleet(fleet::FleetArgs),
     Bound(bound::BoundArgs),
     Cluster(cluster::ClusterArgs),
+    Data(data::DataArgs),
     Documents(documents::DocumentsArgs),
     Server(server::ServerArgs),
     Rivals(rivals::RivalsArgs),
@@ -84,6 +86,7 @@ impl Program {
             Program::Fleet(args) => fleet::run(args, out),
             Program::Bound(args) => bound::run(args, out),
             Program::Cluster(args) => cluster::run(args, out),
+            Program::Data(args) => data::run(args, out),
             Program::Documents(args) => documents::run(args, out),
             Program::Server(args) => server::run(args, out),
             Program::Rivals(args) => rivals::run(args),

@@ -2,14 +2,13 @@
 //! groupcache-go.
 use crate::lib::{
     figures::{self, median, rounded},
-    load::{self, GeneratorOptions, Interrupt, LoadPlan, PlanOptions, duration},
+    load::{self, Interrupt, duration},
     machine,
-    servers::{Port, ServerProcess, free_port, groupcache_go_among, larder_on},
+    peer_nodes::{PeerKind, PeerNodes},
 };
-use anyhow::{Context, ensure};
-use larder::peer::{Ring, RingHash};
+use anyhow::ensure;
 use serde::Serialize;
-use std::{collections::BTreeMap, fs, io::Write, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 /// Three nodes as one cache, over HTTP and over gRPC, beside three of groupcache-go
 ///
@@ -32,18 +31,6 @@ pub(crate) struct PeersArgs {
     /// Turns, of which the medians count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-}
-
-const NODES: usize = 3;
-const IDS: u64 = 100;
-
-/// What three nodes are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    LarderHttp,
-    LarderGrpc,
-    GroupcacheGo,
 }
 
 /// One load; in the order in which new nodes get them.
@@ -72,7 +59,7 @@ impl Load {
 #[derive(Debug, Clone, Serialize)]
 struct LoadRow {
     program: &'static str,
-    nodes: Kind,
+    nodes: PeerKind,
     load: Load,
     requests_per_second: f64,
     p50_ms: f64,
@@ -84,19 +71,23 @@ struct LoadRow {
 pub(crate) fn run(args: &PeersArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let (server_core, client_core) = machine::server_and_client_core()?;
     let interrupt = Interrupt::watch()?;
-    let mut kinds = vec![Kind::LarderHttp, Kind::LarderGrpc];
-    kinds.extend(args.node.is_some().then_some(Kind::GroupcacheGo));
-    let mut rows: BTreeMap<(Load, Kind), Vec<LoadRow>> = BTreeMap::new();
+    let mut kinds = vec![PeerKind::LarderHttp, PeerKind::LarderGrpc];
+    kinds.extend(args.node.is_some().then_some(PeerKind::GroupcacheGo));
+    let mut rows: BTreeMap<(Load, PeerKind), Vec<LoadRow>> = BTreeMap::new();
     for _ in 0..args.runs {
         for kind in &kinds {
             for copies in [true, false] {
-                let fleet = Fleet::start(args, *kind, copies, server_core)?;
+                let program = match (kind, &args.node) {
+                    (PeerKind::GroupcacheGo, Some(node)) => node,
+                    _ => &args.larder,
+                };
+                let nodes = PeerNodes::start(*kind, program, copies, server_core)?;
                 if !copies {
-                    fleet.load(args, Load::Warm250, client_core, &interrupt)?;
+                    Load::Warm250.measure(&nodes, args, client_core, &interrupt)?;
                 }
                 let loads = if copies { &Load::WITH_COPIES[..] } else { &[Load::PeakWithoutCopies] };
                 for load in loads {
-                    let row = fleet.load(args, *load, client_core, &interrupt)?;
+                    let row = load.measure(&nodes, args, client_core, &interrupt)?;
                     rows.entry((*load, *kind)).or_default().push(row);
                 }
             }
@@ -116,88 +107,25 @@ pub(crate) fn run(args: &PeersArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Three nodes.
-struct Fleet {
-    kind: Kind,
-    nodes: Vec<ServerProcess>,
-    /// The node that owns fewest of the ids.
-    asked: usize,
-}
-
-impl Fleet {
-    fn start(args: &PeersArgs, kind: Kind, copies: bool, core: usize) -> anyhow::Result<Fleet> {
-        let ports: Vec<Port> = (0..NODES).map(|_| free_port()).collect::<anyhow::Result<_>>()?;
-        let mut names: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
-        let peers = names.join(",");
-        let own: Vec<String> = names.clone();
-        names.sort();
-        let ring = Ring::new(RingHash::Fnv1, &names.iter().map(String::as_str).collect::<Vec<_>>());
-        let owns = |name: &String| {
-            (1..=IDS).filter(|id| ring.owner(id.to_string().as_bytes()).is_some_and(|at| names[at] == *name)).count()
-        };
-        let asked = (0..NODES).min_by_key(|node| owns(&own[*node])).context("there are nodes")?;
-        let start = |(number, port): (usize, Port)| match (kind, &args.node) {
-            (Kind::GroupcacheGo, Some(node)) => {
-                // Its cache for copies is an eighth of all: too small for any.
-                let bytes = if copies || number != asked { "67108864" } else { "64" };
-                groupcache_go_among(port, node, Some(core), &peers, bytes)
-            }
-            (Kind::GroupcacheGo, None) => anyhow::bail!("no groupcache-go node is given"),
-            (Kind::LarderHttp | Kind::LarderGrpc, _) => {
-                let transport = if kind == Kind::LarderGrpc { "grpc" } else { "http" };
-                let ttl = if copies { "10s" } else { "0" };
-                let this = port.address.to_string();
-                let ring = ["--peers", &peers, "--peer-self", &this, "--peer-transport", transport];
-                let more = ["--source", "demo:", "--hot-copy-ttl", ttl];
-                larder_on(port, &args.larder, Some(core), &[&ring[..], &more].concat())
-            }
-        };
-        let nodes = ports.into_iter().enumerate().map(start).collect::<anyhow::Result<_>>()?;
-        Ok(Fleet { kind, nodes, asked })
-    }
-
-    fn cpu_time(&self) -> anyhow::Result<Duration> {
-        self.nodes.iter().map(ServerProcess::run_time).sum()
-    }
-
-    fn load(&self, args: &PeersArgs, load: Load, core: usize, interrupt: &Interrupt) -> anyhow::Result<LoadRow> {
-        let ids = tempfile::NamedTempFile::new()?;
-        fs::write(ids.path(), (1..=IDS).map(|id| format!("{id}\n")).collect::<String>())?;
-        let address = self.nodes[self.asked].http.context("a node has an address")?;
-        let plan = PlanOptions {
-            url: format!("http://{address}/data/{{key}}"),
-            op: vec!["get".into()],
-            keys: None,
-            key: format!("@{}", ids.path().display()),
-            dist: Some("seq".parse()?),
-            value_size: "64".parse()?,
-            rate: load.rate(),
-            duration: args.duration,
-            requests: None,
-            warm_up: Duration::ZERO,
-        };
-        let generator = GeneratorOptions {
-            connections: 10,
-            threads: 1,
-            pipeline: 1,
-            timeout: Duration::from_secs(10),
-            header: Vec::new(),
-            error_status: "4xx,5xx".parse()?,
-            spin: false,
-            pin: vec![core],
-            seed: 1,
-        };
-        let plan = LoadPlan { interrupt: interrupt.clone(), ..plan.plan(&generator, None)? };
-        let before = self.cpu_time()?;
+impl Load {
+    fn measure(
+        self,
+        nodes: &PeerNodes,
+        args: &PeersArgs,
+        core: usize,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<LoadRow> {
+        let plan = nodes.plan(self.rate(), args.duration, core, interrupt)?;
+        let before = nodes.cpu_time()?;
         let outcome = load::run(&plan, &mut |_| {})?;
-        let cpu = self.cpu_time()? - before;
+        let cpu = nodes.cpu_time()? - before;
         let counts = &outcome.total.counts;
         ensure!(counts.all_errors() == 0 && counts.requests > 0, "requests failed: {counts:?}");
         let quantile = |quantile| outcome.total.latency.value_at_quantile(quantile) as f64 / 1e6;
         Ok(LoadRow {
             program: "peers",
-            nodes: self.kind,
-            load,
+            nodes: nodes.kind,
+            load: self,
             requests_per_second: counts.requests as f64 / args.duration.as_secs_f64(),
             p50_ms: quantile(0.5),
             p99_ms: quantile(0.99),

@@ -67,28 +67,14 @@ pub(super) fn run(args: &LoadArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let ids = tempfile::NamedTempFile::new()?;
     fs::write(ids.path(), (1..=args.keys).map(|id| format!("{id}.json\n")).collect::<String>())?;
     let plan = PlanOptions {
-        url: format!("http://{}/v1/kv/{{key}}", cluster.nginx),
-        op: vec!["get".into()],
-        keys: None,
         key: format!("@{}", ids.path().display()),
         dist: Some("seq".parse()?),
-        value_size: "64".parse()?,
         rate: Some(args.rate),
         duration: args.duration,
-        requests: None,
-        warm_up: Duration::ZERO,
+        ..PlanOptions::of(&format!("http://{}/v1/kv/{{key}}", cluster.nginx), "get")
     };
-    let generator = GeneratorOptions {
-        connections: 10,
-        threads: 1,
-        pipeline: 1,
-        timeout: Duration::from_secs(10),
-        header: Vec::new(),
-        error_status: "4xx,5xx".parse()?,
-        spin: false,
-        pin: Vec::new(),
-        seed: 1,
-    };
+    let generator =
+        GeneratorOptions { connections: 10, error_status: "4xx,5xx".parse()?, ..GeneratorOptions::default() };
     let plan = LoadPlan { interrupt: Interrupt::watch()?, ..plan.plan(&generator, None)? };
 
     // A node may have been killed: that is worth seeing, too.

@@ -150,7 +150,7 @@ pub async fn run(
     let silent = session.is_silent();
     let mark = out.mark();
     session.times.start();
-    session.times.set_row(row_of(worker, command, *args));
+    session.times.found(worker, &session.client, row_of(worker, command, *args), command, *args);
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
     let done = match handler(command).later() {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,

@@ -180,6 +180,7 @@ impl CommandContext<'_> {
         args: Args<'_>,
         run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
     ) -> Flow {
+        self.session.times.end_short(self.worker, &self.session.client);
         let outer = self.session.times;
         self.session.times.start();
         let flow = self.within(command, args).answering(run);

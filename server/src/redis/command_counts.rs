@@ -20,7 +20,7 @@ pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, a
         count_keys(worker, command, args);
     }
     let row = row_of(worker, command, args);
-    session.times.set_row(row);
+    session.times.found(worker, &session.client, row, command, args);
     worker.app.commands.called(worker.id, row, 1);
     show(session, command);
 }

@@ -1,9 +1,10 @@
 //! Times a client's commands.
 //!
 //! Commands of one turn follow each other without a pause, so one reading of the clock ends a
-//! command and begins the next. A run of plain GETs takes one reading for all.
+//! command and begins the next. A run of plain GETs, and a run of short commands of one name, takes
+//! one reading for all: a reading takes as long as a tenth of a SET.
 use super::{
-    command::{Command, CommandKind},
+    command::{Command, CommandKind, Flags},
     command_lookup::{FoundCommand, GET, find_for},
     slow_commands::{note_recorded, shown_args},
 };
@@ -11,12 +12,21 @@ use crate::{app::Worker, clients::Client, telemetry::recorded_args};
 use larder_proto::resp::Args;
 use std::time::{Duration, Instant};
 
+/// The longest run of short commands.
+const LONGEST_RUN: u32 = 16;
+/// A command with more arguments is not short.
+const FEW_ARGS: usize = 8;
+
 /// Which command of a client runs, and since when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommandTimes {
+    /// When it began, or the run before it.
     since: Instant,
+    /// The commands that have ended since then: their row, and how many.
+    run: (u16, u32),
     /// Its row in [`CommandStats`](crate::telemetry::CommandStats); `None`: no command has begun.
     row: Option<u16>,
+    is_short: bool,
 }
 
 /// A command whose reply is still to come.
@@ -33,13 +43,12 @@ pub(super) type Slow = (u16, Duration);
 
 impl CommandTimes {
     pub(super) fn new() -> CommandTimes {
-        CommandTimes { since: Instant::now(), row: None }
+        CommandTimes { since: Instant::now(), run: (0, 0), row: None, is_short: false }
     }
     /// The next command begins now.
     #[inline]
     pub(super) fn start(&mut self) {
-        self.since = Instant::now();
-        self.row = None;
+        *self = CommandTimes::new();
     }
     /// Leaves out what the command has taken so far.
     pub(super) fn restart(&mut self) {
@@ -50,9 +59,18 @@ impl CommandTimes {
     pub(super) fn next(&mut self) {
         self.row = None;
     }
-    /// It is the command in this row.
+    /// It is this command, in this row.
     #[inline]
-    pub(super) fn set_row(&mut self, row: u16) {
+    pub(super) fn found(&mut self, worker: &Worker, client: &Client, row: u16, command: &Command, args: Args<'_>) {
+        if self.run.0 != row {
+            self.end_short(worker, client);
+        }
+        self.row = Some(row);
+        let is_quick = command.flags.has(Flags::FAST) || command.flags.has(Flags::OVERWRITES);
+        self.is_short = is_quick && args.len() <= FEW_ARGS;
+    }
+    /// It is one that began before, in this row.
+    pub(super) fn found_before(&mut self, row: u16) {
         self.row = Some(row);
     }
     /// The command is answered. If it took long, the caller notes it
@@ -61,20 +79,43 @@ impl CommandTimes {
     #[must_use]
     pub(super) fn end(&mut self, worker: &Worker) -> Option<Slow> {
         let row = self.row.take()?;
-        self.end_run(worker, row, 1)
+        let commands = self.run.1 + 1;
+        if self.is_short && commands < LONGEST_RUN && !worker.app.telemetry.slow.times_each() {
+            self.run = (row, commands);
+            return None;
+        }
+        self.end_run(worker, row, commands)
+    }
+    /// Ends a run of short commands. Something else follows.
+    #[inline]
+    pub(super) fn end_short(&mut self, worker: &Worker, client: &Client) {
+        let (row, commands) = self.run;
+        if commands > 0
+            && let Some((row, each)) = self.end_run(worker, row, commands)
+        {
+            note_run(worker, client, row, each, commands);
+        }
     }
     /// So many commands of the same row are answered. The result is about each of them.
     #[inline]
     #[must_use]
-    pub(super) fn end_run(&mut self, worker: &Worker, row: u16, commands: u64) -> Option<Slow> {
+    fn end_run(&mut self, worker: &Worker, row: u16, commands: u32) -> Option<Slow> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);
         self.since = now;
-        if commands == 0 {
-            return None;
+        self.run.1 = 0;
+        worker.app.commands.took(worker.id, row, commands.into(), took);
+        let each = took / commands;
+        worker.app.telemetry.slow.is_slow(each).then_some((row, each))
+    }
+    /// So many plain GETs are answered.
+    #[inline]
+    #[must_use]
+    pub(super) fn end_gets(&mut self, worker: &Worker, gets: u32) -> Option<Duration> {
+        match gets {
+            0 => None,
+            _ => self.end_run(worker, GET.index, gets).map(|(_, each)| each),
         }
-        worker.app.commands.took(worker.id, row, commands, took);
-        worker.app.telemetry.slow.is_slow(took).then(|| (row, took / commands as u32))
     }
     /// The command is answered later.
     pub(super) fn later(&self, worker: &Worker, args: Args<'_>) -> Option<TimedCommand> {
@@ -92,6 +133,14 @@ impl CommandTimes {
     pub(super) fn row(&self) -> Option<u16> {
         self.row
     }
+}
+
+/// Notes a run whose commands took so long each. Their arguments are not kept.
+#[cold]
+fn note_run(worker: &Worker, client: &Client, row: u16, each: Duration, commands: u32) {
+    let name = worker.app.commands.name(row).to_ascii_uppercase();
+    let args = format!("(one of {commands} in a pipeline)");
+    note_recorded(worker, client, row, each, recorded_args([name.as_bytes(), args.as_bytes()].into_iter()));
 }
 
 impl TimedCommand {

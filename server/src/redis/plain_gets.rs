@@ -47,7 +47,7 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
 /// times, or a client in a special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
-    session: &Session,
+    session: &mut Session,
     input: &[u8],
     now: Millis,
     (out, enough): (&mut Output, usize),
@@ -71,6 +71,9 @@ pub fn begin(
         .take_while(|(key, _)| lengths.contains(&key.len()) && session.may_get(key))
         .map(|(key, len)| (group.cache.key(key), len))
         .collect();
+    if !row.is_empty() {
+        session.times.end_short(worker, &session.client);
+    }
     let _one_table = group.one_table();
     if row.len() > 1 {
         let keys = row.iter().map(|(key, _)| *key);

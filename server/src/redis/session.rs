@@ -175,18 +175,23 @@ impl Session {
     pub fn begin_turn(&mut self) {
         self.times.start();
     }
+    /// The turn is over: what follows may wait.
+    #[inline]
+    pub fn end_turn(&mut self, worker: &Worker) {
+        self.times.end_short(worker, &self.client);
+    }
     /// The plain GETs at the beginning of `input` are answered, so many.
     #[inline]
-    pub fn end_gets(&mut self, worker: &Worker, gets: u64, input: &[u8]) {
-        if let Some((_, took)) = self.times.end_run(worker, GET.index, gets) {
-            self.note_slow_gets(worker, took, input);
+    pub fn end_gets(&mut self, worker: &Worker, gets: u32, input: &[u8]) {
+        if let Some(each) = self.times.end_gets(worker, gets) {
+            self.note_slow_gets(worker, each, input);
         }
     }
     /// Notes the first one of a run that took long, if each of them did.
     #[cold]
-    fn note_slow_gets(&self, worker: &Worker, took: Duration, input: &[u8]) {
-        if let Some((key, _)) = gets_ahead(input).next().filter(|_| worker.app.telemetry.slow.is_slow(took)) {
-            note_recorded(worker, &self.client, GET.index, took, recorded_args([&b"GET"[..], key].into_iter()));
+    fn note_slow_gets(&self, worker: &Worker, each: Duration, input: &[u8]) {
+        if let Some((key, _)) = gets_ahead(input).next() {
+            note_recorded(worker, &self.client, GET.index, each, recorded_args([&b"GET"[..], key].into_iter()));
         }
     }
 

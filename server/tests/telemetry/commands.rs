@@ -2,8 +2,8 @@
 //! real Redis.
 use crate::{common, larder};
 use common::{Client, RedisServer, Reply};
-use larder::Larder;
-use std::collections::BTreeMap;
+use larder::{Larder, encode, skip_until};
+use std::{collections::BTreeMap, io::Write};
 
 fn info(client: &mut Client, sections: &[&str]) -> String {
     let Reply::Bulk(Some(text)) = client.command(&[&["INFO"], sections].concat()) else { panic!("INFO has no text") };
@@ -154,5 +154,41 @@ fn patterns_and_names_of_config_get_agree() {
             let by_pattern: Vec<_> = pairs(pattern).into_iter().filter(|pair| pair.0 == by_name[0].0).collect();
             assert_eq!(by_pattern, by_name, "{pattern}");
         }
+    }
+}
+
+#[test]
+fn every_call_of_a_pipeline_is_timed_once() {
+    let larder = Larder::start(&["--threads", "1"]);
+    let mut stream = larder.stream();
+    let commands: [&[&[u8]]; 5] = [
+        &[b"SET", b"k", b"v"],
+        &[b"GET", b"k"],
+        &[b"INCR", b"n"],
+        &[b"STRLEN", b"k"],
+        &[b"GETRANGE", b"k", b"0", b"1"],
+    ];
+    let mut calls = [0; 5];
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..30 {
+        // One write to the socket for some runs, shorter and longer than those that are timed together.
+        let mut pipeline = Vec::new();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..commands.len());
+            let run = random.usize(1..40);
+            calls[at] += run;
+            pipeline.extend(encode(commands[at]).repeat(run));
+        }
+        pipeline.extend(encode(&[b"PING"]));
+        stream.write_all(&pipeline).unwrap();
+        skip_until(&mut stream, b"+PONG\r\n");
+    }
+    let mut client = larder.client();
+    for (command, calls) in commands.iter().zip(calls) {
+        let name = String::from_utf8(command[0].to_ascii_lowercase()).unwrap();
+        let Reply::Array(Some(reply)) = client.command(&["LATENCY", "HISTOGRAM", &name]) else { panic!("{name}") };
+        let Reply::Array(Some(of_name)) = &reply[1] else { panic!("{reply:?}") };
+        assert_eq!(of_name[1], Reply::Int(calls as i64), "{name}: {reply:?}");
+        assert!(numbers(&info(&mut client, &["everything"]), &format!("cmdstat_{name}"))["usec"] > 0.0);
     }
 }

@@ -148,6 +148,7 @@ impl ClientConnection {
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
         let already = self.queue.len();
         let step = self.begin_all(worker, now, batch);
+        self.session.end_turn(worker);
         self.send_forwarded(worker, already);
         if !batch.is_empty() {
             worker.fetch(&worker.groups[0], batch);
@@ -288,13 +289,13 @@ impl ClientConnection {
         };
         let already = out.len();
         let gets =
-            redis::plain_gets::begin(worker, &self.session, self.input.unread(), now, (out, already + room), batch);
+            redis::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, (out, already + room), batch);
         if behind {
             self.held += out.len() - already;
         }
         if gets.commands > 0 {
             let answered = gets.commands - usize::from(gets.pending.is_some());
-            self.session.end_gets(worker, answered as u64, self.input.unread());
+            self.session.end_gets(worker, answered as u32, self.input.unread());
         }
         self.input.consume(gets.consumed);
         if let Some(read) = gets.pending {

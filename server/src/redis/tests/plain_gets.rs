@@ -6,9 +6,15 @@ use larder_store::clock;
 
 /// What is begun of `input`, and answered, with room for `enough` bytes.
 fn begin(server: &Server, input: &[u8], enough: usize) -> (GetRun, String) {
-    let (client, mut out) = (server.client(), Output::default());
-    let gets =
-        plain_gets::begin(&server.worker, &client.session, input, clock::now(), (&mut out, enough), &mut Vec::new());
+    let (mut client, mut out) = (server.client(), Output::default());
+    let gets = plain_gets::begin(
+        &server.worker,
+        &mut client.session,
+        input,
+        clock::now(),
+        (&mut out, enough),
+        &mut Vec::new(),
+    );
     (gets, String::from_utf8(out.to_vec()).expect("text"))
 }
 
@@ -48,10 +54,10 @@ fn a_row_ends_before_a_key_that_the_user_may_not_read() {
     server.client().say("ACL SETUSER u on nopass +get ~a:*");
     let mut client = server.client();
     client.say("AUTH u x");
-    let begin = |input: &[u8]| {
+    let mut begin = |input: &[u8]| {
         let (mut out, mut batch) = (Output::default(), Vec::new());
         let room = (&mut out, usize::MAX);
-        let gets = plain_gets::begin(&server.worker, &client.session, input, clock::now(), room, &mut batch);
+        let gets = plain_gets::begin(&server.worker, &mut client.session, input, clock::now(), room, &mut batch);
         (gets.commands, String::from_utf8(out.to_vec()).expect("text"))
     };
     assert_eq!(begin(&row(&["a:1", "a:2", "b:1", "a:1"])), (2, "$3\r\none\r\n$-1\r\n".to_owned()));
@@ -73,8 +79,14 @@ fn what_needs_a_look_is_left_alone() {
     let mut client = server.client();
     client.say("MULTI");
     let mut out = Output::default();
-    let gets =
-        plain_gets::begin(&server.worker, &client.session, &row(&["a"]), clock::now(), (&mut out, 99), &mut Vec::new());
+    let gets = plain_gets::begin(
+        &server.worker,
+        &mut client.session,
+        &row(&["a"]),
+        clock::now(),
+        (&mut out, 99),
+        &mut Vec::new(),
+    );
     assert_eq!((gets.commands, out.len()), (0, 0));
     // What is recorded is recorded one by one.
     server.worker.app.telemetry.recorder.take(1.0);

@@ -105,7 +105,7 @@ impl StorePipeline {
             let (now, out) = (scratch.now, &mut self.replies);
             // An error is counted under the command's own name.
             session.times.next();
-            self.timed.get(at).iter().for_each(|timed| session.times.set_row(timed.row()));
+            self.timed.get(at).iter().for_each(|timed| session.times.found_before(timed.row()));
             CommandContext::new(worker, session, command, args, now, out).answering(|call| scratch.run(call));
         }
         State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))

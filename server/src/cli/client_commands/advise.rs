@@ -98,14 +98,17 @@ fn group_advice(group: &Value) -> String {
     output::columns(&header, &rows, &[1], &mut text);
     let wanted = &group["wanted"];
     let ratio = per_cent(&wanted["hit_ratio"]);
-    let largest = sizes.last().map(|size| per_cent(&size["hit_ratio"])).unwrap_or_default();
-    let smallest = sizes.first().and_then(|size| size["factor"].as_f64()).unwrap_or_default();
+    let factor = |size: Option<&Value>| size.and_then(|size| size["factor"].as_f64()).unwrap_or_default();
+    let smallest = factor(sizes.first());
     let _ = match wanted["factor"].as_f64() {
         Some(factor) if factor <= smallest => {
             writeln!(text, "\n{ratio} need {factor} of the size at most: {}.", bounds(wanted))
         }
         Some(factor) => writeln!(text, "\n{ratio} need about {factor:.2} times the size: {}.", bounds(wanted)),
-        None => writeln!(text, "\n{ratio} need more than 8 times the size, which gives {largest}."),
+        None => {
+            let largest = sizes.last().map(|size| per_cent(&size["hit_ratio"])).unwrap_or_default();
+            writeln!(text, "\n{ratio} need more than {} times the size, which gives {largest}.", factor(sizes.last()))
+        }
     };
     text
 }

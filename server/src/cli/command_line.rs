@@ -10,6 +10,7 @@ use crate::{
         self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
         flag_layer,
     },
+    lifecycle::RunError,
     net,
     telemetry::Logs,
 };
@@ -213,18 +214,25 @@ fn environment(vars: impl Iterator<Item = (OsString, OsString)>) -> Result<Env, 
 }
 
 fn serve(config: CheckedConfig) -> ExitCode {
-    let logs = Logs::start(config.settings.log_format, config.settings.log_level);
+    let (logs, last_lines) = match Logs::start(config.settings.log_format, config.settings.log_level) {
+        Ok(started) => started,
+        Err(error) => return end_with(&error.into()),
+    };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    match net::run(config, logs) {
+    let outcome = net::run(config, logs);
+    drop(last_lines);
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Not through the logs: it must be seen at every level.
-            eprintln!("larder: {error}");
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => end_with(&error),
     }
+}
+
+fn end_with(error: &RunError) -> ExitCode {
+    // Not through the logs: it must be seen at every level.
+    eprintln!("larder: {error}");
+    ExitCode::from(error.exit_code())
 }
 
 fn refuse(error: &ConfigError) -> ExitCode {

@@ -1,4 +1,8 @@
 //! Structured logs on standard error; their level changes at run time.
+//!
+//! A thread of its own writes them: a reader of standard error that stops reading must not stop the
+//! server. Lines that it does not take in time are dropped and counted.
+use super::log_writer::{LastLines, LogWriter};
 use crate::config::{LogFormat, LogLevel};
 use std::{
     fmt, io,
@@ -19,14 +23,21 @@ pub struct Logs {
     filter: Option<reload::Handle<LevelFilter, Registry>>,
     /// Index into [`LogLevel::NAMES`].
     level: AtomicU8,
+    /// Writes the lines to standard error.
+    writer: Option<LogWriter>,
 }
 
 impl Logs {
     /// Sends the process's events and panics to standard error from now on. Call it once, from the
     /// command line: the destination of events is the one thing that `tracing` keeps per
     /// process.
-    pub fn start(format: LogFormat, level: LogLevel) -> Logs {
-        let (dispatch, logs) = Logs::to(io::stderr, format, level);
+    ///
+    /// # Errors
+    /// The system refuses the thread that writes the lines.
+    pub fn start(format: LogFormat, level: LogLevel) -> io::Result<(Logs, LastLines)> {
+        let (writer, last_lines) = LogWriter::start(io::stderr())?;
+        let (dispatch, mut logs) = Logs::to(writer.clone(), format, level);
+        logs.writer = Some(writer);
         if log::set_logger(&FromFjall).is_ok() {
             log::set_max_level(log::LevelFilter::Warn);
         }
@@ -40,7 +51,7 @@ impl Logs {
                 tracing::error!(panic = text, place, "panic");
             }));
         }
-        logs
+        Ok((logs, last_lines))
     }
 
     /// Builds logs that go anywhere.
@@ -57,13 +68,18 @@ impl Logs {
                 Dispatch::new(registry.with(json.with_writer(writer)))
             }
         };
-        (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8) })
+        (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8), writer: None })
     }
 
     /// The present level.
     pub fn level(&self) -> LogLevel {
         LogLevel::from_name(LogLevel::NAMES[usize::from(self.level.load(Relaxed))])
             .expect("only indexes of names are stored")
+    }
+
+    /// Lines that were dropped because standard error did not take them in time.
+    pub fn dropped_lines(&self) -> u64 {
+        self.writer.as_ref().map_or(0, LogWriter::dropped)
     }
 
     /// Whether each request is logged.

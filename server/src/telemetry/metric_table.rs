@@ -266,6 +266,12 @@ pub const METRICS: &[MetricFamily] = &[
         "Published messages delivered to subscribers, counted per subscriber."
     ),
     MetricFamily {
+        name: "larder_dropped_log_lines_total",
+        kind: Counter,
+        help: "Log lines dropped because standard error did not take them in time.",
+        read: |s, to| to.number(&[], s.dropped_log_lines),
+    },
+    MetricFamily {
         name: "larder_backlog_cutoffs_total",
         kind: Counter,
         help: "Redis connections closed because undelivered push messages exceeded max-backlog.",

@@ -25,6 +25,7 @@ pub struct Snapshot {
     /// Since the Unix epoch.
     pub started: Duration,
     pub uptime: Duration,
+    pub dropped_log_lines: u64,
     pub process: ProcessStats,
     pub sums: CounterSums,
     pub worker_connections: Vec<u64>,

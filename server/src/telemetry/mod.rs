@@ -19,6 +19,7 @@ mod hot_keys;
 mod http_route;
 mod latency_events;
 mod log_limiter;
+mod log_writer;
 mod logs;
 mod metric_table;
 mod metrics_snapshot;
@@ -45,6 +46,7 @@ pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOpt
 pub use http_route::{HttpDistributions, HttpRoute, HttpTimes};
 pub use latency_events::LatencySummary;
 pub use log_limiter::LogLimiter;
+pub use log_writer::LastLines;
 pub use logs::Logs;
 pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
 pub use metrics_snapshot::{

@@ -123,6 +123,7 @@ impl Telemetry {
             profile: env!("BUILD_PROFILE"),
             started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
+            dropped_log_lines: self.logs.dropped_lines(),
             process: ProcessStats::read(),
             sums: self.sums(),
             worker_connections: self.worker_connections().collect(),

@@ -1,9 +1,10 @@
 //! The lines of the log, from outside.
 use crate::{common, larder};
 use common::{RedisServer, wait_until};
-use larder::Larder;
+use larder::{Larder, connect, skip_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write;
 
 fn lines(larder: &mut Larder) -> Vec<Value> {
     larder.signal(Signal::TERM);
@@ -40,6 +41,23 @@ fn each_event_of_a_source_has_one_line() {
     assert!(started[0]["groups"].as_str().unwrap().starts_with("default: 128MiB in front of redis://"), "{started:?}");
     assert_eq!(of(&lines, "stopping: no new connections are accepted").len(), 1);
     assert_eq!(lines.last().unwrap()["message"], "stopped", "{lines:?}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_stop_the_server() {
+    let mut larder = Larder::start(&["--log-level=debug", "--grace", "2s"]);
+    let mut stream = connect(larder.http);
+    let mut requests = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".repeat(199);
+    requests.extend_from_slice(b"GET /v1/kv/absent HTTP/1.1\r\nhost: x\r\n\r\n");
+    // More lines than the pipe and the process hold: nobody reads standard error before the end.
+    wait_until("lines to be dropped", || {
+        stream.write_all(&requests).unwrap();
+        skip_until(&mut stream, b"HTTP/1.1 404");
+        larder.metric("larder_dropped_log_lines_total") > 0.0
+    });
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    assert!(larder.stderr().lines().count() > 100);
 }
 
 #[test]

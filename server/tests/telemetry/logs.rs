@@ -31,9 +31,9 @@ fn each_event_of_a_source_has_one_line() {
     up(&larder, 1.0);
     let lines = lines(&mut larder);
     assert_eq!(of(&lines, "source connected").len(), 2, "{lines:?}");
-    assert_eq!(of(&lines, "source connection lost").len(), 1, "{lines:?}");
-    // It may be back before it is tried.
-    assert!(of(&lines, "source is down").len() <= 1, "{lines:?}");
+    // It may be back before it is tried. A thread that never had a connection may be the first to notice.
+    let (lost, down) = (of(&lines, "source connection lost").len(), of(&lines, "source is down").len());
+    assert!(matches!((lost, down), (1, 0) | (0, 1) | (1, 1)), "{lines:?}");
     let started = of(&lines, "started");
     assert_eq!(started.len(), 1);
     assert_eq!(started[0]["version"], env!("CARGO_PKG_VERSION"));

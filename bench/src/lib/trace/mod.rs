@@ -7,13 +7,17 @@
 //! A trace is never held in memory: each replay opens it again. Traces are downloads, hence not
 //! trusted: the length of a line, the run of keys that one line stands for and the decoders'
 //! windows are bounded, and a trace that ends within a record is an error.
+mod made;
 mod operations;
 mod records;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod trace_file;
 mod trace_format;
 
+pub(crate) use made::MadeTrace;
 pub(crate) use operations::{OperationKind, TraceWriter, TracedOperation};
+pub(crate) use requests::Requests;
 pub(crate) use trace_file::{TraceFile, TraceSummary};
 pub(crate) use trace_format::TraceFormat;

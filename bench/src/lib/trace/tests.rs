@@ -108,7 +108,10 @@ fn files_read_back_whatever_their_name_says() {
                     assert_eq!(read.expect("well-formed"), keys, "{name}");
                 }
                 let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len() as u64;
-                assert_eq!(trace.summary().expect("well-formed"), TraceSummary { requests: 5000, distinct });
+                assert_eq!(
+                    Requests::File(trace).summary().expect("well-formed"),
+                    TraceSummary { requests: 5000, distinct }
+                );
             });
         }
     }
@@ -147,11 +150,11 @@ fn damaged_traces_are_refused() {
             let mut packed = std::fs::read(path).expect("read");
             packed.truncate(packed.len() - packed.len() / 3);
             std::fs::write(path, packed).expect("write");
-            TraceFile::new(path, None).expect("named").summary().expect_err("truncated");
+            Requests::File(TraceFile::new(path, None).expect("named")).summary().expect_err("truncated");
         });
     }
     with_file("t.u64", b"", |path| {
-        let empty = TraceFile::new(path, None).expect("named").summary().expect_err("empty");
+        let empty = Requests::File(TraceFile::new(path, None).expect("named")).summary().expect_err("empty");
         assert!(empty.to_string().contains("no requests"), "{empty}");
     });
 }

@@ -28,6 +28,22 @@ pub(crate) struct TraceSummary {
     pub(crate) distinct: u64,
 }
 
+impl TraceSummary {
+    /// Of the trace `name`, which has these keys.
+    pub(crate) fn of(name: &str, keys: impl Iterator<Item = anyhow::Result<u64>>) -> anyhow::Result<TraceSummary> {
+        let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
+        let mut requests = 0;
+        for key in keys {
+            seen.insert(key?);
+            requests += 1;
+        }
+        if requests == 0 {
+            bail!("{name} holds no requests");
+        }
+        Ok(TraceSummary { requests, distinct: seen.len() as u64 })
+    }
+}
+
 impl TraceFile {
     /// A trace of the given format, or of the one that its name tells: `.lis`, `.trace`, `.u64` or
     /// `.ops`, each perhaps followed by `.zst` or `.xz`.
@@ -74,21 +90,6 @@ impl TraceFile {
         let input = open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let operations = Reader::new(input);
         Ok(operations.map(move |item| item.with_context(|| format!("cannot read on in {}", path.display()))))
-    }
-
-    /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured
-    /// with it.
-    pub(crate) fn summary(&self) -> anyhow::Result<TraceSummary> {
-        let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
-        let mut requests = 0;
-        for key in self.keys()? {
-            seen.insert(key?);
-            requests += 1;
-        }
-        if requests == 0 {
-            bail!("{} holds no requests", self.path.display());
-        }
-        Ok(TraceSummary { requests, distinct: seen.len() as u64 })
     }
 }
 

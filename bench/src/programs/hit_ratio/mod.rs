@@ -1,30 +1,34 @@
 //! `larder-bench hit-ratio`: replays a trace of requests against Larder's engine and its rivals.
 mod policies;
+mod reference_policies;
 #[cfg(test)]
 mod tests;
 
+use self::reference_policies::{ReferencePolicy, S3Fifo, Sieve, WTinyLfu};
 use crate::{
     lib::entry_memory::in_child,
     lib::{
         dataset::Dataset,
         figures,
         rival_caches::{Larder, Lru, Moka, QuickCache, RivalCache},
-        trace::{TraceFile, TraceFormat, TraceSummary},
+        trace::{MadeTrace, Requests, TraceFile, TraceFormat, TraceSummary},
     },
 };
 use anyhow::ensure;
 use serde::Serialize;
 use std::{io::Write, path::PathBuf};
 
-/// Hit ratios on a trace: larder, moka, quick_cache and plain LRU, at the same number of entries
-/// and of bytes
+/// Hit ratios on a trace: larder, moka, quick_cache and policies of the literature, at the same
+/// number of entries and of bytes
 ///
 /// Each request of the trace is a get and, on a miss, an insert; one thread, one pass, caches empty
 /// at the start. The trace is streamed and never held in memory.
 ///
 /// Mode `entries`: every cache may hold N entries. larder is the real engine with `max_keys` N and
 /// memory in abundance; quick_cache and lru have capacity N; moka is replayed twice, with
-/// `run_pending_tasks` after every request and after every 64th, and its better run counts.
+/// `run_pending_tasks` after every request and, from 6,400 entries on, after every 64th, and its
+/// better run counts. sieve, s3_fifo and w_tiny_lfu (with Caffeine's adaptive window) are plain
+/// implementations of the papers; they take part in this mode only.
 ///
 /// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size +
 /// value-size), or what --bytes says. larder runs with `max_memory` set to it, keys and values of
@@ -42,9 +46,18 @@ use std::{io::Write, path::PathBuf};
 /// for larder, entries x bytes_per_entry for the others) and bytes_per_entry.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HitRatioArgs {
-    /// Trace file; may end in .zst or .xz
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
+    /// Trace files; may end in .zst or .xz
+    #[arg(long, value_name = "FILE", value_delimiter = ',', required_unless_present = "made")]
+    trace: Vec<PathBuf>,
+    /// Made traces that trap policies of one kind or another
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    made: Vec<MadeTrace>,
+    /// N of made traces
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Requests of a made trace
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    requests: u64,
     /// How the trace is written; without it the name tells: .lis (arc), .trace (cache2k), .u64,
     /// .ops
     #[arg(long)]
@@ -142,28 +155,16 @@ pub(crate) fn run(args: &HitRatioArgs, out: &mut dyn Write) -> anyhow::Result<()
         Dataset::MIN_KEY
     );
     ensure!(args.percent.iter().all(|&p| p > 0.0 && p <= 100.0), "--percent takes numbers above 0 and up to 100");
-    let trace = TraceFile::new(&args.trace, args.format)?;
-    let replay = Replay {
-        summary: trace.summary()?,
-        name: trace.name(),
-        trace,
-        dataset: Dataset { key_size: args.key_size, value_size: args.value_size..=args.value_size },
-    };
+    let dataset = Dataset { key_size: args.key_size, value_size: args.value_size..=args.value_size };
     let bytes_wanted = args.mode != Some(EqualBy::Entries);
-    let footprints = bytes_wanted.then(|| Footprints::measure(&replay.dataset)).transpose()?;
-    for entries in capacities(args, replay.summary) {
-        if args.mode != Some(EqualBy::Bytes) {
-            replay.at_entries(entries, out)?;
-        }
-        if let Some(footprints) = footprints {
-            let budget = entries * (args.key_size + args.value_size) as u64;
-            replay.at_bytes(budget, footprints, out)?;
-        }
-    }
-    if let Some(footprints) = footprints {
-        for &budget in &args.bytes {
-            replay.at_bytes(budget, footprints, out)?;
-        }
+    let footprints = bytes_wanted.then(|| Footprints::measure(&dataset)).transpose()?;
+    let files = args.trace.iter().map(|path| TraceFile::new(path, args.format).map(Requests::File));
+    let made =
+        args.made.iter().map(|kind| Ok(Requests::Made { kind: *kind, keys: args.keys, requests: args.requests }));
+    for trace in files.chain(made) {
+        let trace: Requests = trace?;
+        let replay = Replay { summary: trace.summary()?, name: trace.name(), trace, dataset: dataset.clone() };
+        replay.at_all(args, footprints, out)?;
     }
     Ok(())
 }
@@ -179,13 +180,31 @@ fn capacities(args: &HitRatioArgs, summary: TraceSummary) -> Vec<u64> {
 
 /// A trace ready to be replayed.
 struct Replay {
-    trace: TraceFile,
+    trace: Requests,
     name: String,
     summary: TraceSummary,
     dataset: Dataset,
 }
 
 impl Replay {
+    fn at_all(&self, args: &HitRatioArgs, footprints: Option<Footprints>, out: &mut dyn Write) -> anyhow::Result<()> {
+        for entries in capacities(args, self.summary) {
+            if args.mode != Some(EqualBy::Bytes) {
+                self.at_entries(entries, out)?;
+            }
+            if let Some(footprints) = footprints {
+                let budget = entries * (args.key_size + args.value_size) as u64;
+                self.at_bytes(budget, footprints, out)?;
+            }
+        }
+        if let Some(footprints) = footprints {
+            for &budget in &args.bytes {
+                self.at_bytes(budget, footprints, out)?;
+            }
+        }
+        Ok(())
+    }
+
     fn at_entries(&self, entries: u64, out: &mut dyn Write) -> anyhow::Result<()> {
         let n = entries as usize;
         let mut row = |policy, hits| {
@@ -195,6 +214,9 @@ impl Replay {
         row(Larder::NAME, policies::LarderPolicy::at_entries(n).replay(&self.trace)?)?;
         row(Moka::NAME, policies::moka(n, &self.trace)?)?;
         row(QuickCache::NAME, policies::quick_cache(n, &self.trace)?)?;
+        row(Sieve::NAME, policies::reference::<Sieve>(n, &self.trace)?)?;
+        row(S3Fifo::NAME, policies::reference::<S3Fifo>(n, &self.trace)?)?;
+        row(WTinyLfu::NAME, policies::reference::<WTinyLfu>(n, &self.trace)?)?;
         row(Lru::NAME, policies::lru(n, &self.trace)?)
     }
 
@@ -211,7 +233,7 @@ impl Replay {
         let row = self.row(EqualBy::Bytes, budget, percent, Larder::NAME, hits, Some(memory));
         figures::line(out, &row)?;
 
-        type Policy = fn(usize, &TraceFile) -> anyhow::Result<u64>;
+        type Policy = fn(usize, &Requests) -> anyhow::Result<u64>;
         let rivals: [(&'static str, f64, Policy); 3] = [
             (Moka::NAME, footprints.moka, policies::moka),
             (QuickCache::NAME, footprints.quick_cache, policies::quick_cache),

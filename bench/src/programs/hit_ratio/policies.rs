@@ -3,10 +3,11 @@
 //!
 //! The rivals are keyed by the trace's numbers: what they keep does not depend on a key's length.
 //! Larder stores real bytes, because in mode `bytes` its policy works on them.
+use super::reference_policies::ReferencePolicy;
 use crate::lib::{
     dataset::Dataset,
     rival_caches::{NOW, larder_config, plain_write},
-    trace::TraceFile,
+    trace::Requests,
 };
 use larder_engine::{Cache, Config, Stats};
 use std::{num::NonZeroUsize, sync::Arc};
@@ -31,7 +32,7 @@ impl LarderPolicy {
     }
 
     /// Replays the trace once.
-    pub(super) fn replay(&mut self, trace: &TraceFile) -> anyhow::Result<u64> {
+    pub(super) fn replay(&mut self, trace: &Requests) -> anyhow::Result<u64> {
         const REQUESTS_PER_MS: u64 = 100;
         const TICK_MS: u64 = 100;
         let (mut bytes, mut value) = (Vec::new(), Vec::new());
@@ -71,10 +72,14 @@ impl LarderPolicy {
     }
 }
 
+/// From this many entries on, 64 more are at most one per cent.
+const MOKA_BATCHES: usize = 6400;
+
 /// moka at its best: its maintenance run after every request (the most exact order) or every 64th
 /// (fuller batches for its frequency sketch); which one is better depends on the trace, so both are
-/// tried.
-pub(super) fn moka(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
+/// tried. Until its maintenance runs, moka holds what was inserted meanwhile beyond its capacity; so
+/// a small cache has the first way only.
+pub(super) fn moka(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
     let run = |every: u64| {
         let cache: moka::sync::Cache<u64, ()> = moka::sync::Cache::new(entries as u64);
         let mut requests = 0_u64;
@@ -90,11 +95,12 @@ pub(super) fn moka(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
             hit
         })
     };
-    Ok(run(1)?.max(run(64)?))
+    let exact = run(1)?;
+    if entries < MOKA_BATCHES { Ok(exact) } else { Ok(exact.max(run(64)?)) }
 }
 
 /// quick_cache, the concurrent cache with its defaults.
-pub(super) fn quick_cache(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
+pub(super) fn quick_cache(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
     let cache = quick_cache::sync::Cache::new(entries);
     count(trace, |key| {
         let hit = cache.get(&key).is_some();
@@ -105,8 +111,14 @@ pub(super) fn quick_cache(entries: usize, trace: &TraceFile) -> anyhow::Result<u
     })
 }
 
+/// A policy of the literature.
+pub(super) fn reference<P: ReferencePolicy>(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
+    let mut policy = P::new(entries);
+    count(trace, |key| policy.request(key))
+}
+
 /// Least recently used.
-pub(super) fn lru(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
+pub(super) fn lru(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
     let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
     let mut cache = lru::LruCache::new(entries);
     count(trace, |key| {
@@ -118,7 +130,7 @@ pub(super) fn lru(entries: usize, trace: &TraceFile) -> anyhow::Result<u64> {
     })
 }
 
-fn count(trace: &TraceFile, mut request: impl FnMut(u64) -> bool) -> anyhow::Result<u64> {
+fn count(trace: &Requests, mut request: impl FnMut(u64) -> bool) -> anyhow::Result<u64> {
     let mut hits = 0;
     for key in trace.keys()? {
         hits += u64::from(request(key?));

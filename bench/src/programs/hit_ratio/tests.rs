@@ -1,13 +1,13 @@
 use super::*;
-use crate::lib::trace::TraceFile;
+use crate::lib::trace::{Requests, TraceFile};
 
 /// A little-endian u64 trace of these keys.
-fn with_trace<T>(keys: impl IntoIterator<Item = u64>, test: impl FnOnce(&TraceFile) -> T) -> T {
+fn with_trace<T>(keys: impl IntoIterator<Item = u64>, test: impl FnOnce(&Requests) -> T) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("made.u64");
     let bytes: Vec<u8> = keys.into_iter().flat_map(u64::to_le_bytes).collect();
     std::fs::write(&path, bytes).expect("write the trace");
-    test(&TraceFile::new(&path, None).expect("the name tells the format"))
+    test(&Requests::File(TraceFile::new(&path, None).expect("the name tells the format")))
 }
 
 #[test]
@@ -65,18 +65,45 @@ fn rows_come_for_each_capacity_and_policy() {
             .map(|line| serde_json::from_str(line).expect("each line is an object"))
             .collect();
         let policies: Vec<&str> = rows.iter().map(|r| r["policy"].as_str().expect("text")).collect();
-        let names = ["larder", "moka", "quick_cache", "lru"];
-        assert_eq!(policies, [names, names].concat());
-        for row in &rows[..4] {
+        let first = ["larder", "moka", "quick_cache"];
+        let names = [&first[..], &["sieve", "s3_fifo", "w_tiny_lfu", "lru"], &first, &["lru"]].concat();
+        assert_eq!(policies, names);
+        let (at_entries, rows) = rows.split_at(7);
+        for row in at_entries {
             assert_eq!((&row["mode"], &row["capacity"]), (&"entries".into(), &2000.into()));
             assert_eq!((&row["hits"], &row["hit_ratio"]), (&1000.into(), &0.5.into()), "{row}");
             assert_eq!(row["percent"], 200.0);
             assert!(row.get("bytes_budget").is_none());
         }
-        assert_eq!(rows[4]["capacity"], 4 << 20);
-        assert_eq!(rows[6]["capacity"], (4 << 20) / 200);
-        assert_eq!(rows[6]["bytes_measured"], 200_000);
+        assert_eq!(rows[0]["capacity"], 4 << 20);
+        assert_eq!(rows[2]["capacity"], (4 << 20) / 200);
+        assert_eq!(rows[2]["bytes_measured"], 200_000);
         // Less than one entry fits.
-        assert_eq!((&rows[7]["capacity"], &rows[7]["hits"]), (&0.into(), &0.into()));
+        assert_eq!((&rows[3]["capacity"], &rows[3]["hits"]), (&0.into(), &0.into()));
     });
+}
+
+#[test]
+fn made_traces_are_what_their_names_say() {
+    use crate::lib::trace::MadeTrace;
+    use clap::ValueEnum;
+    let made = |kind, requests| Requests::Made { kind, keys: 1000, requests };
+    let hits = |kind, entries| policies::lru(entries, &made(kind, 20_000)).expect("replays");
+    for kind in MadeTrace::value_variants() {
+        let trace = made(*kind, 20_000);
+        assert_eq!(trace.summary().expect("it is made").requests, 20_000);
+        let keys = || trace.keys().expect("it is made").map(|key| key.expect("made")).collect::<Vec<_>>();
+        assert_eq!(keys(), keys(), "{kind:?} is the same each time");
+    }
+    // A loop: nothing with one entry less than keys, all with as many.
+    assert_eq!((hits(MadeTrace::Loop, 999), hits(MadeTrace::Loop, 1000)), (0, 19_000));
+    // Each key comes back after 51 requests, once.
+    assert_eq!(hits(MadeTrace::Returns, 20), 0);
+    assert!((9_970..=10_000).contains(&hits(MadeTrace::Returns, 60)));
+    let summary = made(MadeTrace::Returns, 20_000).summary().expect("it is made");
+    assert!((10_000..10_100).contains(&summary.distinct), "{summary:?}");
+    // The short one of three loops fits.
+    assert!(hits(MadeTrace::Loops, 400) > 6_000);
+    // Up and down: what was read last comes back first.
+    assert!((9_000..11_000).contains(&hits(MadeTrace::Zigzag, 500)));
 }

@@ -6,6 +6,7 @@ use crate::{
     entry::Entry,
     key::Key,
     large::Lent,
+    policy::Eviction,
     shard::Shard,
     shard_common::Rules,
     stale_rules::{StaleRules, Standing},
@@ -56,6 +57,8 @@ pub struct Config {
     /// Simulates the hit ratio at other sizes ([`Cache::what_if`]) for one key in two to this power,
     /// or fewer; `None`: not at all.
     pub what_if: Option<u32>,
+    /// Which entries leave to make room.
+    pub eviction: Eviction,
     /// Seed of the key hash; `None` draws one, so that no client can choose keys that collide.
     pub seed: Option<u64>,
 }
@@ -70,6 +73,7 @@ impl Default for Config {
             ttl_jitter: 0,
             stale_rules: None,
             what_if: None,
+            eviction: Eviction::default(),
             seed: None,
         }
     }
@@ -123,11 +127,12 @@ impl Cache {
         let bounds = Stats { max_bytes: config.max_memory as u64, ..Stats::default() };
         let of_size = |_| (shards, size_of::<Shard>());
         let sizes = CacheSizes { stats: &bounds, max_keys: config.max_keys, shards: &of_size };
-        let what_if = config.what_if.map(|shift| Simulated::new(shift, &sizes));
+        let what_if = config.what_if.map(|shift| Simulated::new(shift, config.eviction, &sizes));
         let sample_limit = what_if.as_ref().map_or(0, Simulated::limit);
         let rules = Rules {
             what_if,
             sample_limit: sample_limit.into(),
+            eviction: config.eviction,
             shards_by_size: config.shards.is_none(),
             budget: Budget::new(config.max_memory, config.max_keys),
             fixed: shards * (size_of::<Shard>() + 1024 + segment.min(SCRATCH) + ATTRIBUTES) + 2 * segment,
@@ -143,7 +148,7 @@ impl Cache {
         };
         rules.ask_stale_rules();
         let shards = (0..shards).map(|_| {
-            let mut shard = Shard::new(segment, lent.clone());
+            let mut shard = Shard::new(segment, config.eviction, lent.clone());
             shard.sample_limit = sample_limit;
             shard.settle(&rules.budget);
             Slot(Mutex::new(shard))
@@ -265,6 +270,11 @@ impl Cache {
         for slot in &self.shards {
             lock(&slot.0).stats = Stats::default();
         }
+    }
+
+    /// Which entries leave to make room.
+    pub fn eviction(&self) -> Eviction {
+        self.rules.eviction
     }
 
     /// The bound on bytes.

@@ -3,7 +3,7 @@
 use crate::{
     ghost::{History, Trace},
     log::Queue,
-    policy::{HITS, Policy, TURNED_AWAY},
+    policy::{Eviction, HITS, Policy, TURNED_AWAY},
     queues::Queues,
 };
 
@@ -11,7 +11,7 @@ use crate::{
 /// with.
 const DOOR_TURNS: usize = 8;
 /// Copies for one eviction, at most; then the oldest is dropped even if it was read.
-const TURNS: usize = 32;
+pub(crate) const TURNS: usize = 32;
 /// A return is fast if it took less than this part of the time that main's oldest has lain unread.
 const FAST: f32 = 0.4;
 /// One in so many unknown keys is tried at the door.
@@ -29,6 +29,9 @@ pub(crate) struct Victim {
 impl Policy {
     /// Where a new entry of `weight` bytes goes, and its policy bits.
     pub(crate) fn admit(&mut self, queues: &mut impl Queues, hash: u64, weight: usize) -> (Queue, u8) {
+        if self.eviction != Eviction::S3Fifo {
+            return self.admit_plainly(hash);
+        }
         let small_is_full = queues.live(Queue::Small) as f32 >= self.small_target(queues);
         let Some(history) = &mut self.history else {
             return (if small_is_full { Queue::Main } else { Queue::Small }, 0);
@@ -81,10 +84,11 @@ impl Policy {
 
     /// Chooses the entry that leaves, and remembers it. `None` if there is none.
     pub(crate) fn next_victim(&mut self, queues: &mut impl Queues) -> Option<Victim> {
-        let entries = queues.entries();
-        if !self.history.as_ref().is_some_and(|history| history.suits(entries)) {
-            self.history = Some(History::new(entries));
+        if self.eviction != Eviction::S3Fifo {
+            return self.next_in_turn(queues);
         }
+        let entries = queues.entries();
+        self.fit_history(entries);
         for turn in 0.. {
             let small_is_over = queues.live(Queue::Small) as f32 > self.small_target(queues);
             let mut queue = if small_is_over || queues.live(Queue::Main) == 0 { Queue::Small } else { Queue::Main };

@@ -6,7 +6,7 @@
 //!                                                 v
 //!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
-//!   policy    which record leaves      (`policy`, `decisions`, `ghost`, `fingerprints`; `eviction` makes room by them)
+//!   policy    which record leaves      (`policy`, `decisions`, `turns`, `ghost`, `fingerprints`; `eviction` makes room by them)
 //!   what-if   what other sizes would hold   (`what_if`; `sampling` tells it of a sample of the keys)
 //!   misses    why a key is not held    (`misses`, `departures`, and what the ghost knows)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
@@ -73,6 +73,7 @@ mod tag_clears;
 mod tag_table;
 mod tier;
 mod time;
+mod turns;
 mod version_clock;
 mod what_if;
 mod wheel;
@@ -100,6 +101,7 @@ pub use listener_guard::Listening;
 pub use lookup::Lookup;
 pub use miss_causes::MissCauses;
 pub use moment::Moment;
+pub use policy::Eviction;
 pub use policy_state::PolicyState;
 pub use record::End;
 pub use restore::{Restore, Restored, RestoredEntry};

@@ -20,7 +20,10 @@
 //!
 //! A record's three policy bits: hits (0 to 3), and turned away. A hit changes nothing else.
 
-use crate::ghost::{History, Memory};
+use crate::{
+    ghost::{History, Memory},
+    log::Queue,
+};
 
 /// Of a record's policy bits: how often it was read.
 pub(crate) const HITS: u8 = 3;
@@ -29,9 +32,25 @@ pub(crate) const TURNED_AWAY: u8 = 4;
 /// Small's share: at first, at least, at most.
 const SHARE: (f32, f32, f32) = (0.10, 0.003, 0.90);
 
+/// Which entries leave to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Eviction {
+    /// S3-FIFO with a judged door and an adaptive share (`policy`).
+    #[default]
+    S3Fifo,
+    /// SIEVE (Zhang and others, "SIEVE is Simpler than LRU", NSDI 2024).
+    Sieve,
+    /// The least recently read, about: CLOCK. An entry that was read since it came to the head of
+    /// its queue goes round once more.
+    Lru,
+}
+
 /// One shard's adaptive state.
 #[derive(Debug)]
 pub(crate) struct Policy {
+    pub(crate) eviction: Eviction,
+    /// Where the plain policies put new entries, and whose oldest is asked next.
+    pub(crate) ahead: Queue,
     /// Made at the first eviction.
     pub(crate) history: Option<History>,
     /// Small's share of the bytes.
@@ -41,12 +60,19 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn new() -> Policy {
-        Policy { history: None, share: SHARE.0, drops: 0 }
+    pub(crate) fn new(eviction: Eviction) -> Policy {
+        Policy { eviction, ahead: Queue::Small, history: None, share: SHARE.0, drops: 0 }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.history.as_ref().map_or(0, History::bytes)
+    }
+
+    /// Makes the history, or another one if the number of entries has changed much.
+    pub(crate) fn fit_history(&mut self, entries: usize) {
+        if !self.history.as_ref().is_some_and(|history| history.suits(entries)) {
+            self.history = Some(History::new(entries));
+        }
     }
 
     /// A key is back: what it was dropped from should have been larger.

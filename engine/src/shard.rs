@@ -17,7 +17,7 @@ use crate::{
     large::Lent,
     log::{Log, Queue},
     marks::Marks,
-    policy::{Policy, touched},
+    policy::{Eviction, Policy, touched},
     record::{self, Body, Meta, body},
     shard_common::Rules,
     stale_rules::Standing,
@@ -105,7 +105,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(segment: usize, lent: Lent) -> Shard {
+    pub(crate) fn new(segment: usize, eviction: Eviction, lent: Lent) -> Shard {
         Shard {
             index: Index::new(),
             sample_limit: 0,
@@ -116,7 +116,7 @@ impl Shard {
             holds: Holds::default(),
             actor: 0,
             log: Log::new(segment, lent),
-            policy: Policy::new(),
+            policy: Policy::new(eviction),
             flights: Flights::default(),
             wheel: Wheel::new(),
             clock: Clock::default(),
@@ -403,7 +403,7 @@ impl Shard {
     /// Forgets everything but the version count, the counters and what was wanted.
     /// The contents come back to be dropped where no lock is held.
     pub(crate) fn clear(&mut self, rules: &Rules) -> Box<Shard> {
-        let empty = Shard::new(self.log.segment_size(), self.log.lent.clone());
+        let empty = Shard::new(self.log.segment_size(), self.policy.eviction, self.log.lent.clone());
         let mut old = std::mem::replace(self, empty);
         self.sample_limit = old.sample_limit;
         self.clock = std::mem::take(&mut old.clock);

@@ -5,6 +5,7 @@ use crate::{
     change_listener::ChangeListeners,
     entry::Entry,
     large::Lent,
+    policy::Eviction,
     stale_rules::{StaleRules, StaleWindows},
     time::Millis,
     what_if::Simulated,
@@ -22,6 +23,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) budget: Budget,
+    pub(crate) eviction: Eviction,
     /// Bytes that an entry of any size cannot have: the shards themselves and the segments that one
     /// record opens.
     pub(crate) fixed: usize,

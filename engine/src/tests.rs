@@ -2,8 +2,8 @@
 //! are checked.
 
 use crate::{
-    Attributes, Cache, Change, Condition, Config, Expiry, Millis, Stored, Write, stale_tests::WhileTheSourceFails,
-    sync::Arc, sync::lock,
+    Attributes, Cache, Change, Condition, Config, Eviction, Expiry, Millis, Stored, Write,
+    stale_tests::WhileTheSourceFails, sync::Arc, sync::lock,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -492,6 +492,14 @@ proptest! {
     #[test]
     fn bounded_by_keys(ops in ops()) {
         run(Config { max_keys: Some(50), shards: Some(2), ..Config::default() }, false, ops);
+    }
+
+    #[test]
+    fn bounded_under_the_plain_policies(ops in ops()) {
+        let by_bytes = Config { max_memory: 256 << 10, shards: Some(1), eviction: Eviction::Sieve, ..Config::default() };
+        run(by_bytes, false, ops.clone());
+        let by_keys = Config { max_keys: Some(50), shards: Some(2), eviction: Eviction::Lru, ..Config::default() };
+        run(by_keys, false, ops);
     }
 }
 

@@ -470,7 +470,7 @@ impl Shard {
         let Some(position) = old else {
             let (queue, policy) = match new.policy {
                 None => self.admit(rules, key.hash, weight, now),
-                Some(known) => known.place(),
+                Some(known) => self.policy.place(known),
             };
             parts.policy = policy;
             let position = self.log.append(queue, &parts, self.policy.drops);

@@ -297,6 +297,7 @@ fn cache(group: &GroupSettings, freshness: &Arc<Freshness>, what_if: Option<u32>
     Cache::new(larder_engine::Config {
         max_memory: group.max_memory,
         max_keys: group.max_keys,
+        eviction: group.eviction,
         shards: group.shards,
         default_ttl: group.freshness.ttl.map(millis),
         ttl_jitter: group.ttl_jitter,

@@ -6,6 +6,7 @@ use super::{
     slots::Held,
 };
 use crate::{
+    policy::Eviction,
     stats::Stats,
     sync::{Mutex, lock, try_lock},
     time::Millis,
@@ -46,11 +47,11 @@ pub(crate) struct CacheSizes<'c> {
 
 impl Simulated {
     /// At most one key in 2 to the power `shift` is sampled.
-    pub(crate) fn new(shift: u32, sizes: &CacheSizes<'_>) -> Simulated {
+    pub(crate) fn new(shift: u32, eviction: Eviction, sizes: &CacheSizes<'_>) -> Simulated {
         let shift = shift.min(63);
         let bounds = curve::bounds(sizes.stats, sizes.max_keys, sizes.shards, 1.0 / (1u64 << shift) as f64);
         let state = State {
-            simulation: Simulation::new(shift, bounds),
+            simulation: Simulation::new(shift, eviction, bounds),
             counted: TierReads::default(),
             tier: TierReads::default(),
             all_reads: 0,

@@ -3,7 +3,7 @@
 use super::slots::{NONE, SlotTable, Slots, Ticks};
 use crate::{
     log::Queue,
-    policy::{Policy, touched},
+    policy::{Eviction, Policy, touched},
     queues::Queues,
 };
 
@@ -159,9 +159,9 @@ impl Queues for SlotQueues<'_> {
 }
 
 impl PolicySize {
-    pub(super) fn new(size: usize, bounds: Bounds) -> PolicySize {
+    pub(super) fn new(size: usize, eviction: Eviction, bounds: Bounds) -> PolicySize {
         let lists = Lists { small: List::EMPTY, main: List::EMPTY, entries: 0, bounds };
-        PolicySize { size, policy: Policy::new(), lists }
+        PolicySize { size, policy: Policy::new(eviction), lists }
     }
 
     /// It is full for the first time: nothing was evicted yet.

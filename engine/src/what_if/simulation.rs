@@ -5,7 +5,7 @@ use super::{
     policy_sizes::{Bounds, PolicySize},
     slots::{Held, SIZES, Slots},
 };
-use crate::time::Millis;
+use crate::{policy::Eviction, time::Millis};
 
 /// Sampled keys, at most.
 pub(super) const MOST_KEYS: usize = 16 << 10;
@@ -51,6 +51,7 @@ pub(super) struct Simulation {
     policies: [PolicySize; SIZES],
     lru: LruSizes,
     bounds: [Bounds; SIZES],
+    eviction: Eviction,
     /// One key in 2 to this power is sampled.
     shift: u32,
     worked: u64,
@@ -59,12 +60,13 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub(super) fn new(shift: u32, bounds: [Bounds; SIZES]) -> Simulation {
+    pub(super) fn new(shift: u32, eviction: Eviction, bounds: [Bounds; SIZES]) -> Simulation {
         Simulation {
             slots: Slots::new(),
-            policies: std::array::from_fn(|size| PolicySize::new(size, bounds[size])),
+            policies: std::array::from_fn(|size| PolicySize::new(size, eviction, bounds[size])),
             lru: LruSizes::default(),
             bounds,
+            eviction,
             shift,
             worked: 0,
             swept: 0,
@@ -215,7 +217,11 @@ impl Simulation {
 
     /// Everything was removed. The counts stay.
     pub(super) fn clear(&mut self) {
-        *self = Simulation { worked: self.worked, counts: self.counts, ..Simulation::new(self.shift, self.bounds) };
+        *self = Simulation {
+            worked: self.worked,
+            counts: self.counts,
+            ..Simulation::new(self.shift, self.eviction, self.bounds)
+        };
     }
 
     fn bound_keys(&mut self) {

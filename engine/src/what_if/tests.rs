@@ -1,6 +1,6 @@
 //! The simulation of all keys against caches of the simulated sizes.
 use super::{WhatIf, curve::FACTORS};
-use crate::{Cache, Config, Expiry, Write, sync::Arc};
+use crate::{Cache, Config, Eviction, Expiry, Write, sync::Arc};
 
 /// A reproducible stream of keys, of which the smaller ones are more frequent.
 struct Keys(u64);
@@ -24,6 +24,7 @@ struct Mix {
     deletes: u64,
     lifetime: Option<u64>,
     what_if: Option<u32>,
+    eviction: Eviction,
 }
 
 const KEYS: u64 = 10_000;
@@ -56,11 +57,16 @@ fn replay(cache: &Arc<Cache>, steps: u64, mix: Mix) -> f64 {
 }
 
 fn cache(keys: usize, what_if: Option<u32>) -> Arc<Cache> {
+    cache_under(Eviction::default(), keys, what_if)
+}
+
+fn cache_under(eviction: Eviction, keys: usize, what_if: Option<u32>) -> Arc<Cache> {
     Cache::new(Config {
         max_memory: 1 << 30,
         max_keys: Some(keys),
         shards: Some(1),
         what_if,
+        eviction,
         seed: Some(3),
         ..Config::default()
     })
@@ -68,10 +74,10 @@ fn cache(keys: usize, what_if: Option<u32>) -> Arc<Cache> {
 
 fn compared(mix: Mix) -> Vec<(f64, f64)> {
     let steps = 200_000;
-    let simulated = cache(600, Some(mix.what_if.unwrap_or(0)));
+    let simulated = cache_under(mix.eviction, 600, Some(mix.what_if.unwrap_or(0)));
     replay(&simulated, steps, mix);
     let curve: WhatIf = simulated.what_if(2_000_000).expect("it simulates");
-    let replayed = |factor: f64| replay(&cache((600.0 * factor) as usize, None), steps, mix);
+    let replayed = |factor: f64| replay(&cache_under(mix.eviction, (600.0 * factor) as usize, None), steps, mix);
     curve.points.iter().zip(FACTORS).map(|(point, factor)| (point.hit_ratio, replayed(factor))).collect()
 }
 
@@ -87,12 +93,14 @@ fn with_all_keys_the_sizes_are_those_of_caches() {
     assert_close(Mix::default(), 0.1);
     assert_close(Mix { sets: 6, deletes: 3, ..Mix::default() }, 0.1);
     assert_close(Mix { lifetime: Some(500), ..Mix::default() }, 0.3);
+    assert_close(Mix { eviction: Eviction::Sieve, ..Mix::default() }, 0.1);
+    assert_close(Mix { eviction: Eviction::Lru, deletes: 3, ..Mix::default() }, 0.1);
 }
 
 #[test]
 fn a_sample_is_enough() {
     assert_close(Mix { what_if: Some(3), ..Mix::default() }, 1.0);
-    assert_close(Mix { what_if: Some(3), sets: 6, deletes: 3, lifetime: Some(500) }, 1.0);
+    assert_close(Mix { what_if: Some(3), sets: 6, deletes: 3, lifetime: Some(500), ..Mix::default() }, 1.0);
 }
 
 #[test]

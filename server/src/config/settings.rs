@@ -12,6 +12,7 @@ use super::{
     tls_settings::TlsSettings,
     trusted_proxies::{ProxyProtocol, ProxySettings},
 };
+use larder_engine::Eviction;
 use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -141,6 +142,7 @@ pub struct GroupSettings {
     pub is_shared: bool,
     pub max_memory: usize,
     pub max_keys: Option<usize>,
+    pub eviction: Eviction,
     /// A power of two; `None`: by memory and keys.
     pub shards: Option<usize>,
     /// Of all keys without a prefix of their own in `prefixes`.

@@ -4,6 +4,7 @@
 //! To add a setting: a row here, a field in [`Settings`](super::settings::Settings) and the line in
 //! `check_settings.rs` that fills it. Tests fail until all three agree.
 use super::{
+    eviction,
     key_length::MAX_KEY,
     peer_settings::{PeerHash, PeerName, PeerTransport},
     replication_settings::ReplicaWrites,
@@ -624,6 +625,18 @@ pub const TABLE: &[SettingSpec] = &[
         also: &["PROXY_MAX_KEYS"],
         example: "1000",
         help: "Maximum number of entries, besides `max-memory`. At the limit, entries are evicted.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "eviction",
+        section: SettingSection::Cache,
+        kind: ValueKind::Choice(eviction::NAMES),
+        default: Is("s3fifo"),
+        per_group: true,
+        example: "sieve",
+        help: "Which entries are evicted at the limit. `s3fifo`: new keys prove themselves in a small \
+               queue whose share adapts; how often a key was read counts. `sieve`: SIEVE; whether a \
+               key was read counts. `lru`: about the least recently read key (CLOCK).",
         ..ROW
     },
     SettingSpec {

@@ -116,3 +116,35 @@ fn nothing_is_simulated_when_it_is_off() {
     let quarter = Larder::start(&["--what-if", "30%"]);
     assert_eq!(curves(&quarter, "")["groups"][0]["sampled_share"], 0.25);
 }
+
+/// Four rounds over 150 keys in a tier of 100: LRU has no hit, Larder's own policy has some.
+#[test]
+fn the_eviction_policy_can_be_chosen_and_its_name_is_true() {
+    for (args, name, redis_name, has_hits) in [
+        (&[][..], "s3fifo", "allkeys-lfu", true),
+        (&["--eviction", "lru"], "lru", "allkeys-lru", false),
+        (&["--eviction", "sieve"], "sieve", "allkeys-lru", false),
+    ] {
+        let larder = Larder::start(&[&["--source", "demo:", "--max-keys", "100"], args].concat());
+        let mut client = larder.client();
+        read(&mut client, 4, 150);
+        let group = curves(&larder, "")["groups"][0].clone();
+        assert_eq!(group["hit_ratio"].as_f64().unwrap() > 0.0, has_hits, "{name}: {group}");
+        assert_eq!(group["sizes"][0]["hit_ratio"].as_f64().unwrap() > 0.0, has_hits, "{name}: {group}");
+        assert_eq!(group["sizes"][2]["hit_ratio"].as_f64(), Some(0.75), "{name}: {group}");
+        let policy = "maxmemory-policy";
+        let shown = client.command(&["CONFIG", "GET", policy]);
+        assert_eq!(shown, Reply::Array(Some(vec![Reply::bulk(policy), Reply::bulk(redis_name)])));
+        // Tools that set what is set already go on; the policy of a running tier does not change.
+        assert_eq!(client.command(&["CONFIG", "SET", policy, redis_name]), Reply::ok());
+        let refused = client.command(&["CONFIG", "SET", policy, "noeviction"]);
+        assert!(refused.error().ends_with("can't set immutable config"), "{refused:?}");
+        for (section, line) in
+            [("memory", format!("maxmemory_policy:{redis_name}")), ("larder", format!("larder_eviction:{name}"))]
+        {
+            let Reply::Bulk(Some(info)) = client.command(&["INFO", section]) else { panic!("INFO is text") };
+            let info = String::from_utf8(info).unwrap();
+            assert!(info.lines().any(|is| is == line), "{line} in {info}");
+        }
+    }
+}

@@ -10,13 +10,21 @@ use crate::{
     },
     source::{ModeRule, mode_rules_text, parse_mode_rules},
 };
+use larder_engine::Eviction;
 use larder_proto::{glob, resp::parse_i64};
 use std::time::Duration;
 
 type Done = Result<Flow, CommandError>;
 
-/// The nearest of Redis's names for the eviction policy: S3-FIFO counts how often a key is read.
-pub(super) const POLICY: &str = "allkeys-lfu";
+/// The nearest of Redis's names for the eviction policy: any key may be evicted. S3-FIFO counts how
+/// often a key is read; the others ask whether it was read lately.
+pub(super) fn eviction_policy(call: &CommandContext<'_>) -> &'static str {
+    match call.cache().eviction() {
+        Eviction::S3Fifo => "allkeys-lfu",
+        Eviction::Sieve | Eviction::Lru => "allkeys-lru",
+    }
+}
+
 /// Minimum size of the memory tier.
 pub(super) const MIN_MEMORY: usize = 1 << 20;
 /// The percentiles of INFO latencystats, as Redis shows them by default.
@@ -51,7 +59,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: LOG_LEVEL, get: |call| redis_level(call.worker.app.telemetry.logs.level()).into() },
     Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
-    Parameter { name: "maxmemory-policy", get: |_| POLICY.into() },
+    Parameter { name: "maxmemory-policy", get: |call| eviction_policy(call).into() },
     Parameter { name: "notify-keyspace-events", get: |_| String::new() },
     Parameter { name: "port", get: |call| call.worker.app.bound.redis_port().to_string() },
     Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },

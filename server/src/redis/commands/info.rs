@@ -1,7 +1,7 @@
 //! INFO: the server's state, in the sections and names that tools read. With a Redis source they
 //! are Redis's, except for the section `Larder`.
 use super::{
-    config::{PERCENTILES, POLICY},
+    config::{PERCENTILES, eviction_policy},
     config_larder::Whose,
     connection::REDIS_VERSION,
     info_larder::larder,
@@ -211,7 +211,7 @@ fn memory(info: &mut Info<'_, '_>) {
     info.line("used_memory_dataset", tier.live_bytes);
     info.line("maxmemory", tier.max_bytes);
     info.line("maxmemory_human", human(tier.max_bytes));
-    info.line("maxmemory_policy", POLICY);
+    info.line("maxmemory_policy", eviction_policy(info.call));
     let of_clients = |kind: &str| kind.starts_with("redis_");
     let buffers = info.call.worker.app.buffers.by_kind().filter(|(kind, _)| of_clients(kind));
     info.line("mem_clients_normal", buffers.map(|(_, bytes)| bytes).sum::<u64>());

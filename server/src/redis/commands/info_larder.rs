@@ -2,7 +2,7 @@
 //! a Redis all other sections are Redis's.
 use super::info::Info;
 use crate::{
-    config::SourceUrl,
+    config::{SourceUrl, eviction_name},
     source::{SourceHealth, mode_rules_text},
     telemetry::{CommandClass, Distribution, ProcessStats, hit_ratio},
 };
@@ -74,6 +74,7 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_keys", tier.entries);
     info.line("larder_used_memory", tier.used_bytes);
     info.line("larder_max_memory", tier.max_bytes);
+    info.line("larder_eviction", eviction_name(info.call.cache().eviction()));
     info.line("larder_hits", tier.hits);
     info.line("larder_reply_hits", tier.derived_hits);
     info.line("larder_misses", tier.misses + tier.negative_hits);

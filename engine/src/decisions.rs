@@ -8,14 +8,15 @@ use crate::{
 };
 
 /// Entries of main that were read and are skipped, at most, to find one that the door can compare
-/// with.
-const DOOR_TURNS: usize = 8;
+/// with: for a key that the ghost knows, and for one that it does not. Each skip takes a hit from an
+/// entry, so the second is small: strays must not wear down a main that is in use.
+const DOOR_TURNS: (usize, usize) = (8, 2);
 /// Copies for one eviction, at most; then the oldest is dropped even if it was read.
 pub(crate) const TURNS: usize = 32;
 /// A return is fast if it took less than this part of the time that main's oldest has lain unread.
 const FAST: f32 = 0.4;
 /// One in so many unknown keys is tried at the door.
-const STRAY_BITS: u32 = 6;
+const STRAY_BITS: u32 = 7;
 
 /// The entry that has to leave.
 #[derive(Debug, Clone, Copy)]
@@ -42,19 +43,27 @@ impl Policy {
             return (Queue::Main, 0);
         }
         let stray = (hash ^ u64::from(self.drops)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - STRAY_BITS) == 0;
+        let turns = if memory.small.is_some() { DOOR_TURNS.0 } else { DOOR_TURNS.1 };
         match memory.small.or(stray.then_some(Trace::OLDEST)) {
             None => (Queue::Small, 0),
-            Some(trace) if self.passes_the_door(queues, hash, weight, trace) => (Queue::Main, 0),
+            Some(trace) if self.passes_the_door(queues, (hash, weight), trace, turns) => (Queue::Main, 0),
             Some(_) => (Queue::Small, TURNED_AWAY),
         }
     }
 
-    fn passes_the_door(&mut self, queues: &mut impl Queues, hash: u64, weight: usize, trace: Trace) -> bool {
-        for _ in 0..DOOR_TURNS {
+    fn passes_the_door(
+        &mut self,
+        queues: &mut impl Queues,
+        (hash, weight): (u64, usize),
+        trace: Trace,
+        mut turns: usize,
+    ) -> bool {
+        loop {
             let Some(head) = queues.oldest(Queue::Main) else { return true };
             let bits = queues.bits(head);
             let head_hash = queues.hash(head);
-            if bits & HITS > 0 {
+            if bits & HITS > 0 && turns > 0 {
+                turns -= 1;
                 self.second_life(queues, head, head_hash, bits);
                 continue;
             }
@@ -62,14 +71,14 @@ impl Policy {
             // For each byte that they take.
             let wanted = usize::from(history.frequency(hash)) * queues.footprint(head);
             let head_wanted = usize::from(history.frequency(head_hash)) * weight;
-            if wanted != head_wanted {
+            // Where all of these were read, only a key that was wanted more often gets in.
+            if wanted != head_wanted || bits & HITS > 0 {
                 return wanted > head_wanted;
             }
             let back_after = history.drops_since(trace) + small_entries(queues);
             let unread_for = self.drops.wrapping_sub(queues.oldest_birth()) as f32;
             return back_after <= unread_for * FAST;
         }
-        true
     }
 
     fn small_target(&self, queues: &impl Queues) -> f32 {

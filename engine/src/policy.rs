@@ -10,8 +10,9 @@
 //! - **The door.** A key that the ghost knows goes to main if main's oldest unread entry was wanted
 //!   less often for its size (sketch), or as often and the key came back sooner than that entry has
 //!   lain unread. Otherwise it goes to small, marked as turned away. So a loop longer than the
-//!   cache does not flush main. One unknown key in 64 may try the door as well, so that a part of a
-//!   loop too long even for the ghost gets in and stays.
+//!   cache does not flush main. One unknown key in 128 may try the door as well, so that a part of
+//!   a loop too long even for the ghost gets in and stays. Where all of main's oldest entries were
+//!   read, the key must have been wanted more often than the last of them.
 //! - **Small's share** of the bytes follows what it would have been good for: a key that comes back
 //!   just after small dropped it raises it, one that comes back just after main dropped it lowers
 //!   it. Keys that were turned away have no vote.
@@ -30,7 +31,7 @@ pub(crate) const HITS: u8 = 3;
 /// Of a record's policy bits: the door has turned it away.
 pub(crate) const TURNED_AWAY: u8 = 4;
 /// Small's share: at first, at least, at most.
-const SHARE: (f32, f32, f32) = (0.10, 0.003, 0.90);
+const SHARE: (f32, f32, f32) = (0.05, 0.003, 0.90);
 
 /// Which entries leave to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,6 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
 mod bound;
+mod classic;
 mod cluster;
 mod data;
 mod documents;
@@ -50,6 +51,7 @@ pub(crate) enum Program {
     Engine(engine::EngineArgs),
     Fleet(fleet::FleetArgs),
     Bound(bound::BoundArgs),
+    Classic(classic::ClassicArgs),
     Cluster(cluster::ClusterArgs),
     Data(data::DataArgs),
     Documents(documents::DocumentsArgs),
@@ -85,6 +87,7 @@ impl Program {
             Program::Engine(args) => engine::run(args, out),
             Program::Fleet(args) => fleet::run(args, out),
             Program::Bound(args) => bound::run(args, out),
+            Program::Classic(args) => classic::run(args, out),
             Program::Cluster(args) => cluster::run(args, out),
             Program::Data(args) => data::run(args, out),
             Program::Documents(args) => documents::run(args, out),

@@ -51,3 +51,4 @@ pub(crate) use plan::{LoadPlan, Played, RunEnd, slice};
 pub(crate) use plan_options::PlanOptions;
 pub(crate) use preload::preload;
 pub(crate) use run_plan::{run, run_connected};
+pub(crate) use think_time::ThinkTime;

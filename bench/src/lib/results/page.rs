@@ -133,7 +133,7 @@ fn legend(out: &mut String, named: &[(String, String)]) {
 
 /// The table.
 fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
-    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>hit ratio<th>bottleneck<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>hit ratio<th>keys found<th>bottleneck<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
     for (run, (swatch, name)) in runs.iter().zip(named) {
         let errors: Vec<String> =
             run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -143,14 +143,16 @@ fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
             format!("<span class=\"bad\">{}</span>", errors.join(", "))
         };
         let asked = run.target_rate.map_or("closed loop".to_owned(), |rate| format!("{rate}"));
-        let hits = run.hit_ratio().map_or("".to_owned(), |ratio| format!("{:.2} %", 100.0 * ratio));
+        let percent = |ratio: f64| format!("{:.2} %", 100.0 * ratio);
+        let hits = run.hit_ratio().map_or("unknown".to_owned(), percent);
+        let found = run.found_ratio().map_or(String::new(), percent);
         let times = |times: &Times| {
             let Times { p50, p90, p99, p999, p9999, max, mean, .. } = times;
             [p50, p90, p99, p999, p9999, max, mean].map(|time| format!("<td>{time:.3}")).concat()
         };
         let _ = write!(
             out,
-            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>{hits}<td>{}<td>latency{}</tr><tr><td><td><td><td><td><td><td><td>service{}</tr>",
+            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>{hits}<td>{found}<td>{}<td>latency{}</tr><tr><td><td><td><td><td><td><td><td><td>service{}</tr>",
             run.throughput,
             run.requests,
             bottleneck(run),

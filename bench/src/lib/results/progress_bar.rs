@@ -17,6 +17,11 @@ impl ProgressBar {
         ProgressBar { bar }
     }
 
+    /// Another step begins.
+    pub(crate) fn begin(&self, what: impl Into<String>) {
+        self.bar.set_message(what.into());
+    }
+
     /// So many steps are done.
     pub(crate) fn show(&self, done: u64) {
         self.bar.set_position(done);

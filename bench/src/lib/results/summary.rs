@@ -123,7 +123,8 @@ pub(crate) struct RunSummary {
     pub(crate) client: GeneratorUse,
     pub(crate) found: u64,
     pub(crate) missing: u64,
-    /// Replies in which a cache says that it had the value, or had not (`Cache-Status`).
+    /// Replies that a cache had, or had not: by its own word (`Cache-Status`), or by the count of its
+    /// source.
     #[serde(default)]
     pub(crate) cache_hits: u64,
     #[serde(default)]
@@ -259,11 +260,15 @@ impl RunSummary {
         self.errors.values().sum()
     }
 
-    /// Share of the reads that a cache answered from what it had, as it says itself
-    /// (`Cache-Status`); without that, share of the read keys that were found.
+    /// Share of the replies that a cache answered from what it had: by its own word
+    /// (`Cache-Status`), or by the count of its source.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
-        let share = |part: u64, rest: u64| (part + rest > 0).then(|| part as f64 / (part + rest) as f64);
-        share(self.cache_hits, self.cache_misses).or(share(self.found, self.missing))
+        share(self.cache_hits, self.cache_misses)
+    }
+
+    /// Share of the keys that were read and there.
+    pub(crate) fn found_ratio(&self) -> Option<f64> {
+        share(self.found, self.missing)
     }
 
     /// Which side had no time left.
@@ -275,10 +280,14 @@ impl RunSummary {
             () if busy => "server",
             () if kept => "none: the rate was kept",
             () if self.think_time.is_some() => "none: users think",
-            () if self.server.is_some() => "neither: round trips",
+            () if self.server.is_some() => "neither",
             () => "server or round trips",
         }
     }
+}
+
+fn share(part: u64, rest: u64) -> Option<f64> {
+    (part + rest > 0).then(|| part as f64 / (part + rest) as f64)
 }
 
 /// Shares 0, then ever nearer to 1: 20 points to each factor of ten of what is left, up to the last

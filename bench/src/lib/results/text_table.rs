@@ -40,9 +40,8 @@ pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
     if run.found + run.missing > 0 {
         writeln!(out, "{:<11}{} found, {} missing", "keys read", run.found, run.missing)?;
     }
-    if run.cache_hits + run.cache_misses > 0 {
-        let share = 100.0 * run.hit_ratio().unwrap_or(0.0);
-        writeln!(out, "{:<11}{share:.2} %, by the cache's own word", "hit ratio")?;
+    if let Some(ratio) = run.hit_ratio() {
+        writeln!(out, "{:<11}{:.2} % (Cache-Status)", "hit ratio", 100.0 * ratio)?;
     }
     writeln!(out, "{:<11}{} sent, {} received\n", "bytes", run.bytes_out, run.bytes_in)?;
     writeln!(out, "{:<11}{:>12}  {:>12}", "ms", "latency", "service")?;

@@ -67,7 +67,12 @@ async function lookAtViews(browser) {
       for (const view of VIEWS) {
         const name = `${view}-${size}-${scheme}`;
         await openView(page, view);
-        if (view === "overview") await page.waitForFunction(() => document.querySelectorAll("figure path").length >= 8);
+        if (view === "overview") {
+          await page.waitForFunction(() => document.querySelectorAll("figure path").length >= 8);
+          await waitForText(page, "main", "GET\tread");
+          await page.select(".bar label select", "redis_read_seconds");
+          await page.waitForFunction(() => Number(document.querySelector("figure.heat .legend b").textContent) >= 1);
+        }
         if (view === "keys") {
           await page.$eval("form button.main", (button) => button.click());
           await page.waitForSelector(".keys button");

@@ -157,6 +157,12 @@ impl<'a> Args<'a> {
         let range = self.ranges.get(index)?;
         Some(&self.input[range.start as usize..range.end as usize])
     }
+    /// Bytes from the beginning of the first part to the end of the last one.
+    #[inline]
+    pub fn span(&self) -> usize {
+        let (first, last) = (self.ranges.first(), self.ranges.last());
+        first.zip(last).map_or(0, |(first, last)| (last.end - first.start) as usize)
+    }
     /// All parts from `first` on.
     pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let input = self.input;

@@ -69,6 +69,7 @@ impl LoggedRequest {
         let answered_by = self.is_read.then(|| self.trace.answered_by());
         let outcome = self.is_read.then(|| self.trace.outcome());
         let took = self.begun.elapsed();
+        let phases = self.trace.fetch_phases();
         // A failure is as remarkable as a slow answer.
         let is_remarkable = self.slower_than.is_some_and(|limit| took >= limit || status >= 500);
         macro_rules! line {
@@ -85,6 +86,8 @@ impl LoggedRequest {
                     outcome,
                     answered_by,
                     fetch_micros = self.trace.fetch_micros(),
+                    queue_micros = phases.map(|(queue, _)| queue),
+                    source_micros = phases.map(|(_, source)| source),
                     micros = took.as_micros() as u64,
                     "request"
                 )

@@ -18,6 +18,7 @@
 //! - No route reads the clock twice or trusts a length before comparing it with its setting.
 mod access_log;
 mod closing_response;
+mod command_numbers;
 mod config_routes;
 mod connection_activity;
 mod connection_context;

@@ -72,6 +72,7 @@ pub(super) enum RouteHandler {
     Record,
     HotKeys,
     SlowLog,
+    Commands,
     WhatIf,
     Faults,
     OrderFault,
@@ -113,7 +114,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 74] = [
+pub(super) static ROUTES: [Route; 75] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -189,6 +190,7 @@ pub(super) static ROUTES: [Route; 74] = [
     route(Method::GET, "/v1/events", RouteListeners::Admin, RouteHandler::Events),
     route(Method::GET, "/v1/live", RouteListeners::Admin, RouteHandler::Live),
     route(Method::GET, "/v1/slow-log", RouteListeners::Admin, RouteHandler::SlowLog),
+    route(Method::GET, "/v1/commands", RouteListeners::Admin, RouteHandler::Commands),
     route(Method::GET, "/v1/connections", RouteListeners::Admin, RouteHandler::Connections),
     route(Method::DELETE, "/v1/connections/{key}", RouteListeners::Admin, RouteHandler::KillConnection),
     route(Method::GET, "/v1/explain/{key}", RouteListeners::NativeAndConsole, RouteHandler::Explain),
@@ -253,7 +255,7 @@ impl Route {
             H::ClearTag => AnyKey("larder.cleartag", KeyAccess::WRITE),
             H::Healthy | H::Ready | H::OpenApi | H::Docs => Nobody,
             H::Peers | H::GroupcacheStats(_) | H::Metrics | H::Stats => Command("info"),
-            H::Console | H::ConsoleFile | H::History | H::Events | H::Live | H::WhatIf => Command("info"),
+            H::Console | H::ConsoleFile | H::History | H::Events | H::Live | H::WhatIf | H::Commands => Command("info"),
             H::Connections => Command("client|list"),
             H::KillConnection => Command("client|kill"),
             H::Explain => Key("larder.explain", None, KeyAccess::READ),
@@ -287,7 +289,7 @@ impl Route {
             H::WhatIf => Some(&["hit-ratio"]),
             H::History => Some(&["resolution", "since"]),
             H::ClearFaults => Some(&["id"]),
-            H::KillConnection | H::OrderFault => Some(&[]),
+            H::KillConnection | H::OrderFault | H::Commands => Some(&[]),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! HEAD.
 use super::{
     access_log::{self, LoggedRequest},
-    config_routes,
+    command_numbers, config_routes,
     connection_context::{ConnectionContext, ListenerRole},
     connection_routes, console, docs_page, document_routes, explain_key, fault_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
@@ -331,6 +331,7 @@ where
         RouteHandler::ClearFaults => fault_routes::clear(&request),
         RouteHandler::HotKeys => hot_key_lists::hot_keys(&request),
         RouteHandler::SlowLog => slow_log_route::slow_log(&request),
+        RouteHandler::Commands => Ok(command_numbers::commands(&request)),
         RouteHandler::WhatIf => what_if::what_if(&request),
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),

@@ -44,18 +44,28 @@ pub fn begin(
     batch: &mut Vec<Fetch>,
 ) -> Flow {
     session.times.next();
+    let before = out.len();
     let mut flow = begin_found(worker, session, args, now, out, batch);
     match &mut flow {
         Flow::Pending(read) => read.timed = session.times.later(worker, *args),
         // These are not over yet.
         Flow::Relay(..) | Flow::Alone(_) | Flow::Behind => {}
         _ => {
+            note_sent(worker, session, before, out);
             if let Some((row, took)) = session.times.end(worker) {
                 slow_commands::note(worker, &session.client, row, took, *args);
             }
         }
     }
     flow
+}
+
+/// Counts the reply of the command that runs. Before it, the output had this length.
+#[inline]
+fn note_sent(worker: &Worker, session: &Session, before: usize, out: &Output) {
+    if let Some(row) = session.times.row() {
+        worker.app.commands.sent(worker.id, row, out.len().saturating_sub(before));
+    }
 }
 
 #[inline]
@@ -148,7 +158,7 @@ pub async fn run(
     out: &mut Output,
 ) -> Flow {
     let silent = session.is_silent();
-    let mark = out.mark();
+    let (mark, before) = (out.mark(), out.len());
     session.times.start();
     session.times.found(worker, &session.client, row_of(worker, command, *args), command, *args);
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
@@ -166,6 +176,7 @@ pub async fn run(
             call.fail(&fault)
         }
     };
+    note_sent(worker, call.session, before, call.reply.output());
     if let Some((row, took)) = call.session.times.end(worker) {
         slow_commands::note(worker, &call.session.client, row, took, *args);
     }

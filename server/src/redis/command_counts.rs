@@ -22,6 +22,7 @@ pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, a
     let row = row_of(worker, command, args);
     session.times.found(worker, &session.client, row, command, args);
     worker.app.commands.called(worker.id, row, 1);
+    worker.app.commands.received(worker.id, row, args.span());
     show(session, command);
 }
 
@@ -53,10 +54,19 @@ fn value_len(command: &Command, args: Args<'_>) -> usize {
     args.from(usize::from(command.keys.first) + 1).map(<[u8]>::len).max().unwrap_or(0)
 }
 
-/// Counts this many calls of one command. The recorder does not see them.
+/// Counts this many calls of one command, with the bytes of their names and arguments and of their
+/// replies. The recorder does not see them.
 #[inline]
-pub(super) fn count_calls(worker: &Worker, session: &Session, command: &Command, calls: u64) {
+pub(super) fn count_calls(
+    worker: &Worker,
+    session: &Session,
+    command: &Command,
+    calls: u64,
+    (received, sent): (usize, usize),
+) {
     worker.app.commands.called(worker.id, command.index, calls);
+    worker.app.commands.received(worker.id, command.index, received);
+    worker.app.commands.sent(worker.id, command.index, sent);
     show(session, command);
 }
 

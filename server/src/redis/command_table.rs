@@ -200,6 +200,7 @@ macro_rules! for_all_commands {
     "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
     "latency" -2 [] (0 0 0) "2.8.13" Container, "Shows how long commands take";
     "latency|doctor" 2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::doctor), "Describes the latency events in words";
+    "latency|graph" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::graph), "Draws the samples of a latency event with letters";
     "latency|help" 2 [LOADING STALE] (0 0 0) "2.8.13" Local(introspection::help), "Lists the subcommands";
     "latency|histogram" -2 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "7.0.0" Local(latency::histogram), "Returns how long the calls of commands took";
     "latency|history" 3 [ADMIN NOSCRIPT LOADING STALE] (0 0 0) "2.8.13" Local(latency::history), "Returns the samples of a latency event";

@@ -85,8 +85,10 @@ impl PendingRead {
     /// fetched, the reply is an error.
     pub fn reply(mut self, worker: &Worker, session: &mut Session, out: &mut Output) {
         let timed = self.timed.take();
+        let before = out.len();
         let is_error = self.write(session, out);
         if let Some(timed) = timed {
+            worker.app.commands.sent(worker.id, timed.row(), out.len() - before);
             timed.end(worker, &session.client, Instant::now(), is_error);
         }
     }

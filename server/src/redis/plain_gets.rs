@@ -21,6 +21,9 @@ use smallvec::SmallVec;
 /// Reads that are prefetched together: about as many cache misses as a core can have in progress.
 const AHEAD: usize = 16;
 
+/// Bytes of a plain GET before its name and after its key: `*2`, `$3`, and three ends of lines.
+const AROUND: usize = 10;
+
 /// How far a run was begun.
 #[derive(Default)]
 pub struct GetRun {
@@ -82,6 +85,7 @@ pub fn begin(
             Reads::Tier | Reads::Through => group.cache.prefetch(keys),
         }
     }
+    let before = out.len();
     let mut reply = Reply::new(out, session.resp3);
     for (key, len) in row {
         if reply.output().len() >= enough {
@@ -101,7 +105,8 @@ pub fn begin(
         }
     }
     if gets.commands > 0 {
-        count_calls(worker, session, GET, gets.commands as u64);
+        let bytes = (gets.consumed - gets.commands * AROUND, out.len() - before);
+        count_calls(worker, session, GET, gets.commands as u64, bytes);
     }
     gets
 }

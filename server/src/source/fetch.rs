@@ -99,6 +99,12 @@ impl Fetch {
         trace.begins_fetch();
         self.trace = Some(trace);
     }
+    /// It is sent to the source.
+    pub fn is_sent(&self) {
+        if let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_logged) {
+            trace.sends_fetch(self.started.elapsed());
+        }
+    }
     /// The request that it was begun for, if something is known about that.
     pub fn trace(&self) -> Option<&Arc<RequestTrace>> {
         self.trace.as_ref()

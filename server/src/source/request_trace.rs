@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The longest id or trace that is taken from a client.
 const LONGEST: usize = 128;
 
+/// The fetch was not sent.
+const NOT_SENT: u64 = u64::MAX;
+
 /// See the module.
 #[derive(Debug)]
 pub struct RequestTrace {
@@ -23,6 +26,8 @@ pub struct RequestTrace {
     is_stale: AtomicBool,
     /// How long the fetch took that was begun for the request, microseconds.
     fetch_micros: AtomicU64,
+    /// How long that fetch waited before it was sent to the source, microseconds; or [`NOT_SENT`].
+    queue_micros: AtomicU64,
 }
 
 impl RequestTrace {
@@ -36,12 +41,18 @@ impl RequestTrace {
             answered_by: OnceLock::new(),
             is_stale: AtomicBool::new(false),
             fetch_micros: AtomicU64::new(0),
+            queue_micros: AtomicU64::new(NOT_SENT),
         }
     }
 
     /// A fetch was begun for the request.
     pub fn begins_fetch(&self) {
         self.began_fetch.store(true, Relaxed);
+    }
+
+    /// That fetch is sent to the source, so long after it began.
+    pub fn sends_fetch(&self, waited: Duration) {
+        self.queue_micros.store(waited.as_micros() as u64, Relaxed);
     }
 
     /// That fetch has ended.
@@ -51,6 +62,14 @@ impl RequestTrace {
     /// How long it took, microseconds; `None`: there was none, or it goes on.
     pub fn fetch_micros(&self) -> Option<u64> {
         Some(self.fetch_micros.load(Relaxed)).filter(|micros| *micros > 0)
+    }
+
+    /// How long it waited for a slot, and how long the source took, microseconds. `None` also for a
+    /// fetch that needed no slot, or got none.
+    pub fn fetch_phases(&self) -> Option<(u64, u64)> {
+        let queue = Some(self.queue_micros.load(Relaxed)).filter(|queue| *queue != NOT_SENT)?;
+        let fetch = self.fetch_micros()?;
+        Some((queue.min(fetch), fetch.saturating_sub(queue)))
     }
 
     /// The copy that answered is out of date.
@@ -125,6 +144,9 @@ mod tests {
         fetched.begins_fetch();
         fetched.ends_fetch(Duration::from_micros(7));
         assert_eq!((fetched.outcome(), fetched.fetch_micros()), ("origin", Some(7)));
+        assert_eq!(fetched.fetch_phases(), None, "it was not sent");
+        fetched.sends_fetch(Duration::from_micros(3));
+        assert_eq!((fetched.fetch_phases(), trace().fetch_phases()), (Some((3, 4)), None));
         for (who, outcome) in [("hit", "hit"), ("hot copy", "hot-copy"), ("peer a", "peer")] {
             let trace = trace();
             trace.is_answered_by(|| who.into());

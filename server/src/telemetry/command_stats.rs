@@ -55,13 +55,16 @@ impl CommandClass {
         }
     }
     /// The durations of the commands of this class.
+    pub fn times(self, commands: &[CommandNumbers]) -> FineDistribution {
+        let mut times = FineDistribution::default();
+        let of_class = commands.iter().filter(|of| of.class == self);
+        of_class.flat_map(|of| &of.times).for_each(|more| times.merge(more));
+        times
+    }
+    /// What metrics show of them.
     pub fn sample(self, commands: &[CommandNumbers]) -> HistogramSample {
-        let (mut times, mut nanos) = (FineDistribution::default(), 0);
-        for of in commands.iter().filter(|of| of.class == self) {
-            of.times.iter().for_each(|more| times.merge(more));
-            nanos += of.nanos;
-        }
-        times.sample(nanos)
+        let nanos = commands.iter().filter(|of| of.class == self).map(|of| of.nanos).sum();
+        self.times(commands).sample(nanos)
     }
 }
 
@@ -72,6 +75,8 @@ struct CommandCounters {
     failed: Counter,
     rejected: Counter,
     nanos: Counter,
+    received: Counter,
+    sent: Counter,
     /// From the first call on.
     times: OnceLock<Box<FineHistogram>>,
 }
@@ -91,6 +96,10 @@ pub struct CommandNumbers {
     pub rejected: u64,
     /// Time from the beginning of the calls to their replies, nanoseconds.
     pub nanos: u64,
+    /// Bytes of their names and arguments, with what stands between these.
+    pub received: u64,
+    /// Bytes of their replies.
+    pub sent: u64,
     /// The times of those that are over.
     pub times: Option<FineDistribution>,
 }
@@ -139,10 +148,20 @@ impl CommandStats {
     fn of(&self, worker: usize, row: u16) -> &CommandCounters {
         &self.workers[worker][usize::from(row)]
     }
-    /// Counts this many calls; like the three below only from the worker's own thread.
+    /// Counts this many calls; like the five below only from the worker's own thread.
     #[inline]
     pub fn called(&self, worker: usize, row: u16, calls: u64) {
         self.of(worker, row).calls.add(calls);
+    }
+    /// Counts bytes of names and arguments.
+    #[inline]
+    pub fn received(&self, worker: usize, row: u16, bytes: usize) {
+        self.of(worker, row).received.add(bytes as u64);
+    }
+    /// Counts bytes of replies.
+    #[inline]
+    pub fn sent(&self, worker: usize, row: u16, bytes: usize) {
+        self.of(worker, row).sent.add(bytes as u64);
     }
     /// Notes that this many calls took `took` together. Each counts with its equal part.
     #[inline]
@@ -198,6 +217,8 @@ impl CommandStats {
             sum.failed += of.failed.get();
             sum.rejected += of.rejected.get();
             sum.nanos += of.nanos.get();
+            sum.received += of.received.get();
+            sum.sent += of.sent.get();
             if let Some(times) = of.times.get() {
                 sum.times.get_or_insert_default().add(times);
             }
@@ -216,6 +237,8 @@ impl CommandNumbers {
             (&mut self.failed, earlier.failed),
             (&mut self.rejected, earlier.rejected),
             (&mut self.nanos, earlier.nanos),
+            (&mut self.received, earlier.received),
+            (&mut self.sent, earlier.sent),
         ] {
             *now = now.saturating_sub(then);
         }

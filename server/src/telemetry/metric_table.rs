@@ -200,6 +200,18 @@ pub const METRICS: &[MetricFamily] = &[
         read: |s, to| s.commands.iter().for_each(|of| to.number(&[("command", of.name)], of.calls)),
     },
     MetricFamily {
+        name: "larder_redis_command_bytes_total",
+        kind: Counter,
+        help: "Bytes of Redis commands and their arguments (received) and of their replies (sent), by name.",
+        read: |s, to| {
+            for of in &s.commands {
+                for (direction, bytes) in [("received", of.received), ("sent", of.sent)] {
+                    to.number(&[("command", of.name), ("direction", direction)], bytes);
+                }
+            }
+        },
+    },
+    MetricFamily {
         name: "larder_redis_command_errors_total",
         kind: Counter,
         help: "Redis commands that failed, or that were refused before they began (rejected), by name.",

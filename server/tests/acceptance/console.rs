@@ -49,6 +49,8 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         let page: serde_json::Value = serde_json::from_slice(&body).unwrap();
         page["rows"].as_array().unwrap().len() > 2
     });
+    // The history has the commands since its first row.
+    app.command(&["GET", "user:0"]);
     // It disturbs nobody: no Redis client connects while it lasts.
     let fault = r#"{"at":"disk","kind":"full","duration":"1h"}"#;
     let order = format!(

@@ -74,6 +74,53 @@ fn commands_are_counted_by_name_and_errors_by_kind() {
     assert_eq!((results("hset", "failed"), results("get", "failed")), (1.0, 1.0));
 }
 
+/// The bytes of commands are what a client writes and reads, without the frame around each command.
+#[test]
+fn bytes_are_counted_by_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = format!("disk:{}", folder.path().join("store").display());
+    let source = RedisServer::start();
+    for args in [&[][..], &["--source", &source.url()], &["--source", &disk]] {
+        let larder = Larder::start(args);
+        let mut client = larder.client();
+        let bytes = |name: &str, direction: &str| {
+            larder.metric(&format!("larder_redis_command_bytes_total{{command=\"{name}\",direction=\"{direction}\"}}"))
+                as usize
+        };
+        let (value, key) = ("v".repeat(20_000), "key");
+        client.command(&["SET", key, &value]);
+        // "SET\r\n$3\r\nkey\r\n$20000\r\n" and the value; "+OK\r\n".
+        assert_eq!((bytes("set", "received"), bytes("set", "sent")), (22 + 20_000, 5), "{args:?}");
+        // A miss or a hit, hits in a pipeline, one with another case, and one of a missing key.
+        for _ in 0..2 {
+            client.command(&["GET", key]);
+        }
+        client.send(&["GET", key]).unwrap();
+        client.send(&["get", key]).unwrap();
+        client.send(&["GET", "no"]).unwrap();
+        let replies: Vec<Reply> = (0..3).map(|_| client.read().unwrap()).collect();
+        assert_eq!(replies[0], Reply::bulk(&value));
+        // "GET\r\n$3\r\nkey"; "$20000\r\n", the value, "\r\n"; "$-1\r\n".
+        assert_eq!((bytes("get", "received"), bytes("get", "sent")), (4 * 12 + 11, 4 * 20_010 + 5), "{args:?}");
+        client.command(&["INCR", "n"]);
+        assert_eq!((bytes("incr", "received"), bytes("incr", "sent")), (11, 4), "{args:?}");
+        // The replies of the commands of a transaction are in that of EXEC.
+        client.command(&["MULTI"]);
+        client.command(&["STRLEN", key]);
+        client.command(&["EXEC"]);
+        assert_eq!((bytes("strlen", "received") > 0, bytes("exec", "sent")), (true, 4 + 8), "{args:?}");
+    }
+    let larder = Larder::start(&["--source", &source.url()]);
+    let mut client = larder.client();
+    client.command(&["HSET", "h", "a", "1"]);
+    client.command(&["HGET", "h", "a"]);
+    client.command(&["BLPOP", "none", "0.01"]);
+    for (name, sent) in [("hset", 4.0), ("hget", 7.0), ("blpop", 5.0)] {
+        let metric = format!("larder_redis_command_bytes_total{{command=\"{name}\",direction=\"sent\"}}");
+        assert_eq!(larder.metric(&metric), sent, "{name}");
+    }
+}
+
 #[test]
 fn info_has_the_times_of_every_command_in_the_form_of_redis() {
     let source = RedisServer::start();
@@ -112,6 +159,12 @@ fn info_has_the_times_of_every_command_in_the_form_of_redis() {
         let mean = ours["usec"] / ours["calls"];
         assert!((ours["usec_per_call"] - mean).abs() <= 1.0, "{name}: {ours:?}");
     }
+    let page: serde_json::Value = serde_json::from_str(&larder.get("/v1/commands")).unwrap();
+    let listed = page["commands"].as_array().unwrap();
+    let get = listed.iter().find(|of| of["name"] == "get").unwrap();
+    assert_eq!((&get["class"], &get["calls"], &get["failed"]), (&"read".into(), &3.into(), &1.into()), "{page}");
+    assert!(get["p50"].as_f64() > Some(0.0) && get["p999"].as_f64() >= get["p50"].as_f64(), "{page}");
+    assert!(listed.iter().any(|of| of["name"] == "hget" && of["class"] == "forwarded"), "{page}");
     let times = numbers(&ours, "latency_percentiles_usec_hget");
     assert!(times["p50"] >= 1.0 && times["p50"] <= times["p99"] && times["p99"] <= times["p99.9"], "{times:?}");
     assert!(ours.contains("# Commandstats\r\n") && ours.contains("# Latencystats\r\n"), "{ours}");

@@ -129,6 +129,15 @@ fn latency_has_the_forms_of_redis() {
         let sample = array(samples[0].clone());
         assert!(matches!(sample[..], [Reply::Int(_), Reply::Int(20..)]), "{sample:?}");
         assert_eq!(client.command(&["LATENCY", "HISTORY", "none"]), Reply::Array(Some(vec![])));
+        let Reply::Bulk(Some(graph)) = client.command(&["LATENCY", "GRAPH", name]) else { panic!("no graph") };
+        let graph = String::from_utf8(graph).unwrap();
+        // One sample: its column has the least height, and its age in seconds is below it.
+        let lines: Vec<&str> = graph.lines().collect();
+        assert_eq!((lines[1], lines[2..7].concat().as_str()), ("-".repeat(80).as_str(), "   _ "), "{graph}");
+        let title = format!("{name} - high {latest} ms, low {latest} ms (all time high {longest} ms)");
+        assert_eq!((lines[0], lines.last()), (title.as_str(), Some(&"s")), "{graph}");
+        let none = client.command(&["LATENCY", "GRAPH", "none"]).error();
+        assert_eq!(none, "ERR No samples available for event 'none'");
         assert_eq!(client.command(&["LATENCY", "RESET", "none"]), Reply::Int(0));
         let Reply::Bulk(Some(report)) = client.command(&["LATENCY", "DOCTOR"]) else { panic!("no text") };
         assert!(String::from_utf8(report).unwrap().contains(name));

@@ -1,8 +1,12 @@
 // The first view: the numbers of now, and charts of the last minutes, hours or day.
 import { HeatMap, LineChart } from "./charts.js";
-import { bytes, choice, count, duration, el, percent, select } from "./elements.js";
+import { bytes, choice, count, duration, el, percent, redrawn, select, table } from "./elements.js";
 import { RANGES } from "./samples.js";
+import { jsonIfThere } from "./server.js";
 
+/** Redis commands by what they do: the end of their columns' name, and the words for it. */
+const CLASSES = [["read", "Redis commands that read keys"], ["write", "Redis commands that write keys"],
+  ["forwarded", "Redis commands that the source answers"], ["other", "Other Redis commands"]];
 const READS = ["hits", "negative_hits", "misses"];
 /** Seconds that the numbers of now look back. */
 const RECENT = 10;
@@ -23,12 +27,15 @@ export class Overview {
     this.refused = new LineChart("Errors and refusals a second", { show: count });
     this.network = new LineChart("Bytes a second", { show: bytes, inBytes: true });
     this.cpu = new LineChart("Cores used", { show: (n) => (n === null ? "–" : n.toFixed(2)) });
-    this.heat = new HeatMap("How long requests and fetches took");
+    this.heat = new HeatMap("How long requests, commands and fetches took");
     this.charts = [this.traffic, this.ratio, this.memory, this.source, this.latency, this.entries, this.refused, this.network, this.cpu, this.heat];
     this.controls = el("div", { class: "bar" });
     this.heatControls = el("div", { class: "bar" });
+    this.commandsPlace = el("div");
+    this.commands = [];
+    this.sorted = { column: 2, down: true };
     this.element = el("div", {}, this.tiles, this.controls, el("div", { class: "charts" }, this.charts.slice(0, -1).map((chart) => chart.figure)),
-      this.heatControls, el("div", { class: "charts" }, this.heat.figure));
+      this.heatControls, el("div", { class: "charts" }, this.heat.figure), this.commandsPlace);
   }
 
   async open() {
@@ -42,13 +49,35 @@ export class Overview {
     };
     this.controls.replaceChildren(choice("Time", "range", RANGES, this.range, redraw((range) => { this.range = range; })),
       ...(groups.length > 1 ? [select("Group", [["", "all"], ...groups.map((group) => [group, group])], this.group, redraw((group) => { this.group = group; }))] : []));
-    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...groups.map((group) => [group, `Fetches from the source of ${group}`])];
+    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...CLASSES.map(([name, words]) => [`redis_${name}_seconds`, words]), ...groups.map((group) => [`of:${group}`, `Fetches from the source of ${group}`])];
     this.heatControls.replaceChildren(select("Durations of", timed, this.timed, redraw((of) => { this.timed = of; })));
+    await this.askCommands();
     this.draw();
+  }
+
+  async askCommands() {
+    this.commands = (await jsonIfThere("v1/commands"))?.commands ?? [];
+    this.drawCommands();
+  }
+
+  drawCommands() {
+    if (this.commands.length === 0) return this.commandsPlace.replaceChildren();
+    const took = (title, value) => ({ title, value: (row) => value(row) ?? NaN, show: (row) => duration(value(row)), number: true });
+    redrawn(this.commandsPlace, el("h2", {}, "Redis commands"), table("Since the start, or the latest CONFIG RESETSTAT", [
+      { title: "Command", value: (row) => row.name.replace("|", " ").toUpperCase() },
+      { title: "Class", value: (row) => row.class },
+      { title: "Calls", value: (row) => row.calls, show: (row) => count(row.calls), number: true },
+      { title: "Failed", value: (row) => row.failed + row.rejected, show: (row) => count(row.failed + row.rejected), number: true },
+      { title: "Received", value: (row) => row.received_bytes, show: (row) => bytes(row.received_bytes), number: true },
+      { title: "Sent", value: (row) => row.sent_bytes, show: (row) => bytes(row.sent_bytes), number: true },
+      took("Mean", (row) => (row.p50 === null ? null : row.seconds / row.calls)),
+      took("Half", (row) => row.p50), took("99 %", (row) => row.p99), took("99.9 %", (row) => row.p999),
+    ], this.commands, this.sorted, () => this.drawCommands()));
   }
 
   /** A second has passed. */
   async tick(second) {
+    if (second % 10 === 0) await this.askCommands();
     const step = { "1s": 1, "10s": 10, "1m": 60 }[this.range];
     if (step > 1 && second % step === 0) await this.state.samples.load(this.range);
     if (second % step === 0) this.draw();
@@ -94,7 +123,7 @@ export class Overview {
       ["throttled", rate("throttled")], ["overload", rate("overload_refused")], ["connections", rate("connections_refused")]]);
     lines(this.network, [["received", rate("received_bytes")], ["sent", rate("sent_bytes")]]);
     lines(this.cpu, [["cores", rate("cpu_seconds")]]);
-    const of = this.timed === "" ? ["http_seconds", ""] : ["source_seconds", this.timed];
+    const of = this.timed.startsWith("of:") ? ["source_seconds", this.timed.slice(3)] : [this.timed || "http_seconds", ""];
     this.heat.show({ times, ...samples.histogram(range, ...of) });
   }
 }

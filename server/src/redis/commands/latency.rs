@@ -1,5 +1,6 @@
 //! LATENCY: when commands of this process took long, and how long each command takes, with every
 //! source.
+use super::latency_graph::latency_graph;
 use crate::{
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
     telemetry::CommandNumbers,
@@ -31,6 +32,20 @@ pub(in crate::redis) fn history(call: &mut CommandContext<'_>) -> Done {
         call.reply.integer(at as i64);
         call.reply.integer(millis as i64);
     }
+    Ok(Flow::Done)
+}
+
+/// LATENCY GRAPH event
+pub(in crate::redis) fn graph(call: &mut CommandContext<'_>) -> Done {
+    let telemetry = &call.worker.app.telemetry;
+    let event =
+        telemetry.slow.events().into_iter().find(|event| event.name.as_bytes().eq_ignore_ascii_case(call.arg(2)));
+    let Some(event) = event else {
+        return Err(CommandError::quoting("ERR No samples available for event '", call.arg(2), 128, "'"));
+    };
+    let samples = telemetry.slow.event_samples(call.arg(2));
+    let graph = latency_graph(&event, &samples, telemetry.time().as_secs());
+    call.reply.verbatim(graph.as_bytes());
     Ok(Flow::Done)
 }
 

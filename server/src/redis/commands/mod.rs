@@ -19,6 +19,7 @@ pub(super) mod json;
 pub(super) mod keys;
 pub(super) mod keyspace;
 pub(super) mod latency;
+mod latency_graph;
 pub(super) mod local_tracking;
 pub(super) mod maintenance;
 pub(super) mod merged_replies;

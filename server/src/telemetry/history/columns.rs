@@ -1,8 +1,14 @@
 //! The columns of the history: what a row has of a snapshot.
 use crate::telemetry::{
+    command_stats::CommandClass,
+    fine_histogram::FineDistribution,
     histogram::{BUCKETS, Distribution, bucket_end},
     metrics_snapshot::{GroupSnapshot, Snapshot},
 };
+
+/// The durations of Redis commands have a column for each power of two of nanoseconds between these
+/// ends, 1 µs to 8.6 s. The last one also counts what is longer.
+const COMMAND_ENDS: std::ops::RangeInclusive<u32> = 10..=33;
 
 /// How the values of several samples become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +139,15 @@ impl Columns {
             let columns = GROUP.iter().map(move |(name, fold, _)| plain(name, *fold, Some(group.as_str())));
             columns.chain(buckets("source_seconds", Some(group)))
         });
-        process.chain(buckets("http_seconds", None)).chain(groups)
+        let commands = CommandClass::ALL.into_iter().flat_map(|class| {
+            COMMAND_ENDS.map(move |power| ColumnName {
+                name: command_column(class),
+                fold: Fold::Sum,
+                group: None,
+                up_to: Some((1u64 << power) as f64 / 1e9),
+            })
+        });
+        process.chain(buckets("http_seconds", None)).chain(commands).chain(groups)
     }
 
     /// What the columns read now. A group that is not in the snapshot reads zero.
@@ -144,6 +158,9 @@ impl Columns {
         };
         readings.extend(PROCESS.iter().map(|(_, _, read)| read(snapshot)));
         put_buckets(&mut readings, &snapshot.http_seconds());
+        for class in CommandClass::ALL {
+            put_command_times(&mut readings, &class.times(&snapshot.commands));
+        }
         let none = GroupSnapshot::default();
         for name in &self.groups {
             let group = snapshot.groups.iter().find(|group| group.name == *name).unwrap_or(&none);
@@ -161,6 +178,25 @@ impl Columns {
                 Fold::Highest | Fold::Lowest => *now as f32,
             };
         }
+    }
+}
+
+fn command_column(class: CommandClass) -> &'static str {
+    match class {
+        CommandClass::Read => "redis_read_seconds",
+        CommandClass::Write => "redis_write_seconds",
+        CommandClass::Forwarded => "redis_forwarded_seconds",
+        CommandClass::Other => "redis_other_seconds",
+    }
+}
+
+fn put_command_times(readings: &mut Vec<f64>, times: &FineDistribution) {
+    let ends = COMMAND_ENDS.count();
+    let mut before = 0;
+    for (at, (_, up_to)) in times.powers().take(ends).enumerate() {
+        let up_to = if at + 1 == ends { times.count() } else { up_to };
+        readings.push((up_to - before) as f64);
+        before = up_to;
     }
 }
 

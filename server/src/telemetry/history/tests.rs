@@ -1,7 +1,8 @@
 //! Samples of made-up snapshots, and what the history says of them.
 use super::*;
 use crate::telemetry::{
-    BuffersSnapshot, GroupSnapshot, NodeSnapshot, PeersSnapshot, PushSnapshot, SourceSnapshot, Telemetry,
+    BuffersSnapshot, CommandClass, CommandStats, GroupSnapshot, NodeSnapshot, PeersSnapshot, PushSnapshot,
+    SourceSnapshot, Telemetry,
 };
 use larder_engine::Stats;
 use serde_json::{Value, json};
@@ -67,9 +68,52 @@ fn counters_are_shown_as_what_was_added_and_levels_as_they_are() {
 }
 
 #[test]
+fn the_durations_of_commands_are_kept_by_class() {
+    let history = history(&[]);
+    let rows = [("get", CommandClass::Read), ("hget", CommandClass::Forwarded), ("set", CommandClass::Write)];
+    let stats = CommandStats::new(1, rows);
+    let sample = |second| {
+        let mut one = snapshot(Vec::new());
+        one.commands = stats.sums();
+        history.sample(at(second), &one);
+    };
+    let took = |row, calls, took| {
+        stats.called(0, row, calls);
+        stats.took(0, row, calls, took);
+    };
+    took(0, 5, Duration::from_millis(1));
+    sample(0);
+    took(0, 3, Duration::from_nanos(900));
+    took(1, 1, Duration::from_micros(3));
+    took(2, 1, Duration::from_secs(60));
+    sample(1);
+    let page = page(&history, Resolution::Second, 0);
+    let columns = page["columns"].as_array().expect("columns").iter();
+    // Name and end in microseconds of the columns that counted something.
+    let counted: Vec<_> = columns
+        .zip(page["rows"][0].as_array().expect("a row").iter().skip(1))
+        .filter(|(column, count)| {
+            column["name"].as_str().is_some_and(|name| name.starts_with("redis_") && name.ends_with("_seconds"))
+                && count.as_u64() != Some(0)
+        })
+        .map(|(column, count)| {
+            (column["name"].as_str(), (column["up_to"].as_f64().expect("an end") * 1e6) as u64, count.as_u64())
+        })
+        .collect();
+    assert_eq!(
+        counted,
+        [
+            (Some("redis_read_seconds"), 1, Some(3)),
+            (Some("redis_write_seconds"), 8_589_934, Some(1)),
+            (Some("redis_forwarded_seconds"), 4, Some(1)),
+        ]
+    );
+}
+
+#[test]
 fn the_rings_take_a_few_mib() {
     let one = history(&["default"]);
-    assert!(one.ring_bytes() < 2 << 20, "{}", one.ring_bytes());
+    assert!(one.ring_bytes() < 3 << 20, "{}", one.ring_bytes());
     let names: Vec<String> = (0..100).map(|number| format!("g{number}")).collect();
     let many = History::new(names.into_iter(), NOW);
     assert!(many.ring_bytes() < 6 << 20, "{}", many.ring_bytes());

@@ -105,8 +105,11 @@ impl StorePipeline {
             let (now, out) = (scratch.now, &mut self.replies);
             // An error is counted under the command's own name.
             session.times.next();
-            self.timed.get(at).iter().for_each(|timed| session.times.found_before(timed.row()));
+            let row = self.timed.get(at).map(TimedCommand::row);
+            row.iter().for_each(|row| session.times.found_before(*row));
+            let before = out.len();
             CommandContext::new(worker, session, command, args, now, out).answering(|call| scratch.run(call));
+            row.iter().for_each(|row| worker.app.commands.sent(worker.id, *row, out.len() - before));
         }
         State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
     }

@@ -145,6 +145,7 @@ impl UpstreamPipeline {
         for timed in mem::take(&mut self.timed) {
             // A missing reply is an error.
             let reply = replies.as_mut().and_then(Iterator::next).unwrap_or_default();
+            worker.app.commands.sent(worker.id, timed.row(), reply.len());
             timed.end(worker, &session.client, now, is_error(reply));
         }
         drop(replies);

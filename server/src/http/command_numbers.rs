@@ -1,0 +1,30 @@
+//! `GET /v1/commands`: what each Redis command did, and how long it took.
+use super::{response_body::ResponseBody, response_writer, route_request::RouteRequest};
+use crate::telemetry::CommandNumbers;
+use http::Response;
+use serde_json::{Value, json};
+
+/// `{"commands": [{"name", "class", "calls", "failed", "rejected", "received_bytes",
+/// "sent_bytes", "seconds", "p50", "p99", "p999"}]}` since the start or the latest `CONFIG RESETSTAT`. `seconds` is the sum of all calls.
+/// The quantiles are in seconds, and `null` before the first call has ended.
+pub(super) fn commands(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    let commands: Vec<Value> = request.worker.app.commands.sums_since_reset().iter().map(described).collect();
+    response_writer::json(ResponseBody::full(json!({ "commands": commands }).to_string()))
+}
+
+fn described(of: &CommandNumbers) -> Value {
+    let quantile = |share| of.times.as_ref()?.quantile(share).map(|took| took.as_secs_f64());
+    json!({
+        "name": of.name,
+        "class": of.class.name(),
+        "calls": of.calls,
+        "failed": of.failed,
+        "rejected": of.rejected,
+        "received_bytes": of.received,
+        "sent_bytes": of.sent,
+        "seconds": of.nanos as f64 / 1e9,
+        "p50": quantile(0.5),
+        "p99": quantile(0.99),
+        "p999": quantile(0.999),
+    })
+}

@@ -109,4 +109,4 @@ pub use stale_rules::{StaleRules, StaleWindows};
 pub use stats::Stats;
 pub use tier::Tier;
 pub use time::Millis;
-pub use what_if::{WhatIf, WhatIfPoint};
+pub use what_if::{WhatIf, WhatIfPoint, WhatIfSample};

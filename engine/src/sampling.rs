@@ -9,7 +9,7 @@ use crate::{
     shard_common::Rules,
     sync::lock,
     time::Millis,
-    what_if::{CacheSizes, Held, Lasts, WhatIf, is_sampled},
+    what_if::{CacheSizes, Held, Lasts, Simulated, WhatIf, WhatIfSample, is_sampled},
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -93,6 +93,11 @@ impl Cache {
     pub fn what_if(&self, now: Millis) -> Option<WhatIf> {
         let what_if = self.rules.what_if.as_ref()?;
         Some(self.with_sizes(|sizes| what_if.report(sizes, now)))
+    }
+
+    /// How much is simulated for [`what_if`](Self::what_if); `None`: nothing.
+    pub fn what_if_sample(&self) -> Option<WhatIfSample> {
+        self.rules.what_if.as_ref().map(Simulated::sample)
     }
 
     /// Keeps the simulation up.

@@ -37,6 +37,17 @@ struct State {
     halved: Millis,
 }
 
+/// How much is simulated.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WhatIfSample {
+    /// The share of the keys that are simulated.
+    pub share: f64,
+    /// How many keys these are now.
+    pub keys: u64,
+    /// Memory of the simulation, which is not part of the cache's bound.
+    pub bytes: u64,
+}
+
 /// What the simulation has to know of its cache.
 pub(crate) struct CacheSizes<'c> {
     pub(crate) stats: &'c Stats,
@@ -51,7 +62,7 @@ impl Simulated {
         let shift = shift.min(63);
         let bounds = curve::bounds(sizes.stats, sizes.max_keys, sizes.shards, 1.0 / (1u64 << shift) as f64);
         let state = State {
-            simulation: Simulation::new(shift, eviction, bounds),
+            simulation: Simulation::new(shift, eviction, sizes.stats.max_bytes as usize, bounds),
             counted: TierReads::default(),
             tier: TierReads::default(),
             all_reads: 0,
@@ -97,6 +108,12 @@ impl Simulated {
         state.simulation.limit()
     }
 
+    pub(crate) fn sample(&self) -> WhatIfSample {
+        let simulation = &lock(&self.state).simulation;
+        let bytes = size_of::<Simulated>() + simulation.bytes();
+        WhatIfSample { share: simulation.share(), keys: simulation.keys() as u64, bytes: bytes as u64 }
+    }
+
     pub(crate) fn report(&self, sizes: &CacheSizes<'_>, now: Millis) -> WhatIf {
         let mut state = lock(&self.state);
         state.tick(sizes, now);
@@ -140,6 +157,7 @@ impl State {
             self.tier.reads /= 2.0;
             self.tier.hits /= 2.0;
         }
+        self.simulation.set_max_bytes(sizes.stats.max_bytes as usize);
         self.simulation.tick(self.all_reads, now);
         let share = self.simulation.share();
         self.simulation.set_bounds(curve::bounds(sizes.stats, sizes.max_keys, sizes.shards, share));

@@ -18,8 +18,9 @@
 //! What holds, always:
 //! - A key that is not sampled costs no memory, no lock and no shared cache line.
 //! - A sampled one never waits: if another core simulates at this moment, the event is left out.
-//! - Memory and work are bounded: at [`MOST_KEYS`](simulation::MOST_KEYS), or beyond the share of
-//!   work, the share of keys sampled is halved.
+//! - Memory and work are bounded: at a number of keys that depends on the tier's bytes (at most
+//!   [`MOST_KEYS`](simulation::MOST_KEYS)), or beyond the share of work, the share of keys sampled is
+//!   halved.
 
 mod curve;
 mod handle;
@@ -31,6 +32,7 @@ mod slots;
 mod tests;
 
 pub use curve::{WhatIf, WhatIfPoint};
+pub use handle::WhatIfSample;
 pub(crate) use handle::{CacheSizes, Simulated};
 pub(crate) use simulation::is_sampled;
 pub(crate) use slots::{Held, Lasts};

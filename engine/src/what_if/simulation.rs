@@ -7,8 +7,12 @@ use super::{
 };
 use crate::{policy::Eviction, time::Millis};
 
-/// Sampled keys, at most.
+/// Sampled keys of a large tier, at most.
 pub(super) const MOST_KEYS: usize = 16 << 10;
+/// The same for the smallest tiers.
+const FEWEST_KEYS: usize = 2 << 10;
+/// A tier has one sampled key for so many of its bytes, at most, between these two.
+const BYTES_OF_KEY: usize = 4 << 10;
 /// Work that is done whatever it costs, so that the curves of short tests are exact; in reads that
 /// are hits at all sizes.
 const FREE_WORK: u64 = 2 << 20;
@@ -52,6 +56,8 @@ pub(super) struct Simulation {
     lru: LruSizes,
     bounds: [Bounds; SIZES],
     eviction: Eviction,
+    /// Sampled keys, at most.
+    most_keys: usize,
     /// One key in 2 to this power is sampled.
     shift: u32,
     worked: u64,
@@ -60,13 +66,15 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub(super) fn new(shift: u32, eviction: Eviction, bounds: [Bounds; SIZES]) -> Simulation {
+    /// For a tier of so many bytes.
+    pub(super) fn new(shift: u32, eviction: Eviction, max_bytes: usize, bounds: [Bounds; SIZES]) -> Simulation {
         Simulation {
             slots: Slots::new(),
             policies: std::array::from_fn(|size| PolicySize::new(size, eviction, bounds[size])),
             lru: LruSizes::default(),
             bounds,
             eviction,
+            most_keys: most_keys(max_bytes),
             shift,
             worked: 0,
             swept: 0,
@@ -217,21 +225,18 @@ impl Simulation {
 
     /// Everything was removed. The counts stay.
     pub(super) fn clear(&mut self) {
-        *self = Simulation {
-            worked: self.worked,
-            counts: self.counts,
-            ..Simulation::new(self.shift, self.eviction, self.bounds)
-        };
+        let Simulation { worked, counts, most_keys, eviction, .. } = *self;
+        *self = Simulation { worked, counts, most_keys, ..Simulation::new(self.shift, eviction, 0, self.bounds) };
     }
 
     fn bound_keys(&mut self) {
         // The sizes forget least when they have not evicted yet, and those of the policy and of LRU will
         // soon not hold the same keys.
-        let is_crowded = self.slots.len() > MOST_KEYS / 2 && self.policies[SIZES - 1].has_just_filled();
+        let is_crowded = self.slots.len() > self.most_keys / 2 && self.policies[SIZES - 1].has_just_filled();
         if is_crowded {
             self.sample_fewer();
         }
-        while self.slots.len() >= MOST_KEYS {
+        while self.slots.len() >= self.most_keys {
             self.sample_fewer();
         }
     }
@@ -244,6 +249,12 @@ impl Simulation {
         dropped.into_iter().for_each(|number| self.remove(number));
         let half = |Bounds { bytes, keys }: Bounds| Bounds { bytes: bytes / 2, keys: keys / 2 };
         self.set_bounds(self.bounds.map(half));
+    }
+
+    /// The tier has so many bytes now.
+    pub(super) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.most_keys = most_keys(max_bytes);
+        self.bound_keys();
     }
 
     pub(super) fn set_bounds(&mut self, bounds: [Bounds; SIZES]) {
@@ -278,4 +289,10 @@ impl Simulation {
             self.slots.free_unheld(number);
         }
     }
+}
+
+/// Sampled keys, at most, of a tier of so many bytes: the simulation of a small tier must not take
+/// more memory than the tier.
+fn most_keys(max_bytes: usize) -> usize {
+    (max_bytes / BYTES_OF_KEY).clamp(FEWEST_KEYS, MOST_KEYS)
 }

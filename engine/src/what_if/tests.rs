@@ -188,3 +188,35 @@ fn a_size_that_fills_keeps_what_it_holds_when_fewer_are_sampled() {
         assert!((point.hit_ratio - replayed).abs() < 0.01, "{point:?}: {replayed}");
     }
 }
+
+/// A tier of a few MiB is simulated with fewer keys, and still well enough.
+#[test]
+fn a_small_tier_takes_little() {
+    const SMALL: usize = 4 << 20;
+    let cache = |max_memory: usize, what_if| {
+        Cache::new(Config { max_memory, shards: Some(1), what_if, seed: Some(3), ..Config::default() })
+    };
+    let replay = |cache: &Arc<Cache>| {
+        let (mut keys, mut hits) = (Keys(7), 0u32);
+        for step in 0..400_000 {
+            let name = keys.next(60_000).to_le_bytes();
+            let key = cache.key(&name);
+            match cache.tier().get(key, 1000, |_| ()) {
+                Some(()) => hits += 1,
+                None => drop(cache.tier().set(key, Write::new(&[7; 300]), 1000)),
+            }
+            if step % 10_000 == 0 {
+                cache.tick(1000);
+            }
+        }
+        f64::from(hits) / 400_000.0
+    };
+    let simulated = cache(SMALL, Some(0));
+    replay(&simulated);
+    let curve = simulated.what_if(1000).expect("it simulates");
+    assert!(curve.sampled_keys < 2048 && curve.bytes < 640 << 10, "{curve:?}");
+    for point in curve.points {
+        let replayed = replay(&cache((SMALL as f64 * point.factor) as usize, None));
+        assert!((point.hit_ratio - replayed).abs() < 0.01, "{point:?}: {replayed}");
+    }
+}

@@ -42,6 +42,7 @@ impl App {
                 modes: modes.snapshot(),
                 inspection: inspection_snapshot(inspection),
                 shared: app.peers.as_ref().and_then(|peers| peers.group_snapshot(&settings.name, clock::now())),
+                what_if: cache.what_if_sample(),
                 store: source.store().map(Store::stats),
             }
         });

@@ -7,7 +7,7 @@ use super::{
     replication_snapshot::LinkSnapshot,
 };
 use MetricKind::{Counter, Gauge, Histogram, Info};
-use larder_engine::MissCauses;
+use larder_engine::{MissCauses, WhatIfSample};
 use larder_store::disk::StoreStats;
 
 /// A metric: a name and a number for each set of labels.
@@ -96,6 +96,11 @@ macro_rules! group {
             },
         }
     };
+}
+
+/// The groups whose hit ratio at other sizes is simulated.
+fn simulated(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &WhatIfSample)> {
+    snapshot.groups.iter().filter_map(|group| Some((group.name.as_str(), group.what_if.as_ref()?)))
 }
 
 /// A family with one number for each group with a disk store.
@@ -587,6 +592,28 @@ pub const METRICS: &[MetricFamily] = &[
         "Entries with an expiry, including cached absences."
     ),
     group!("larder_cache_negative_entries", Gauge, cache.negative_entries, "Cached absences."),
+    MetricFamily {
+        name: "larder_what_if_bytes",
+        kind: Gauge,
+        help: "Memory of the what-if simulation, which max-memory does not count; none if it is off.",
+        read: |s, to| simulated(s).for_each(|(group, sample)| to.number(&[("group", group)], sample.bytes)),
+    },
+    MetricFamily {
+        name: "larder_what_if_sampled_keys",
+        kind: Gauge,
+        help: "Keys that the what-if simulation holds now.",
+        read: |s, to| simulated(s).for_each(|(group, sample)| to.number(&[("group", group)], sample.keys)),
+    },
+    MetricFamily {
+        name: "larder_what_if_sampled_ratio",
+        kind: Gauge,
+        help: "Share of the keys that the what-if simulation takes.",
+        read: |s, to| {
+            for (group, sample) in simulated(s) {
+                to.ratio(&[("group", group)], sample.share);
+            }
+        },
+    },
     group!("larder_cache_flights", Gauge, cache.flights, "Flights: keys that are being fetched."),
     group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Byte budget of the memory tier (max-memory)."),
     group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the memory tier in use."),

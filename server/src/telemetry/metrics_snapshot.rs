@@ -9,7 +9,7 @@ use super::{
     saves_snapshot::SavesSnapshot,
     worker_counters::CounterSums,
 };
-use larder_engine::Stats;
+use larder_engine::{Stats, WhatIfSample};
 use larder_store::disk::StoreStats;
 use std::{sync::Arc, time::Duration};
 
@@ -117,6 +117,8 @@ pub struct GroupSnapshot {
     pub inspection: InspectionSnapshot,
     /// `None`: its keys have no owners.
     pub shared: Option<SharedGroupSnapshot>,
+    /// `None`: nothing is simulated for it.
+    pub what_if: Option<WhatIfSample>,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
 }

@@ -1,5 +1,5 @@
 use super::*;
-use larder_engine::{MissCauses, Stats};
+use larder_engine::{MissCauses, Stats, WhatIfSample};
 use larder_store::disk::StoreStats;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +25,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 inspection: InspectionSnapshot { older: 5, ..InspectionSnapshot::default() },
                 modes: ModeSnapshot { observed_hits: 6, ..ModeSnapshot::default() },
                 shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),
+                what_if: Some(WhatIfSample { share: 0.5, keys: 4, bytes: 10 }),
                 store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },

@@ -103,33 +103,3 @@ fn the_access_log_by_rule_and_what_debug_shows() {
         assert!(!of(&lines, message).is_empty(), "{message}: {lines:?}");
     }
 }
-
-#[test]
-fn the_access_log_tells_the_wait_for_a_slot_from_the_source() {
-    let args = ["--source", "demo:", "--allow-faults", "--source-max-in-flight", "1", "--source-adaptive", "false"];
-    let log = ["--access-log", "100%", "--log-level=info", "--log-format", "json"];
-    let mut larder = Larder::start(&[&args[..], &log].concat());
-    let fault = r#"{"at":"source","kind":"delay","delay":"200ms","duration":"10m"}"#;
-    let length = fault.len();
-    let order =
-        format!("POST /v1/faults HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{fault}");
-    assert_eq!(larder.admin(&order).0, 201);
-    // Both are under way at once; the source takes one.
-    std::thread::scope(|scope| {
-        for key in ["a", "b"] {
-            let larder = &larder;
-            scope.spawn(move || {
-                let get = format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-                assert_eq!(larder.http(&get).0, 200);
-            });
-        }
-    });
-    let lines = lines(&mut larder);
-    let requests = of(&lines, "request").into_iter().filter(|line| line["target"].as_str() != Some("/v1/faults"));
-    let mut phases: Vec<_> =
-        requests.map(|line| ["queue_micros", "source_micros"].map(|phase| line[phase].as_u64().unwrap())).collect();
-    phases.sort();
-    let [[first, _], [second, source]] = phases[..] else { panic!("{phases:?}") };
-    // The second one waits for most of the first one's 200 ms, unless it was sent late.
-    assert!(first < second && source >= 200_000, "{phases:?}");
-}

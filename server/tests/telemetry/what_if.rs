@@ -33,6 +33,9 @@ fn other_sizes_are_simulated_while_clients_read() {
         (&"default".into(), &600.into(), &150.into())
     );
     assert_eq!((&group["max_keys"], &group["sampled_share"]), (&100.into(), &1.0.into()));
+    let metric = |name: &str| larder.metric(&format!("larder_what_if_{name}{{group=\"default\"}}"));
+    assert_eq!((metric("sampled_keys"), metric("sampled_ratio")), (150.0, 1.0));
+    assert_eq!(metric("bytes"), group["bytes"].as_f64().unwrap());
     let (hits, misses) = (
         larder.metric("larder_cache_hits_total{group=\"default\"}"),
         larder.metric("larder_cache_misses_total{group=\"default\"}"),
@@ -111,6 +114,7 @@ fn nothing_is_simulated_when_it_is_off() {
     let larder = Larder::start(&["--what-if", "off"]);
     larder.client().command(&["GET", "a"]);
     assert_eq!(curves(&larder, ""), serde_json::json!({"groups": []}));
+    assert!(!larder.get("/metrics").contains("larder_what_if_bytes{"));
     let advice = run(&["advise", &format!("127.0.0.1:{}", larder.admin)], &[], b"");
     assert!(advice.code != 0 || advice.text().starts_with("Nothing is simulated"), "{}", advice.text());
     let quarter = Larder::start(&["--what-if", "30%"]);

@@ -61,7 +61,9 @@ async fn send_queue(
     for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
         write_command(&mut encoded, args.from(0));
         count += 1;
-        call.worker.app.commands.called(call.worker.id, row_of(call.worker, command, args), 1);
+        let row = row_of(call.worker, command, args);
+        call.worker.app.commands.called(call.worker.id, row, 1);
+        call.worker.app.commands.received(call.worker.id, row, args.span());
         let known = checked(call, command.kind, args).await?;
         let reach = effects.note(call, (command, args), known.as_deref(), |_| true).unwrap_or_default();
         all.everything |= reach.everything;

@@ -28,7 +28,7 @@ PEER_SEEDS ?= 2000
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy image deb tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -69,6 +69,11 @@ test-workspace:
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
 
+# Metrics and traces to a collector: another build of the server.
+test-otlp: ## The tests of the feature otlp
+	$(CARGO) test --package larder --features otlp --test otlp
+	$(CARGO) test --package larder --features otlp --lib otlp
+
 # Nodes on hosts of their own: in a network namespace of which the tests are root, and which goes with them.
 test-networks: test-workspace
 	unshare --net --mount $(if $(filter-out 0,$(shell id -u)),--user --map-root-user) sh -ec 'mount -t tmpfs none /run; ip link set lo up; \
@@ -102,6 +107,7 @@ layers: ## Do rooms and files import only what lies below them?
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package larder --features otlp -- -D warnings
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 	@# Outside the workspace, and must compile all the same.
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml
@@ -119,7 +125,7 @@ deny: ## Licences, bans and sources of the dependencies (deny.toml)
 	@tests/install_tools deny
 	.deps/bin/cargo-deny --locked check licenses bans sources
 
-check-deep: check acceptance docker-check check-coherence check-differential check-crash check-peers fuzz miri ## The gate and what takes longer: release binary, image, Miri, fuzzing
+check-deep: check test-otlp acceptance docker-check check-coherence check-differential check-crash check-peers fuzz miri ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
 	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test integration coherence::checker -- --nocapture

@@ -25,7 +25,7 @@ use crate::{
         BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
         ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, mode_rules_text,
     },
-    telemetry::{CommandStats, Counters, History, Logs, Telemetry},
+    telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
 };
 use larder_engine::{Cache, ListenerKind};
@@ -189,7 +189,8 @@ impl App {
             let named = |error| RunError::Tls(format!("{error} (setting `replica-of`)"));
             replica::client_tls(primary).map_err(named)?;
         }
-        let telemetry = Telemetry::new(settings.threads, logs);
+        let mut telemetry = Telemetry::new(settings.threads, logs);
+        telemetry.tracer = Arc::new(Tracer::new(settings.otlp.as_ref().map(|otlp| otlp.sample)));
         telemetry.slow.log_from(settings.slowlog_log_slower_than);
         telemetry.slow.set_max_len(settings.slowlog_max_len);
         telemetry.slow.watch_from(settings.latency_monitor_threshold);
@@ -324,6 +325,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
         modes: modes.clone(),
         inspection: None,
         key_counts: Arc::default(),
+        tracer: Arc::default(),
         coherence,
         max_reply: group.cache_replies.unwrap_or(0),
         is_saved: false,
@@ -385,6 +387,7 @@ impl Worker {
                     inspection,
                     is_saved,
                     key_counts: app.telemetry.hot_keys.join(index),
+                    tracer: app.telemetry.tracer.clone(),
                     ..own
                 });
                 let announces = matches!(settings.source, SourceUrl::Table(_));

@@ -6,14 +6,15 @@ use super::{
     computed_defaults::computed,
     config_error::ConfigError,
     cross_checks::{
-        check_memory, check_open_listeners, check_passthrough, check_snapshots, check_tls, compare, compare_prefixes,
-        compare_shards, warnings,
+        check_memory, check_open_listeners, check_otlp, check_passthrough, check_snapshots, check_tls, compare,
+        compare_prefixes, compare_shards, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     eviction,
     load_config::ConfigInput,
     machine_limits::Machine,
     origin_options::OriginOptions,
+    otlp_settings::{OtlpSettings, endpoint},
     peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
@@ -103,6 +104,7 @@ pub(super) fn check(
     }
     let settings = settings(&scopes);
     check_snapshots(&settings, &scopes[0], &mut problems);
+    check_otlp(&settings, &scopes[0], &mut problems);
     check_memory(&settings, machine, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError(problems));
@@ -223,6 +225,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         throttle_prefixes: top.rate_limits("throttle-prefixes"),
         throttle_headers: top.one("throttle-headers") == Some(&SettingValue::Switch(true)),
         throttle_table: top.number("throttle-table"),
+        otlp: otlp(top),
         what_if: top.share("what-if"),
         allow_faults: top.one("allow-faults") == Some(&SettingValue::Switch(true)),
         throttle_total: rate("throttle-total"),
@@ -236,6 +239,15 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         latency_monitor_threshold: top.duration("latency-monitor-threshold"),
         shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
     }
+}
+
+fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
+    Some(OtlpSettings {
+        endpoint: scope.text("otlp-endpoint").and_then(endpoint)?,
+        sample: scope.share("otlp-sample").unwrap_or_default(),
+        interval: scope.duration("otlp-interval").unwrap_or_default(),
+        ca: scope.text("otlp-ca").map(Into::into),
+    })
 }
 
 fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {

@@ -3,6 +3,7 @@
 use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
+    otlp_settings::IS_BUILT_IN,
     peer_checks::check_peers,
     raw_settings::Layer,
     setting_value::SettingValue,
@@ -192,6 +193,23 @@ pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<Str
             problems
                 .push(format!("{origin}: {name}tracking-prefixes: `{one}` and `{other}`: one begins with the other"));
         }
+    }
+}
+
+/// A collector that this build cannot send to, or none.
+pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
+    let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
+    match top.text("otlp-endpoint") {
+        None if top.text("otlp-ca").is_some() => problem("otlp-ca", "has no meaning without otlp-endpoint"),
+        None => {}
+        Some(_) if !IS_BUILT_IN => problem(
+            "otlp-endpoint",
+            "this build lacks the feature `otlp`: build Larder with `cargo build --release --features otlp`",
+        ),
+        Some(text) if settings.otlp.is_none() => {
+            problem("otlp-endpoint", &format!("`{text}` is not the URL of a collector: write http://HOST:4318"));
+        }
+        Some(_) => {}
     }
 }
 

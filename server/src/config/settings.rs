@@ -3,6 +3,7 @@ use super::{
     command_lists::AccessSettings,
     jwt_settings::JwtSettings,
     nearest_name::usual_name,
+    otlp_settings::OtlpSettings,
     peer_settings::PeerSettings,
     rate_limit::RateLimit,
     replication_settings::ReplicationSettings,
@@ -116,6 +117,8 @@ pub struct Settings {
     pub slowlog_max_len: usize,
     /// Commands that take this long are latency events.
     pub latency_monitor_threshold: Option<Duration>,
+    /// The collector of metrics and spans.
+    pub otlp: Option<OtlpSettings>,
     /// The settings of the process and of group `default` by name, as text, for people and tools.
     /// Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,

@@ -1869,6 +1869,47 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "otlp-endpoint",
+        section: SettingSection::Process,
+        kind: ValueKind::Text,
+        optional: true,
+        example: "http://localhost:4318",
+        help: "URL of an OpenTelemetry collector, to which Larder sends metrics and traces (OTLP over \
+               HTTP, protobuf). Only in a build with the feature `otlp`. See docs/opentelemetry.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "otlp-sample",
+        section: SettingSection::Process,
+        kind: ValueKind::Share,
+        default: Is("1%"),
+        optional: true,
+        example: "10%",
+        help: "Share of the HTTP requests without a `traceparent`, and of the fetches for other \
+               requests, that Larder traces. With a `traceparent`, its sender decides. `off`: only \
+               those are traced.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "otlp-interval",
+        section: SettingSection::Process,
+        kind: ValueKind::Duration { min: 1000, max: DAY },
+        default: Is("10s"),
+        example: "1m",
+        help: "Time between two messages with metrics to `otlp-endpoint`. Traces are sent each second.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "otlp-ca",
+        section: SettingSection::Process,
+        kind: ValueKind::Path,
+        optional: true,
+        example: "/etc/larder/otel-ca.pem",
+        help: "PEM file of the authorities that Larder trusts for an `https://` `otlp-endpoint`. \
+               Default: those that Mozilla trusts.",
+        ..ROW
+    },
+    SettingSpec {
         name: "what-if",
         section: SettingSection::Process,
         kind: ValueKind::Share,

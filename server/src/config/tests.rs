@@ -53,6 +53,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "peer-tls" => &NODE,
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
         "auth" => &["--source=redis://redis"],
+        "otlp-ca" => &["--otlp-endpoint=http://collector:4318"],
         "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
         "peer-tls-ca" | "peer-tls-name" => {
             return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
@@ -65,8 +66,15 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
 fn is_secret_file(setting: &SettingSpec) -> bool {
     ["password-file", "peer-secret-file", "replication-secret-file"].contains(&setting.name)
 }
+/// Settings that this build refuses.
+fn is_of_a_feature(setting: &SettingSpec) -> bool {
+    !cfg!(feature = "otlp") && ["otlp-endpoint", "otlp-ca"].contains(&setting.name)
+}
 /// Settings of which one alone is a problem.
 fn is_of_a_pair(setting: &SettingSpec) -> bool {
+    if is_of_a_feature(setting) {
+        return true;
+    }
     ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience"].contains(&setting.name) || is_secret_file(setting)
 }
 
@@ -569,7 +577,10 @@ fn print_says_where_each_value_comes_from() {
 fn what_is_printed_reads_back_as_the_same_settings() {
     // These do not go together with other examples.
     let is_shown = |s: &&SettingSpec| {
-        !matches!(s.kind, ValueKind::Secret) && !["peer-zone", "auth"].contains(&s.name) && !is_secret_file(s)
+        !matches!(s.kind, ValueKind::Secret)
+            && !["peer-zone", "auth"].contains(&s.name)
+            && !is_secret_file(s)
+            && !is_of_a_feature(s)
     };
     let everything: Vec<String> = TABLE.iter().filter(is_shown).map(|s| flag(s, s.example)).collect();
     // The settings of a storage have no meaning without one.
@@ -579,6 +590,17 @@ fn what_is_printed_reads_back_as_the_same_settings() {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
         let again = loaded(&[], &[], &print_config(&config));
         assert_eq!(config.settings, again.settings);
+    }
+}
+
+#[test]
+fn a_collector_needs_the_feature_and_a_url() {
+    let problem = |args: &[&str]| problems(args, &[], "").join("; ");
+    assert!(problem(&["--otlp-ca=a.pem"]).contains("no meaning without otlp-endpoint"));
+    let wrong = problem(&["--otlp-endpoint=localhost:4318"]);
+    match cfg!(feature = "otlp") {
+        true => assert!(wrong.contains("write http://HOST:4318"), "{wrong}"),
+        false => assert!(wrong.contains("lacks the feature `otlp`"), "{wrong}"),
     }
 }
 

@@ -1,12 +1,18 @@
 //! The log of requests: each one at level `debug`; at level `info` a sample (`access-log`), and those
 //! that took long or failed (`access-log-slower-than`). Who asked, who answered, and how long it took.
+//! And the spans of traced requests (`otlp-endpoint`).
 //!
-//! Off, it costs a request nothing but a read of two numbers that do not change.
-use crate::{app::App, peer::ASKING_NODE, source::RequestTrace};
+//! Off, it costs a request nothing but a read of three numbers that do not change.
+use crate::{
+    app::App,
+    peer::ASKING_NODE,
+    source::RequestTrace,
+    telemetry::{Span, SpanIds, SpanKind, Tracer},
+};
 use larder_proto::http::forwarded::ClientAddress;
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// A share is counted in millionths.
@@ -26,16 +32,19 @@ pub(super) struct LoggedRequest {
     /// Whether it reads a key: then the tier or a source answers it.
     pub(super) is_read: bool,
     begun: Instant,
+    /// If it is traced: where its spans go.
+    tracer: Option<Arc<Tracer>>,
 }
 
-/// Whether any request may be logged.
+/// Whether any request may be logged or traced.
 #[inline]
 pub(super) fn is_on(app: &App) -> bool {
-    app.live.access_log() > 0 || app.live.access_log_slower_than().is_some() || app.telemetry.logs.is_debug()
+    let is_logged = app.live.access_log() > 0 || app.live.access_log_slower_than().is_some();
+    is_logged || app.telemetry.logs.is_debug() || app.telemetry.tracer.is_on()
 }
 
 impl LoggedRequest {
-    /// If the request must be logged. `field` finds header fields.
+    /// If the request must be logged or traced. `field` finds header fields.
     pub(super) fn begin<'h>(
         app: &App,
         client: ClientAddress,
@@ -51,8 +60,11 @@ impl LoggedRequest {
         let share = app.live.access_log();
         let is_sampled = share > 0 && is_drawn(share);
         let slower_than = app.live.access_log_slower_than();
-        (is_sampled || slower_than.is_some() || app.telemetry.logs.is_debug()).then(|| LoggedRequest {
-            trace: Arc::new(RequestTrace::new(field("x-request-id"), field("traceparent"), true)),
+        let is_logged = is_sampled || slower_than.is_some() || app.telemetry.logs.is_debug();
+        let span = app.telemetry.tracer.sample(field("traceparent"));
+        let trace = || RequestTrace::new(field("x-request-id"), field("traceparent"), is_logged).traced(span);
+        (is_logged || span.is_some()).then(|| LoggedRequest {
+            trace: Arc::new(trace()),
             client,
             method: method.into(),
             target: target.into(),
@@ -61,14 +73,21 @@ impl LoggedRequest {
             slower_than,
             is_read: false,
             begun: Instant::now(),
+            tracer: span.map(|_| app.telemetry.tracer.clone()),
         })
     }
 
-    /// Writes the line.
+    /// Writes the line, and keeps the spans.
     pub(super) fn answered(&self, status: u16) {
         let answered_by = self.is_read.then(|| self.trace.answered_by());
         let outcome = self.is_read.then(|| self.trace.outcome());
         let took = self.begun.elapsed();
+        if let (Some(tracer), Some(ids)) = (&self.tracer, self.trace.span) {
+            self.keep_spans(tracer, ids, took, status);
+        }
+        if !self.trace.is_logged {
+            return;
+        }
         let phases = self.trace.fetch_phases();
         // A failure is as remarkable as a slow answer.
         let is_remarkable = self.slower_than.is_some_and(|limit| took >= limit || status >= 500);
@@ -97,6 +116,50 @@ impl LoggedRequest {
             true => line!(info),
             false => line!(debug),
         }
+    }
+}
+
+impl LoggedRequest {
+    /// The span of the request, and that of the fetch that was begun for it, unless that goes on.
+    fn keep_spans(&self, tracer: &Tracer, ids: SpanIds, took: Duration, status: u16) {
+        let begun = SystemTime::now() - took;
+        let path = self.target.split('?').next().unwrap_or_default();
+        let mut texts = vec![
+            ("http.request.method", self.method.clone()),
+            ("url.path", path.into()),
+            ("client.address", self.client.ip.to_string().into()),
+            ("larder.request_id", self.trace.request_id.clone()),
+        ];
+        if self.is_read {
+            texts.push(("larder.outcome", self.trace.outcome().into()));
+            texts.push(("larder.answered_by", self.trace.answered_by().into()));
+        }
+        tracer.add(Span {
+            trace: ids.trace,
+            id: ids.request,
+            parent: ids.parent,
+            kind: SpanKind::Server,
+            name: self.method.clone(),
+            begun,
+            took,
+            has_failed: status >= 500,
+            texts,
+            numbers: vec![("http.response.status_code", status.into())],
+        });
+        let Some((fetch_begun, micros)) = self.trace.began_fetch().zip(self.trace.fetch_micros()) else { return };
+        let phases = self.trace.fetch_phases();
+        tracer.add(Span {
+            trace: ids.trace,
+            id: ids.fetch,
+            parent: Some(ids.request),
+            kind: SpanKind::Client,
+            name: "fetch".into(),
+            begun: begun + fetch_begun.saturating_duration_since(self.begun),
+            took: Duration::from_micros(micros),
+            has_failed: self.trace.has_failed(),
+            texts: Vec::new(),
+            numbers: phases.map(|(queue, _)| ("larder.queue_micros", queue as i64)).into_iter().collect(),
+        });
     }
 }
 

@@ -77,6 +77,8 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     if app.settings.admin.is_some() {
         tokio::task::spawn_local(sample_history(app.clone()));
     }
+    #[cfg(feature = "otlp")]
+    let exporter = super::otlp_exporter::start(app)?;
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut joined = pin!(standing(app, Standing::Serving));
@@ -116,6 +118,10 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     }
     tracing::info!(grace = %show_duration(app.live.grace()), "stopping: no new connections are accepted");
     drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await?;
+    #[cfg(feature = "otlp")]
+    if let Some(exporter) = exporter {
+        exporter.finish().await;
+    }
     tracing::info!(uptime_seconds = app.telemetry.uptime().as_secs(), "stopped");
     Ok(())
 }

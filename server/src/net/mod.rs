@@ -22,6 +22,8 @@ mod control_thread;
 mod drain_on_signal;
 mod listeners;
 mod open_files_limit;
+#[cfg(feature = "otlp")]
+mod otlp_exporter;
 mod proxy_protocol;
 mod ready_message;
 pub mod redis_connection;

@@ -8,17 +8,23 @@ use super::{
     request_trace::RequestTrace,
     source_error::SourceError,
 };
-use crate::config::{Coherence, RefreshAhead};
+use crate::{
+    config::{Coherence, RefreshAhead},
+    telemetry::{Span, SpanKind},
+};
 use bytes::Bytes;
 use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
 use larder_store::{ValueKind, clock};
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
 const NOT_SHARED: u64 = 1_000;
+
+/// Characters of a key in a span.
+const LONGEST_KEY: usize = 128;
 
 /// A fetch in flight: the lead of the flight, and how its result is stored. Dropping it unfinished
 /// releases the waiters.
@@ -96,12 +102,12 @@ impl Fetch {
     }
     /// It was begun for this request.
     pub fn follow(&mut self, trace: Arc<RequestTrace>) {
-        trace.begins_fetch();
+        trace.begins_fetch(self.started);
         self.trace = Some(trace);
     }
     /// It is sent to the source.
     pub fn is_sent(&self) {
-        if let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_logged) {
+        if let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_logged || trace.span.is_some()) {
             trace.sends_fetch(self.started.elapsed());
         }
     }
@@ -225,7 +231,12 @@ impl Fetch {
     fn end(self, ending: Ending, now: Millis) {
         let took = self.started.elapsed();
         self.policy.key_counts.note_fetch(self.key(), took, now);
-        self.trace.iter().for_each(|trace| trace.ends_fetch(took));
+        let has_failed = matches!(ending, Ending::Failed(_));
+        match &self.trace {
+            Some(trace) => trace.ends_fetch(took, has_failed),
+            None if self.policy.tracer.is_on() => self.trace_alone(took, has_failed),
+            None => {}
+        }
         if let Ending::Failed(error) = &ending {
             let key = String::from_utf8_lossy(self.key());
             tracing::debug!(%key, %error, micros = took.as_micros() as u64, "fetch failed");
@@ -277,6 +288,26 @@ impl Fetch {
                 self.lead.finish(Outcome::Failed(error.to_outcome()), Fill::Skip, now);
             }
         }
+    }
+
+    /// The span of a fetch that no HTTP request began: a trace of its own, for a share of them.
+    #[cold]
+    fn trace_alone(&self, took: Duration, has_failed: bool) {
+        let tracer = &self.policy.tracer;
+        let Some(ids) = tracer.sample(None) else { return };
+        let key = String::from_utf8_lossy(self.key());
+        tracer.add(Span {
+            trace: ids.trace,
+            id: ids.request,
+            parent: None,
+            kind: SpanKind::Client,
+            name: "fetch".into(),
+            begun: SystemTime::now() - took,
+            took,
+            has_failed,
+            texts: vec![("larder.key", key.chars().take(LONGEST_KEY).collect())],
+            numbers: Vec::new(),
+        });
     }
 
     fn shortened(&self, end: Expiry, now: Millis) -> Expiry {

@@ -3,7 +3,7 @@
 use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
 use crate::{
     config::{Coherence, FreshnessSettings, RefreshAhead, TierMode},
-    telemetry::KeyCounts,
+    telemetry::{KeyCounts, Tracer},
 };
 use arc_swap::{ArcSwap, Guard};
 use larder_engine::{Expiry, Millis};
@@ -128,6 +128,8 @@ pub struct FillPolicy {
     pub is_saved: bool,
     /// This core's counts of the reads of the keys.
     pub key_counts: Arc<KeyCounts>,
+    /// Where the spans of fetches go.
+    pub tracer: Arc<Tracer>,
 }
 impl From<KeyPolicy> for FillPolicy {
     fn from(own: KeyPolicy) -> FillPolicy {

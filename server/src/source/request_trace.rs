@@ -1,10 +1,11 @@
 //! What goes with a request to the nodes and sources that are asked for its sake: its id, its
 //! trace, and who has answered it.
+use crate::telemetry::SpanIds;
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest id or trace that is taken from a client.
 const LONGEST: usize = 128;
@@ -17,11 +18,15 @@ const NOT_SENT: u64 = u64::MAX;
 pub struct RequestTrace {
     /// What names the request in the logs of all nodes (`x-request-id`).
     pub request_id: Box<str>,
-    /// W3C's `traceparent`, as the client sent it.
+    /// W3C's `traceparent`: as the client sent it, or that of the fetch if the request is traced.
     pub traceparent: Option<Box<str>>,
+    /// If the request is traced.
+    pub span: Option<SpanIds>,
     /// The nodes that are asked shall log it, too.
     pub is_logged: bool,
-    began_fetch: AtomicBool,
+    /// When the fetch was begun for the request.
+    began_fetch: OnceLock<Instant>,
+    fetch_failed: AtomicBool,
     answered_by: OnceLock<Box<str>>,
     is_stale: AtomicBool,
     /// How long the fetch took that was begun for the request, microseconds.
@@ -36,8 +41,10 @@ impl RequestTrace {
         RequestTrace {
             request_id: usable(request_id).unwrap_or_else(|| format!("{:016x}", fastrand::u64(..)).into()),
             traceparent: usable(traceparent),
+            span: None,
             is_logged,
-            began_fetch: AtomicBool::new(false),
+            began_fetch: OnceLock::new(),
+            fetch_failed: AtomicBool::new(false),
             answered_by: OnceLock::new(),
             is_stale: AtomicBool::new(false),
             fetch_micros: AtomicU64::new(0),
@@ -45,9 +52,23 @@ impl RequestTrace {
         }
     }
 
-    /// A fetch was begun for the request.
-    pub fn begins_fetch(&self) {
-        self.began_fetch.store(true, Relaxed);
+    /// The same of a request that is traced.
+    pub fn traced(self, span: Option<SpanIds>) -> RequestTrace {
+        let traceparent = span.map(|span| span.traceparent().into()).or(self.traceparent);
+        RequestTrace { span, traceparent, ..self }
+    }
+
+    /// A fetch was begun for the request at this moment.
+    pub fn begins_fetch(&self, at: Instant) {
+        self.began_fetch.get_or_init(|| at);
+    }
+    /// When.
+    pub fn began_fetch(&self) -> Option<Instant> {
+        self.began_fetch.get().copied()
+    }
+    /// Whether that fetch has failed.
+    pub fn has_failed(&self) -> bool {
+        self.fetch_failed.load(Relaxed)
     }
 
     /// That fetch is sent to the source, so long after it began.
@@ -56,7 +77,8 @@ impl RequestTrace {
     }
 
     /// That fetch has ended.
-    pub fn ends_fetch(&self, took: Duration) {
+    pub fn ends_fetch(&self, took: Duration, has_failed: bool) {
+        self.fetch_failed.store(has_failed, Relaxed);
         self.fetch_micros.store(took.as_micros() as u64, Relaxed);
     }
     /// How long it took, microseconds; `None`: there was none, or it goes on.
@@ -85,7 +107,7 @@ impl RequestTrace {
             Some("hit") => "hit",
             Some("hot copy") => "hot-copy",
             Some(_) => "peer",
-            None if self.began_fetch.load(Relaxed) => "origin",
+            None if self.began_fetch.get().is_some() => "origin",
             None => "shared",
         }
     }
@@ -100,7 +122,7 @@ impl RequestTrace {
     pub fn answered_by(&self) -> &str {
         match self.answered_by.get() {
             Some(who) => who,
-            None if self.began_fetch.load(Relaxed) => "source",
+            None if self.began_fetch.get().is_some() => "source",
             None => "the fetch of another request",
         }
     }
@@ -129,7 +151,7 @@ mod tests {
     fn who_answered() {
         let trace = RequestTrace::new(None, None, true);
         assert_eq!(trace.answered_by(), "the fetch of another request");
-        trace.begins_fetch();
+        trace.begins_fetch(Instant::now());
         assert_eq!(trace.answered_by(), "source");
         trace.is_answered_by(|| "peer a".into());
         trace.is_answered_by(|| "peer b".into());
@@ -141,8 +163,8 @@ mod tests {
         let trace = || RequestTrace::new(None, None, true);
         assert_eq!((trace().outcome(), trace().fetch_micros()), ("shared", None));
         let fetched = trace();
-        fetched.begins_fetch();
-        fetched.ends_fetch(Duration::from_micros(7));
+        fetched.begins_fetch(Instant::now());
+        fetched.ends_fetch(Duration::from_micros(7), false);
         assert_eq!((fetched.outcome(), fetched.fetch_micros()), ("origin", Some(7)));
         assert_eq!(fetched.fetch_phases(), None, "it was not sent");
         fetched.sends_fetch(Duration::from_micros(3));

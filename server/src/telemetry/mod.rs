@@ -24,6 +24,8 @@ mod logs;
 mod metric_table;
 mod metrics_snapshot;
 mod operation_recorder;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod peers_snapshot;
 mod process_stats;
 mod prometheus_text;
@@ -31,11 +33,13 @@ mod replication_snapshot;
 mod saves_snapshot;
 mod slow_commands;
 mod slow_log;
+mod span_ids;
 mod stats_json;
 mod telemetry_registry;
 #[cfg(test)]
 mod tests;
 mod thread_counter;
+mod tracer;
 mod worker_counters;
 
 pub use command_stats::{CommandClass, CommandNumbers, CommandStats};
@@ -54,6 +58,8 @@ pub use metrics_snapshot::{
     ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
+#[cfg(feature = "otlp")]
+pub use otlp::{OtlpResource, metrics_message, traces_message};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::{CpuTime, ProcessStats};
 pub use prometheus_text::{MetricsFormat, prometheus_text};
@@ -61,7 +67,9 @@ pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapsho
 pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};
 pub use slow_commands::SlowCommands;
 pub use slow_log::{SlowEntry, recorded_args};
+pub use span_ids::SpanIds;
 pub use stats_json::{hit_ratio, stats_json};
 pub use telemetry_registry::Telemetry;
 pub use thread_counter::Counter;
+pub use tracer::{Span, SpanKind, Tracer};
 pub use worker_counters::{CounterSums, Counters};

@@ -11,6 +11,7 @@ use super::{
     replication_snapshot::ReplicationSnapshot,
     saves_snapshot::SavesSnapshot,
     slow_commands::SlowCommands,
+    tracer::Tracer,
     worker_counters::{CounterSums, Counters},
 };
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub struct Telemetry {
     pub recorder: Recorder,
     /// Commands that took long.
     pub slow: SlowCommands,
+    /// Spans for the collector, if there is one.
+    pub tracer: Arc<Tracer>,
     /// Which keys take the most.
     pub hot_keys: HotKeys,
     /// Log lines about requests of other protocols on the Redis port.
@@ -54,6 +57,7 @@ impl Telemetry {
             logs,
             recorder: Recorder::new(workers),
             slow: SlowCommands::default(),
+            tracer: Arc::default(),
             hot_keys: HotKeys::default(),
             foreign: LogLimiter::new(FOREIGN_PERIOD),
             handshakes: LogLimiter::new(FOREIGN_PERIOD),

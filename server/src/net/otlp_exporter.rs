@@ -1,0 +1,194 @@
+//! Sends metrics and spans to an OpenTelemetry collector by OTLP over HTTP (`otlp-endpoint`), from
+//! the control thread. Each message has a connection of its own: there are few of them.
+use crate::{
+    app::App,
+    config::{OtlpSettings, TlsClientSettings},
+    telemetry::{LogLimiter, OtlpResource, metrics_message, traces_message},
+    tls::ClientTls,
+};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use std::{io, rc::Rc, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+
+/// For one message, from the connection to the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For the last messages, when the process ends.
+const LAST: Duration = Duration::from_secs(2);
+/// How often spans are sent.
+const SPANS: Duration = Duration::from_secs(1);
+/// Nothing is sent for this long after a failure.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Log lines about failures are at least this far apart.
+const SAID: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(super) struct OtlpExporter {
+    app: Arc<App>,
+    settings: OtlpSettings,
+    resource: OtlpResource,
+    tls: ClientTls,
+    said: LogLimiter,
+}
+
+/// Why a message did not arrive.
+enum NotSent {
+    /// It may arrive when it is sent again.
+    Later(io::Error),
+    /// The collector does not take it.
+    Refused(StatusCode),
+}
+
+/// Begins to send, if there is a collector.
+///
+/// # Errors
+/// TLS cannot be used.
+pub(super) fn start(app: &Arc<App>) -> io::Result<Option<Rc<OtlpExporter>>> {
+    let exporter = OtlpExporter::new(app)?.map(Rc::new);
+    if let Some(exporter) = exporter.clone() {
+        tokio::task::spawn_local(async move { exporter.export().await });
+    }
+    Ok(exporter)
+}
+
+impl OtlpExporter {
+    fn new(app: &Arc<App>) -> io::Result<Option<OtlpExporter>> {
+        let Some(settings) = app.settings.otlp.clone() else { return Ok(None) };
+        let tls = TlsClientSettings { ca: settings.ca.clone(), ..TlsClientSettings::default() };
+        let host = host(&settings.endpoint).to_owned();
+        let tls = ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-ca: {error}")))?;
+        let resource = OtlpResource { instance: format!("{:016x}", fastrand::u64(..)) };
+        Ok(Some(OtlpExporter { app: app.clone(), settings, resource, tls, said: LogLimiter::new(SAID) }))
+    }
+
+    /// Sends until the process ends.
+    async fn export(&self) {
+        let mut tick = interval(SPANS);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut due, mut paused) = (Instant::now(), Instant::now());
+        loop {
+            tick.tick().await;
+            let now = Instant::now();
+            if now < paused {
+                continue;
+            }
+            let mut has_arrived = self.send_spans().await;
+            if has_arrived && due <= now {
+                due = now + self.settings.interval;
+                has_arrived = self.send_metrics().await;
+            }
+            if !has_arrived {
+                paused = Instant::now() + PAUSE;
+            }
+        }
+    }
+
+    /// Sends what there is, at the end of the process.
+    pub(super) async fn finish(&self) {
+        // What does not arrive now is lost.
+        let _ = timeout(LAST, async { self.send_spans().await && self.send_metrics().await }).await;
+    }
+
+    /// Whether they need not be sent again.
+    async fn send_spans(&self) -> bool {
+        let (spans, lost) = self.app.telemetry.tracer.take();
+        if lost > 0 && self.said.due(std::time::Instant::now()).is_some() {
+            tracing::warn!(lost, "spans were lost: the collector takes them too slowly (otlp-sample)");
+        }
+        if spans.is_empty() {
+            return true;
+        }
+        let has_arrived = self.send("v1/traces", traces_message(&self.resource, &spans)).await;
+        if !has_arrived {
+            self.app.telemetry.tracer.put_back(spans);
+        }
+        has_arrived
+    }
+
+    /// Metrics are sums since the start: the next ones replace what was not sent.
+    async fn send_metrics(&self) -> bool {
+        self.send("v1/metrics", metrics_message(&self.resource, &self.app.metrics())).await
+    }
+
+    async fn send(&self, path: &str, message: Vec<u8>) -> bool {
+        let sent = timeout(PATIENCE, self.post(path, message.into())).await;
+        let why = match sent.unwrap_or_else(|_| Err(NotSent::Later(io::ErrorKind::TimedOut.into()))) {
+            Ok(()) => return true,
+            Err(why) => why,
+        };
+        let (error, is_over) = match why {
+            NotSent::Later(error) => (error.to_string(), false),
+            NotSent::Refused(status) => (format!("it answered {status}"), true),
+        };
+        if self.said.due(std::time::Instant::now()).is_some() {
+            let endpoint = &self.settings.endpoint;
+            tracing::warn!(%endpoint, path, error, "the collector (otlp-endpoint) did not take a message");
+        }
+        is_over
+    }
+
+    async fn post(&self, path: &str, message: Bytes) -> Result<(), NotSent> {
+        let endpoint = &self.settings.endpoint;
+        let is_tls = endpoint.scheme_str() == Some("https");
+        let port = endpoint.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let stream = TcpStream::connect((host(endpoint), port)).await.map_err(NotSent::Later)?;
+        let base = endpoint.path().trim_end_matches('/');
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{base}/{path}"))
+            .header(header::HOST, endpoint.authority().map_or("", |authority| authority.as_str()))
+            .header(header::CONTENT_TYPE, "application/x-protobuf")
+            .header(header::USER_AGENT, concat!("larder/", env!("CARGO_PKG_VERSION")))
+            .header(header::CONNECTION, "close")
+            .body(Full::new(message))
+            .map_err(|error| NotSent::Later(io::Error::other(error)))?;
+        let status = match is_tls {
+            true => answer(self.tls.connect(stream).await.map_err(NotSent::Later)?, request).await?,
+            false => answer(stream, request).await?,
+        };
+        match status.as_u16() {
+            200..300 => Ok(()),
+            // https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
+            429 | 502..=504 => Err(NotSent::Later(io::Error::other(format!("it answered {status}")))),
+            _ => Err(NotSent::Refused(status)),
+        }
+    }
+}
+
+fn host(endpoint: &Uri) -> &str {
+    endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+}
+
+async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<StatusCode, NotSent>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let failed = |error: hyper::Error| NotSent::Later(io::Error::other(error));
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(failed)?;
+        let status = response.status();
+        // A collector may say which spans it has left out. Nothing can be done about them.
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            frame.map_err(failed)?;
+        }
+        Ok(status)
+    };
+    tokio::pin!(exchange);
+    tokio::select! {
+        biased;
+        answered = &mut exchange => answered,
+        ended = connection => {
+            ended.map_err(failed)?;
+            exchange.await
+        }
+    }
+}

@@ -3,6 +3,7 @@ use crate::lib::figures::{self, Figure, FigureTarget, median};
 use larder_document::{Edit, Edited, Outcome, Path, Pointer, compact, find, find_pointer};
 use larder_engine::{Attributes, Cache, Change, Config, Expiry, Value, Write as Stored};
 use rustix::time::{ClockId, clock_gettime};
+use serde_json_path::JsonPath;
 use std::{hint::black_box, io::Write, sync::Arc};
 
 /// Memory and time of JSON documents in the memory tier, in process
@@ -11,7 +12,8 @@ use std::{hint::black_box, io::Write, sync::Arc};
 /// and 1 MiB, and for a list that grew element by element. Changes: an element appended to a list
 /// of --elements elements, and a field set in the middle of a dictionary of as many, each beside a
 /// plain write of the whole new value. Reads: one element of a document of 1 MiB, by pointer,
-/// beside serde_json and simd-json, which build a tree.
+/// beside serde_json and simd-json, which build a tree; values by JSONPath, beside serde_json_path
+/// on a tree of serde_json.
 ///
 /// All times are CPU time of the thread: what else runs on the machine does not count. Ratios are
 /// of medians, and the turns alternate.
@@ -36,6 +38,8 @@ const FASTER: FigureTarget = FigureTarget::AtMost(1.0);
 const FULL: usize = 256 << 20;
 /// Bytes of a key there.
 const KEY: usize = "document:0000000".len();
+/// A path that looks into each element.
+const FILTER: &str = "$.orders[?@.price > 90].item";
 /// Operations of a turn, so that the clock's steps do not count.
 const OPERATIONS: u64 = 20;
 
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &DocumentsArgs, out: &mut dyn Write) -> anyhow::Result<(
     memory(out)?;
     append(args, out)?;
     set_field(args, out)?;
-    read_part(args, out)
+    read_part(args, out)?;
+    read_paths(args, out)
 }
 
 fn new_cache() -> Arc<Cache> {
@@ -258,6 +263,30 @@ fn read_part(args: &DocumentsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         let times = compare(args.runs, ours, simd)?;
         report_pair(out, (&format!("read {pointer}"), &format!("simd-json's tape, {pointer}")), times, Some(FASTER))?;
+    }
+    Ok(())
+}
+
+fn read_paths(args: &DocumentsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let text = sized(1, 1 << 20);
+    for path in ["$.orders[20000].price", "$.orders[0,20000].price", "$.orders[*].price", "$..price", FILTER] {
+        let parsed = Path::parse(path)?;
+        let query = JsonPath::parse(path)?;
+        let tree: serde_json::Value = serde_json::from_slice(&text)?;
+        let found = find(&text, &parsed, text.len()).map_or(0, |found| found.len());
+        let expected = query.query(&tree).len();
+        anyhow::ensure!(found == expected, "{path} finds {found} values, serde_json_path {expected}");
+        let ours = || {
+            black_box(find(black_box(&text), &parsed, text.len())?);
+            Ok(())
+        };
+        let theirs = || {
+            let tree: serde_json::Value = serde_json::from_slice(black_box(&text))?;
+            black_box(query.query(&tree));
+            Ok(())
+        };
+        let times = compare(args.runs, ours, theirs)?;
+        report_pair(out, (&format!("read {path}"), &format!("serde_json_path, {path}")), times, None)?;
     }
     Ok(())
 }

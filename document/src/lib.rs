@@ -5,7 +5,7 @@
 //! compact   checks a client's text, and makes it the one form that documents are kept in
 //! scan      where values, members and elements are, by blocks of 64 bytes
 //! path      the two path syntaxes of RedisJSON, and JSON pointers
-//! locate    the values that a path finds: by scanning where it finds one at most, else in a tree (`tree`)
+//! locate    the values that a path finds: by scanning, or in a tree (`tree`) with filters and slices
 //! shape     how often a path may come to values, which has a bound, and their order
 //! splice    changes of parts, and the text after them
 //! edit      what commands do to a value: append, increment, merge …
@@ -17,7 +17,8 @@
 //!
 //! Invariants:
 //! - What is not touched by an edit stays byte for byte: order, numbers, escapes.
-//! - A scan reads each byte once at most and allocates nothing but the list of what it finds.
+//! - A scan reads each byte once at most and allocates nothing but the list of what it finds. Below
+//!   `*` and `..` it reads a byte once more for each container around it.
 //!   Nothing recurses deeper than [`MAX_DEPTH`].
 //! - A text that was not made by [`compact()`] gives wrong answers, but no panic.
 mod compact;

@@ -1,7 +1,8 @@
 //! Finds the values of a path in a document.
 use crate::{
-    path::{Path, PathKind, Pointer, Step, array_index},
-    scan::{Span, count, element, member},
+    compact::MAX_DEPTH,
+    path::{Hop, Path, PathKind, Pointer, Step, array_index},
+    scan::{Span, count, element, key_and_value, member, parts},
     string::push_key,
     tree,
 };
@@ -26,8 +27,7 @@ impl Found {
 /// Why no value was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocateError {
-    /// The path may find several values, which takes a tree, and the document is larger than this
-    /// many bytes.
+    /// The path takes a tree, and the document is larger than this many bytes.
     TooLarge(usize),
     /// The path may come to more values than this: it finds values again and again.
     TooMany(u64),
@@ -37,7 +37,10 @@ impl fmt::Display for LocateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LocateError::TooLarge(most) => {
-                write!(f, "a path with wildcards, filters or `..` is for documents of up to {most} bytes")
+                write!(
+                    f,
+                    "a path with filters, slices, several selectors or several `..` is for documents of up to {most} bytes"
+                )
             }
             LocateError::TooMany(most) => {
                 write!(f, "the path may come to more than {most} values of this document, the same ones repeatedly")
@@ -56,6 +59,7 @@ impl std::error::Error for LocateError {}
 pub fn find(text: &[u8], path: &Path, max_tree: usize) -> Result<Vec<Found>, LocateError> {
     match &path.kind {
         PathKind::Steps(steps) => Ok(follow(text, steps).into_iter().collect()),
+        PathKind::Hops(hops) => Ok(hops.iter().fold(vec![Found::root(text)], |from, hop| follow_all(text, from, hop))),
         PathKind::Query(..) if text.len() > max_tree => Err(LocateError::TooLarge(max_tree)),
         PathKind::Query(query, shape) => tree::query(text, query, *shape),
     }
@@ -63,20 +67,61 @@ pub fn find(text: &[u8], path: &Path, max_tree: usize) -> Result<Vec<Found>, Loc
 
 /// The value at the end of the steps.
 pub(crate) fn follow(text: &[u8], steps: &[Step]) -> Option<Found> {
-    steps.iter().try_fold(Found::root(text), |from, step| {
-        let at = from.span.start;
-        let span = match (step, text.get(at)?) {
-            (Step::Key(key), b'{') => child(text, at, key),
-            (Step::Index(index), b'[') => {
-                let index = match index {
-                    0.. => usize::try_from(*index).ok()?,
-                    _ => usize::try_from(i64::try_from(count(text, at)).ok()? + index).ok()?,
-                };
-                element(text, at, index)
+    steps.iter().try_fold(Found::root(text), |from, step| part(text, &from, step))
+}
+
+/// The part of a value to which a step goes.
+fn part(text: &[u8], from: &Found, step: &Step) -> Option<Found> {
+    let at = from.span.start;
+    let span = match (step, text.get(at)?) {
+        (Step::Key(key), b'{') => child(text, at, key),
+        (Step::Index(index), b'[') => {
+            let index = match index {
+                0.. => usize::try_from(*index).ok()?,
+                _ => usize::try_from(i64::try_from(count(text, at)).ok()? + index).ok()?,
+            };
+            element(text, at, index)
+        }
+        _ => None,
+    };
+    Some(Found { span: span?, depth: from.depth + 1 })
+}
+
+/// The values to which a hop goes from each of these, in the order of RFC 9535.
+fn follow_all(text: &[u8], from: Vec<Found>, hop: &Hop) -> Vec<Found> {
+    match hop {
+        Hop::To(step) => from.iter().filter_map(|from| part(text, from, step)).collect(),
+        Hop::All => from.iter().flat_map(|from| children(text, from)).collect(),
+        Hop::Below => {
+            // Those that come next are last.
+            let mut waiting = from;
+            waiting.reverse();
+            let mut found = Vec::new();
+            while let Some(next) = waiting.pop() {
+                if next.depth < MAX_DEPTH {
+                    let already = waiting.len();
+                    waiting.extend(children(text, &next));
+                    waiting[already..].reverse();
+                }
+                found.push(next);
             }
-            _ => None,
-        };
-        Some(Found { span: span?, depth: from.depth + 1 })
+            found
+        }
+    }
+}
+
+/// The elements of an array, or the values of an object's members.
+fn children(text: &[u8], of: &Found) -> impl Iterator<Item = Found> {
+    let at = of.span.start;
+    let (parts, is_object) = match text.get(at) {
+        Some(b'[') => (parts(text, at), false),
+        Some(b'{') => (parts(text, at), true),
+        _ => (Vec::new(), false),
+    };
+    let depth = of.depth + 1;
+    parts.into_iter().filter_map(move |part| {
+        let span = if is_object { key_and_value(text, part)?.1 } else { part };
+        Some(Found { span, depth })
     })
 }
 
@@ -137,6 +182,9 @@ pub fn find_pointer(text: &[u8], pointer: &Pointer) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{compact, scan::tests::document, shape::Shape};
+    use proptest::prelude::*;
+    use serde_json_path::JsonPath;
 
     const TEXT: &[u8] = br#"{"a":[1,{"b":"x"},[]],"b":{"b":2.50},"c d":null,"":7}"#;
 
@@ -195,7 +243,24 @@ mod tests {
 
     #[test]
     fn a_tree_is_not_built_of_a_text_that_is_too_large() {
-        let path = Path::parse("$..b").expect("a path");
+        let path = Path::parse("$..b[0,1]").expect("a path");
         assert_eq!(find(TEXT, &path, TEXT.len() - 1), Err(LocateError::TooLarge(TEXT.len() - 1)));
+    }
+
+    proptest! {
+        /// Of a text that is small enough, the library finds the same by its tree.
+        #[test]
+        fn a_scan_finds_what_the_library_finds(
+            value in document(),
+            path in "(\\.[a-c]|\\[\"[a-c]\"\\]|\\[(-[1-3]|[0-3])\\]|\\.\\*|\\[\\*\\]){0,3}((\\.\\.[a-c]|\\.\\.\\*|\\.\\.\\[(-[1-2]|[0-2])\\]|\\.\\.\\[\\*\\])(\\.[a-c]|\\.\\*|\\[[0-2]\\]){0,2})?"
+        ) {
+            let text = compact(value.to_string().as_bytes()).expect("it is JSON");
+            let path = format!("${path}");
+            let parsed = Path::parse(&path).expect("a path");
+            prop_assert!(!matches!(parsed.kind, PathKind::Query(..)), "{}", path);
+            let library = JsonPath::parse(&path).expect("a path of the standard");
+            let expected = tree::query(&text, &library, Shape::of(&path)).expect("few values");
+            prop_assert_eq!(find(&text, &parsed, 0).expect("no tree"), expected);
+        }
     }
 }

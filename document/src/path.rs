@@ -1,9 +1,9 @@
 //! Paths: JSONPath (`$.a[0]`), RedisJSON's older syntax (`.a[0]`), and JSON pointers (`/a/0`, RFC
 //! 6901).
 //!
-//! A path that names one place is a list of steps. Any other JSONPath (wildcards, `..`, slices,
-//! filters) goes to a library (RFC 9535), after some notations that RedisJSON allows besides are
-//! turned into the standard's.
+//! A path that names one place is a list of steps. So is one with wildcards and at most one `..`: it
+//! is followed by scanning. Any other JSONPath (slices, filters, several selectors) goes to a library
+//! (RFC 9535), after some notations that RedisJSON allows besides are turned into the standard's.
 use crate::shape::Shape;
 use serde_json_path::JsonPath;
 use std::fmt;
@@ -22,6 +22,17 @@ pub enum Step {
     Index(i64),
 }
 
+/// From some values to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Hop {
+    /// To a part of each.
+    To(Step),
+    /// To all parts of each (`*`).
+    All,
+    /// To each itself and everything in it (`..`).
+    Below,
+}
+
 /// A path, read.
 #[derive(Debug, Clone)]
 pub struct Path {
@@ -33,6 +44,8 @@ pub struct Path {
 pub(crate) enum PathKind {
     /// One place at most.
     Steps(Vec<Step>),
+    /// As many as there are, each found once: at most one of them is [`Hop::Below`].
+    Hops(Vec<Hop>),
     /// As many as there are.
     Query(Box<JsonPath>, Shape),
 }
@@ -66,8 +79,8 @@ impl Path {
             _ if text.starts_with(['.', '[']) => text.to_owned(),
             _ => format!(".{text}"),
         };
-        let kind = match steps(&rest) {
-            Some(steps) => PathKind::Steps(steps),
+        let kind = match hops(&rest) {
+            Some(hops) => simplest(hops),
             None => query(&rest)?,
         };
         Ok(Path { is_legacy, kind })
@@ -92,9 +105,17 @@ impl Path {
     pub fn steps(&self) -> Option<&[Step]> {
         match &self.kind {
             PathKind::Steps(steps) => Some(steps),
-            PathKind::Query(..) => None,
+            PathKind::Hops(_) | PathKind::Query(..) => None,
         }
     }
+}
+
+fn simplest(hops: Vec<Hop>) -> PathKind {
+    let step = |hop: &Hop| match hop {
+        Hop::To(step) => Some(step.clone()),
+        Hop::All | Hop::Below => None,
+    };
+    hops.iter().map(step).collect::<Option<_>>().map_or_else(|| PathKind::Hops(hops), PathKind::Steps)
 }
 
 /// A name after a dot goes on with these.
@@ -102,39 +123,49 @@ fn is_name(character: char) -> bool {
     character.is_alphanumeric() || "-_`+#%$^/:".contains(character) || !character.is_ascii()
 }
 
-/// The steps of a path that names one place; `None`: it does not, or is wrong.
-fn steps(mut rest: &str) -> Option<Vec<Step>> {
-    let mut steps = Vec::new();
+/// The hops of a path; `None`: it takes more than that, or is wrong.
+fn hops(mut rest: &str) -> Option<Vec<Hop>> {
+    let mut hops = Vec::new();
     while !rest.is_empty() {
-        let inside = rest.strip_prefix('[').or_else(|| rest.strip_prefix(".["));
+        let below = rest.strip_prefix("..").filter(|_| !hops.contains(&Hop::Below));
+        if let Some(after) = below {
+            hops.push(Hop::Below);
+            // What follows is a name, or a bracket without a dot.
+            rest = if after.starts_with('[') { after } else { &rest[1..] };
+        }
+        let inside = rest.strip_prefix('[').or_else(|| rest.strip_prefix(".[").filter(|_| below.is_none()));
         if let Some(inside) = inside {
             let inside = inside.trim_start_matches(' ');
-            let (step, after) = match inside.chars().next()? {
+            let (hop, after) = match inside.chars().next()? {
+                '*' => (Hop::All, &inside[1..]),
                 quote @ ('"' | '\'') => {
                     let (key, after) = quoted(&inside[1..], quote)?;
-                    (Step::Key(key), after)
+                    (Hop::To(Step::Key(key)), after)
                 }
                 _ => {
                     let end = inside.find([']', ' '])?;
                     let digits = inside[..end].strip_prefix('-').unwrap_or(&inside[..end]);
                     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
                     let index = inside[..end].parse().ok().filter(|_| is_number)?;
-                    (Step::Index(index), &inside[end..])
+                    (Hop::To(Step::Index(index)), &inside[end..])
                 }
             };
-            steps.push(step);
+            hops.push(hop);
             rest = after.trim_start_matches(' ').strip_prefix(']')?;
+        } else if let Some(after) = rest.strip_prefix(".*") {
+            hops.push(Hop::All);
+            rest = after;
         } else {
             let name = rest.strip_prefix('.')?;
             let end = name.find(|character| !is_name(character)).unwrap_or(name.len());
             if end == 0 {
                 return None;
             }
-            steps.push(Step::Key(name[..end].to_owned()));
+            hops.push(Hop::To(Step::Key(name[..end].to_owned())));
             rest = &name[end..];
         }
     }
-    Some(steps)
+    Some(hops)
 }
 
 /// A quoted key up to its closing quote, and what comes after it.

@@ -259,7 +259,7 @@ pub(crate) fn place_of(text: &[u8], value: &Span) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::compact;
     use proptest::prelude::*;

@@ -1407,9 +1407,9 @@ pub const TABLE: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: 1 << 30 },
         default: Is("1MiB"),
         example: "4MiB",
-        help: "Maximum size of a JSON document that a path with wildcards, filters or `..` may \
-               read. Such a path builds a tree of up to a hundred times the document's size for a \
-               moment. Paths to one place have no such limit.",
+        help: "Maximum size of a JSON document that a path with filters, slices, several selectors \
+               or several `..` may read. Such a path builds a tree of up to a hundred times the document's size for a \
+               moment. Other paths have no such limit.",
         ..ROW
     },
     SettingSpec {

@@ -390,10 +390,10 @@ fn limits_are_said() {
     let server = Server::new(&["--max-document-query", "100"]);
     let mut client = server.client();
     client.say(&format!("JSON.SET s $ [{text}]"));
-    let large = client.say("JSON.GET s $..x");
-    let said =
-        "-ERR a path with wildcards, filters or `..` is for documents of up to 100 bytes (max-document-query)\r\n";
+    let large = client.say("JSON.GET s $..x..y");
+    let said = "-ERR a path with filters, slices, several selectors or several `..` is for documents of up to 100 bytes (max-document-query)\r\n";
     assert_eq!(large, said);
+    assert_eq!(client.say("JSON.GET s $..x"), "$2\r\n[]\r\n");
     assert_eq!(client.say("JSON.ARRLEN s $"), "*1\r\n:1\r\n");
 }
 

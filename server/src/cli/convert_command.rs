@@ -2,10 +2,11 @@
 //!
 //! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2
 //! wrong usage.
-use super::output::print;
+use super::output::{Report, json};
 use crate::source::is_document;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use larder_store::snapshot::{Conversion, ConvertError, Converted, SnapshotCompression, from_rdb, is_rdb, to_rdb};
+use serde_json::json;
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -47,6 +48,7 @@ pub(super) fn command() -> Command {
                 .value_parser(PossibleValuesParser::new(SnapshotCompression::NAMES))
                 .help("Compression of the snapshot"),
         )
+        .arg(json())
 }
 
 /// `3=sessions`
@@ -87,7 +89,15 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
             if is_rdb && !converted.had_sum {
                 eprintln!("larder: {}: has no checksum, so damage cannot be detected", from.display());
             }
-            print(&format!("{}: {} entries; {} had expired\n", to.display(), converted.entries, converted.expired))
+            let text = format!("{}: {} entries; {} had expired\n", to.display(), converted.entries, converted.expired);
+            let document = json!({
+                "file": to.to_string_lossy(),
+                "entries": converted.entries,
+                "expired": converted.expired,
+                "left_out": converted.left_out,
+                "reduced": converted.reduced,
+            });
+            Report { text, document, is_bad: false }.print(matches)
         }
         Err(ConvertError::LeftOut(converted)) => {
             say_what_is_missing(from, &converted);

@@ -4,7 +4,7 @@
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a
 //! table could not be built.
 use super::{
-    output::{Report, json, json_text},
+    output::{Report, json, json_text, print_json},
     progress_bar::{ProgressBar, Unit},
 };
 use crate::config::{ConfigError, SourceUrl};
@@ -101,7 +101,8 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u64))
                 .default_value("0")
                 .help("Seed of the hash, for keys that were chosen to collide"),
-        );
+        )
+        .arg(json());
     let key = Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The key");
     Command::new("table")
         .about("Build, examine and read tables: immutable key-value files")
@@ -123,7 +124,8 @@ pub(super) fn command() -> Command {
             Command::new("dump")
                 .about("Write all entries to standard output, in the order of the file")
                 .arg(table())
-                .arg(Arg::new("keys").long("keys").action(ArgAction::SetTrue).help("Write only the keys")),
+                .arg(Arg::new("keys").long("keys").action(ArgAction::SetTrue).help("Write only the keys"))
+                .arg(json().help("Print one JSON document per entry, each on a line")),
         )
 }
 
@@ -146,7 +148,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
             }
             Err(error) => Err(error.to_string()),
         },
-        _ => dump(&table, matches.get_flag("keys")),
+        _ => dump(&table, matches.get_flag("keys"), matches.get_flag("json")),
     });
     match done {
         Ok(code) => code,
@@ -185,8 +187,17 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
     let begun = Instant::now();
     match built(&options) {
         Ok(built) => {
-            let table = options.output.display();
-            eprintln!("larder: {table}: {} entries in {:.2} s", built.entries, begun.elapsed().as_secs_f64());
+            let (table, seconds) = (options.output.display(), begun.elapsed().as_secs_f64());
+            if matches.get_flag("json") {
+                return print_json(&json!({
+                    "file": table.to_string(),
+                    "entries": built.entries,
+                    "replaced": built.replaced,
+                    "left_out": built.bad,
+                    "seconds": (seconds * 1e3).round() / 1e3,
+                }));
+            }
+            eprintln!("larder: {table}: {} entries in {seconds:.2} s", built.entries);
             ExitCode::SUCCESS
         }
         Err(error) => fail(NOT_BUILT, &error.to_string()),
@@ -361,7 +372,7 @@ fn get(table: &Table, key: &[u8]) -> Result<ExitCode, String> {
     }
 }
 
-fn dump(table: &Table, keys_only: bool) -> Result<ExitCode, String> {
+fn dump(table: &Table, keys_only: bool, as_json: bool) -> Result<ExitCode, String> {
     let mut damaged = None;
     put_out(|out| {
         for entry in table.entries(Position::default()) {
@@ -372,6 +383,14 @@ fn dump(table: &Table, keys_only: bool) -> Result<ExitCode, String> {
                     break;
                 }
             };
+            if as_json {
+                let document = match keys_only {
+                    true => json!({ "key": json_text(key) }),
+                    false => json!({ "key": json_text(key), "value": json_text(&value) }),
+                };
+                writeln!(out, "{document}")?;
+                continue;
+            }
             out.write_all(key)?;
             if !keys_only {
                 out.write_all(b" ")?;

@@ -65,7 +65,10 @@ fn tables_and_snapshots() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (input, table, snapshot) = (path("input"), path("table"), path("snapshot"));
     fs::write(&input, "leek a vegetable\n").unwrap();
-    assert_eq!(run(&["table", "build", &input, "-o", &table], &[], b"").code, 0);
+    let (built, code) = document(&["table", "build", &input, "-o", &table]);
+    assert_eq!((&built["entries"], &built["left_out"], &built["file"], code), (&json!(1), &json!(0), &json!(table), 0));
+    assert_eq!(document(&["table", "dump", &table]), (json!({ "key": "leek", "value": "a vegetable" }), 0));
+    assert_eq!(document(&["table", "dump", &table, "--keys"]), (json!({ "key": "leek" }), 0));
     for what in ["info", "verify"] {
         let (described, code) = document(&["table", what, &table]);
         assert_eq!((&described["entries"], &described["key_bytes"], code), (&json!(1), &json!(4), 0));
@@ -78,6 +81,8 @@ fn tables_and_snapshots() {
     assert_eq!(run(&["set", "a", "1", "--url", &format!("redis://127.0.0.1:{}", larder.redis)], &[], b"").code, 0);
     larder.signal(rustix::process::Signal::TERM);
     assert_eq!(larder.wait().0.code(), Some(0));
+    let (converted, code) = document(&["snapshot", "convert", &snapshot, &path("dump.rdb")]);
+    assert_eq!((&converted["entries"], &converted["left_out"], code), (&json!(1), &json!({}), 0), "{converted}");
     for what in ["info", "verify"] {
         let (described, code) = document(&["snapshot", what, &snapshot]);
         assert_eq!((&described["entries"], &described["groups"][0]["name"], code), (&json!(1), &json!("default"), 0));

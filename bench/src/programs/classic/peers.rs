@@ -1,5 +1,5 @@
 //! Three peers as one cache: new nodes, and nodes that have all values.
-use super::Bench;
+use super::bench::Bench;
 use crate::lib::peer_nodes::{PeerKind, PeerNodes};
 
 pub(super) const LOADS: u64 = 4;

@@ -1,5 +1,5 @@
 //! A small HTTP proxy of Redis: `GET /?key=K`.
-use super::Bench;
+use super::bench::Bench;
 use crate::lib::{
     blocking_clients::RespClient,
     load::PlanOptions,

@@ -1,5 +1,5 @@
 //! A REST cache with JSON bodies: `/cache/v1/item`.
-use super::{Bench, proxy::at};
+use super::{bench::Bench, proxy::at};
 use crate::lib::{load::PlanOptions, servers};
 
 pub(super) const LOADS: u64 = 5;

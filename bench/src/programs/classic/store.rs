@@ -1,5 +1,5 @@
 //! A store on disk behind HTTP, over one connection at fixed rates, as wrk2 -c1 -t1 -R does.
-use super::{Bench, proxy::at};
+use super::{bench::Bench, proxy::at};
 use crate::lib::{
     load::{self, PlanOptions},
     servers,

@@ -1,5 +1,5 @@
 //! A read-only file of keys and values behind `/lookup`: as fast as it goes, and for users who think.
-use super::{Bench, proxy::at};
+use super::{bench::Bench, proxy::at};
 use crate::lib::{
     key_file::{KeyFile, KeyFileFormat},
     load::{GeneratorOptions, PlanOptions},

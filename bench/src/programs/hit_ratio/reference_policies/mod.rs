@@ -4,6 +4,7 @@
 //! Each follows the paper or the program that its file names, with the parameters given there.
 //! Speed and memory do not matter here, and nothing else uses them.
 mod links;
+mod reference_policy;
 mod s3_fifo;
 mod sieve;
 mod sketch;
@@ -11,23 +12,7 @@ mod sketch;
 mod tests;
 mod w_tiny_lfu;
 
+pub(super) use reference_policy::ReferencePolicy;
 pub(super) use s3_fifo::S3Fifo;
 pub(super) use sieve::Sieve;
 pub(super) use w_tiny_lfu::WTinyLfu;
-
-use std::collections::HashMap;
-
-/// Keys by a fast hash without a seed, so that replays are reproducible.
-type KeyMap<T> = HashMap<u64, T, foldhash::fast::FixedState>;
-
-/// A policy that holds at most a number of keys.
-pub(super) trait ReferencePolicy {
-    /// Its name in results.
-    const NAME: &'static str;
-
-    /// Holds nothing, and at most `entries` keys (at least one).
-    fn new(entries: usize) -> Self;
-
-    /// A key is read, and stored if it was not held. True for a hit.
-    fn request(&mut self, key: u64) -> bool;
-}

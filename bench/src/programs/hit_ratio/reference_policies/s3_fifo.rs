@@ -1,6 +1,6 @@
 //! S3-FIFO: Yang and others, "FIFO Queues are All You Need for Cache Eviction", SOSP 2023,
 //! algorithm 1, with the paper's sizes.
-use super::{KeyMap, ReferencePolicy};
+use super::reference_policy::{KeyMap, ReferencePolicy};
 use std::collections::VecDeque;
 
 /// Small's share of the keys.

@@ -1,8 +1,8 @@
 //! SIEVE: Zhang and others, "SIEVE is Simpler than LRU: an Efficient Turn-Key Eviction Algorithm
 //! for Web Caches", NSDI 2024.
 use super::{
-    KeyMap, ReferencePolicy,
     links::{Links, List, NONE},
+    reference_policy::{KeyMap, ReferencePolicy},
 };
 
 #[derive(Debug, Clone, Copy)]

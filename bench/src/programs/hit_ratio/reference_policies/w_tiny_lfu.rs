@@ -1,8 +1,8 @@
 //! W-TinyLFU with an adaptive window, with Caffeine's parameters: Einziger, Eytan, Friedman and
 //! Manes, "Adaptive Software Cache Management", Middleware 2018.
 use super::{
-    KeyMap, ReferencePolicy,
     links::{Links, List, NONE},
+    reference_policy::{KeyMap, ReferencePolicy},
     sketch::Sketch,
 };
 use fastrand::Rng;

@@ -1,5 +1,5 @@
 //! All metrics as one `ExportMetricsServiceRequest`.
-use super::{OtlpResource, nanos, scope, text};
+use super::resource::{OtlpResource, nanos, scope, text};
 use crate::telemetry::{
     histogram::HistogramSample,
     metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},

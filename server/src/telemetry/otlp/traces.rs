@@ -1,5 +1,5 @@
 //! Spans as one `ExportTraceServiceRequest`.
-use super::{OtlpResource, attribute, nanos, scope, text, unix_nanos};
+use super::resource::{OtlpResource, attribute, nanos, scope, text, unix_nanos};
 use crate::telemetry::tracer::{Span, SpanKind};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,

@@ -23,6 +23,9 @@ COHERENCE_SECONDS ?= 60
 CRASH_KILLS ?= 200
 # Tests at a time, two for each core.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# What clients see of a connection: its bytes, its end, its limits.
+TRANSPORT_SUITES := redis_protocol::blocking redis_protocol::buffers redis_protocol::connections redis_protocol::drain redis_protocol::pipeline \
+    redis_protocol::pubsub redis_protocol::innocent front_door::attacks_redis front_door::attacks_http front_door::limits front_door::proxy_headers
 FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: table:: telemetry::
 PEER_SEEDS ?= 2000
 # Seconds that `make check-differential` sends random commands.
@@ -53,7 +56,7 @@ cluster-load: ## Requests for 100 keys through nginx, and which node did what (C
 	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
 
 test: tools ## Installs what the tests need and runs them all
-	@$(MAKE) --no-print-directory --keep-going test-workspace test-interleavings test-networks test-image test-deploy
+	@$(MAKE) --no-print-directory --keep-going test-workspace test-transport test-interleavings test-networks test-image test-deploy
 
 # What needs no tools but Rust and redis-server. `make tools` brings the rest.
 test-fast: ## A contributor's first door: unit tests, and the suites that need only Rust and redis-server
@@ -65,6 +68,10 @@ test-fast: ## A contributor's first door: unit tests, and the suites that need o
 # Many tests wait for servers, so more of them run at a time than there are cores.
 test-workspace:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
+
+# The suites of clients once more, over io_uring.
+test-transport: test-workspace
+	TEST_TRANSPORT=io-uring $(CARGO) test --package larder --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES)
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings

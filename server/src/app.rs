@@ -31,7 +31,12 @@ use crate::{
 use larder_engine::{Cache, ListenerKind};
 use larder_store::clock;
 use parking_lot::Mutex;
-use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 /// The state that all cores share. `net::run` builds it.
 pub struct App {
@@ -43,6 +48,8 @@ pub struct App {
     pub(crate) running: Mutex<CheckedConfig>,
     /// The addresses that are really bound (port 0 resolved).
     pub bound: Bound,
+    /// Workers that serve their clients by io_uring.
+    pub workers_with_ring: AtomicUsize,
     /// The counters of every worker, the log level, the start time, the source health of each
     /// group.
     pub telemetry: Telemetry,
@@ -197,6 +204,7 @@ impl App {
         let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
+            workers_with_ring: AtomicUsize::new(0),
             peers,
             snapshots: Snapshots::new(&settings, &caches),
             replication,

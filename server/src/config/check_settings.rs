@@ -28,6 +28,7 @@ use super::{
     snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
     source_url::SourceUrl,
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
+    transport::Transport,
     trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
 };
 use larder_store::{
@@ -189,6 +190,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         replication: replication(top),
         threads: top.number("threads"),
         pin: top.one("pin") == Some(&SettingValue::Switch(true)),
+        transport: Transport::from_name(top.text("transport").unwrap_or_default()),
         data_dir: top.text("data-dir").map(Into::into),
         snapshot: snapshot(top),
         password: top.secret("password"),

@@ -55,6 +55,7 @@ mod source_url_parser;
 mod tls_client_settings;
 mod tls_settings;
 mod toml_file;
+mod transport;
 mod trusted_proxies;
 mod url_parts;
 
@@ -98,6 +99,7 @@ pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;
 pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings};
+pub use transport::Transport;
 pub use trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings};
 pub use wrapped_text::wrapped;
 

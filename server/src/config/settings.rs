@@ -11,6 +11,7 @@ use super::{
     snapshot_settings::SnapshotSettings,
     source_url::SourceUrl,
     tls_settings::TlsSettings,
+    transport::Transport,
     trusted_proxies::{ProxyProtocol, ProxySettings},
 };
 use larder_engine::Eviction;
@@ -43,6 +44,7 @@ pub struct Settings {
     pub threads: usize,
     /// Each worker stays on a core of its own.
     pub pin: bool,
+    pub transport: Transport,
     pub data_dir: Option<PathBuf>,
     pub snapshot: SnapshotSettings,
     pub password: Option<Secret>,

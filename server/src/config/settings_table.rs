@@ -10,6 +10,7 @@ use super::{
     replication_settings::ReplicaWrites,
     settings::{Coherence, LogFormat, LogLevel, TierMode},
     tls_settings::{TlsClientAuth, TlsClientUser},
+    transport::Transport,
     trusted_proxies::{ForwardedHeader, ProxyProtocol},
 };
 use Fallback::{Computed, Is, Off};
@@ -1656,6 +1657,18 @@ pub const TABLE: &[SettingSpec] = &[
         help: "Keeps each thread that serves connections on a core of its own, of those that the process \
                may use. For machines that do nothing else: the kernel can no longer move a thread away from \
                a busy core. Linux only.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "transport",
+        section: SettingSection::Process,
+        kind: ValueKind::Choice(Transport::NAMES),
+        default: Is("epoll"),
+        example: "io-uring",
+        help: "How client connections without TLS are read and written: `epoll`, or `io-uring`, with which one \
+               system call serves many connections. `io-uring` takes less CPU when each thread has many \
+               connections that send one request at a time, and more with a single connection. Where the \
+               kernel refuses it, Larder logs a warning and uses `epoll`. Linux only. See docs/performance.md.",
         ..ROW
     },
     SettingSpec {

@@ -9,6 +9,9 @@
 //!   10 times a second
 //! ```
 //!
+//! Plain connections are TcpStreams, or with `transport = io-uring` streams of the worker's ring
+//! (`ring_transport`).
+//!
 //! Invariants:
 //! - A connection lives and dies on one worker; only its socket crosses a thread, once.
 //! - Every buffer has a bound; a client that does not read its replies is not read from.
@@ -27,6 +30,7 @@ mod otlp_exporter;
 mod proxy_protocol;
 mod ready_message;
 pub mod redis_connection;
+mod ring_transport;
 mod tls_handshake;
 mod worker_cores;
 mod worker_thread;

@@ -5,6 +5,7 @@ use super::{
     listeners::{Door, Service},
     proxy_protocol::{may_send_header, take_header},
     redis_connection::{self, BufferPool},
+    ring_transport::{self, WorkerRing},
     tls_handshake::begin_tls,
     worker_cores,
 };
@@ -132,7 +133,8 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let access = CommandAccess::of_listeners(&app.settings).into();
-    let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default() };
+    let ring = ring_transport::start(&worker);
+    let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default(), ring: ring.clone() };
     tokio::task::spawn_local(close_idle(worker.clone()));
     if worker.queue_delay.is_on() {
         let worker = worker.clone();
@@ -169,15 +171,23 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
         }
     }
     drop(alive);
+    // The last replies may still be with the ring.
+    let all_gone = async {
+        all_gone.recv().await;
+        if let Some(ring) = &ring {
+            ring.emptied().await;
+        }
+    };
+    let mut all_gone = pin!(all_gone);
     tokio::select! {
         biased;
         () = &mut closing => app.clients.visit(worker.id, Client::finish),
-        _ = all_gone.recv() => return,
+        () = &mut all_gone => return,
     }
     tokio::select! {
         biased;
         () = &mut aborting => {}
-        _ = all_gone.recv() => {}
+        () = &mut all_gone => {}
     }
 }
 
@@ -189,6 +199,7 @@ struct Shared {
     /// By the number of the listener.
     access: Rc<[Arc<CommandAccess>]>,
     turns: Rc<HandshakeTurns>,
+    ring: Option<WorkerRing>,
 }
 
 /// Starts the task of a connection.
@@ -213,7 +224,10 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
         _ if may_send_header(worker, door, peer) => {
             tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
         }
-        None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
+        None => match shared.ring.clone().filter(WorkerRing::works) {
+            None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
+            Some(ring) => tokio::task::spawn_local(serve_over_ring(place, shared, ring, stream, peer)),
+        },
         Some(tls) => tokio::task::spawn_local(serve_tls(place, shared, tls, stream, peer)),
     };
 }
@@ -222,8 +236,19 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
 async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, (door, proxy): (Door, SocketAddr)) {
     let Some(peer) = take_header(&place.worker, door, &mut stream, proxy).await else { return };
     match place.worker.app.tls.clone().filter(|_| door.is_tls) {
-        None => serve_client(place, shared, stream, peer).await,
+        None => match shared.ring.clone().filter(WorkerRing::works) {
+            None => serve_client(place, shared, stream, peer).await,
+            Some(ring) => serve_over_ring(place, shared, ring, stream, peer).await,
+        },
         Some(tls) => serve_tls(place, shared, tls, stream, peer).await,
+    }
+}
+
+/// Serves a plain connection over the worker's ring.
+async fn serve_over_ring(place: Place, shared: Shared, ring: WorkerRing, stream: TcpStream, peer: SocketAddr) {
+    // Fails when the runtime ends.
+    if let Ok(stream) = ring.stream(stream) {
+        serve_client(place, shared, stream, peer).await;
     }
 }
 

@@ -168,7 +168,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
                 () = armed, if changes == 0 => {}
                 () = sleep_until(marked + HEARTBEAT) => {}
                 // What is acknowledged is read with the next round, unless that may be long in coming.
-                ready = self.stream.socket().readable(), if changes == 0 => ready?,
+                ready = self.stream.readable(), if changes == 0 => ready?,
             }
         }
         Ok(())

@@ -1,11 +1,13 @@
 //! A client's connection as the protocols see it: TCP, or TLS over TCP.
 use std::{
+    future::{Future, pending},
     io::{self, IoSlice},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::{rustls::HandshakeKind, server::TlsStream};
@@ -13,8 +15,20 @@ use tokio_rustls::{rustls::HandshakeKind, server::TlsStream};
 /// A client's connection. What is only true of TLS is a constant for TCP, so that the code for
 /// plain connections does not have it.
 pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// The socket. What is read from it or written to it directly is not part of the stream.
-    fn socket(&self) -> &TcpStream;
+    /// The address of ours that the client is connected to.
+    ///
+    /// # Errors
+    /// The client has reset the connection.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Ends when the client has closed the connection, even if there is unread input before that.
+    fn gone(&self) -> impl Future<Output = ()>;
+
+    /// Ends when the socket has input, or the connection has ended.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    fn readable(&self) -> impl Future<Output = io::Result<()>>;
 
     /// Writes what the stream takes at once.
     ///
@@ -46,8 +60,19 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
 
 impl ClientStream for TcpStream {
     #[inline]
-    fn socket(&self) -> &TcpStream {
-        self
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        TcpStream::local_addr(self)
+    }
+    /// Interest in input would report the input first. This interest reports nothing else, because
+    /// no urgent data is requested.
+    async fn gone(&self) {
+        match self.ready(Interest::PRIORITY).await {
+            Ok(ready) if !ready.is_read_closed() => pending().await,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    fn readable(&self) -> impl Future<Output = io::Result<()>> {
+        TcpStream::readable(self)
     }
     #[inline]
     fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -115,8 +140,14 @@ fn at_once<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
 }
 
 impl ClientStream for TlsClientStream {
-    fn socket(&self) -> &TcpStream {
-        self.stream.get_ref().0
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.get_ref().0.local_addr()
+    }
+    fn gone(&self) -> impl Future<Output = ()> {
+        ClientStream::gone(self.stream.get_ref().0)
+    }
+    fn readable(&self) -> impl Future<Output = io::Result<()>> {
+        self.stream.get_ref().0.readable()
     }
     fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut cx = Context::from_waker(Waker::noop());

@@ -19,3 +19,5 @@ mod proxy_programs;
 mod secrets;
 mod sockets;
 mod tokens;
+#[cfg(target_os = "linux")]
+mod transport;

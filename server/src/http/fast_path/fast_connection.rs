@@ -28,7 +28,11 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::{io::ReadBuf, task::JoinHandle};
+use tokio::{
+    io::{AsyncWriteExt, ReadBuf},
+    task::JoinHandle,
+    time::timeout,
+};
 
 /// Output that is sent before more requests are answered.
 pub(super) const ENOUGH: usize = 256 * 1024;
@@ -83,7 +87,11 @@ pub(crate) async fn serve<S: ClientStream>(
                 fast.cut().await;
                 return None;
             }
-            Next::Close => return None,
+            Next::Close => {
+                // A stream may have taken responses and not sent them yet.
+                let _ = timeout(LINGER, fast.stream.flush()).await;
+                return None;
+            }
         }
     }
 }

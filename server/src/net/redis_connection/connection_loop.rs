@@ -17,7 +17,7 @@ use crate::{
 use larder_store::clock;
 use larder_units::show_size;
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     io::{self, IoSlice},
     net::SocketAddr,
     pin::pin,
@@ -26,7 +26,6 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{io::Interest, net::TcpStream};
 
 /// How long a client may take to close its side after Larder has closed the connection.
 const LINGER: Duration = Duration::from_secs(1);
@@ -42,7 +41,7 @@ pub(crate) async fn serve<S: ClientStream>(
     peer: SocketAddr,
     access: Arc<CommandAccess>,
 ) {
-    let Ok(local) = stream.socket().local_addr() else {
+    let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
@@ -213,9 +212,9 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
 
     /// Runs the next command. A blocking command ends when its client disconnects.
     async fn run_alone(&mut self) -> io::Result<Step> {
-        let (client, stream) = (self.conn.client.clone(), self.stream.socket());
+        let (client, stream) = (self.conn.client.clone(), &*self.stream);
         let mut run = pin!(self.conn.run_alone(self.worker));
-        let mut gone = pin!(gone(stream));
+        let mut gone = pin!(stream.gone());
         poll_fn(|cx| {
             if let Poll::Ready(step) = run.as_mut().poll(cx) {
                 return Poll::Ready(Ok(step));
@@ -339,7 +338,12 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if self.stream.is_unflushed() && self.poll_flush(cx)?.is_ready() {
             return Poll::Ready(Ok(Event::Progress));
         }
-        let answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
+        let mut answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
+        let ends = self.input_ended || matches!(self.state, ConnectionStep::Closing | ConnectionStep::Replicating);
+        if answered && ends {
+            // A stream may have taken replies and not sent them yet.
+            answered = self.poll_flush(cx)?.is_ready();
+        }
         match self.state {
             ConnectionStep::Reading { more } => {
                 if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
@@ -380,16 +384,6 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
             self.borrow_output();
             self.conn.tell_to_move(self.worker);
         }
-    }
-}
-
-/// Ends when the client has closed the connection, even if there is unread input before that.
-/// Interest in input would report the input first. This interest reports nothing else, because no
-/// urgent data is requested.
-async fn gone(stream: &TcpStream) {
-    match stream.ready(Interest::PRIORITY).await {
-        Ok(ready) if !ready.is_read_closed() => pending().await,
-        Ok(_) | Err(_) => {}
     }
 }
 

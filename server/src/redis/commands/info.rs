@@ -8,6 +8,7 @@ use super::{
     replication,
 };
 use crate::{
+    app::App,
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
     snapshot::LoadStatus,
     telemetry::{CommandNumbers, ProcessStats},
@@ -182,6 +183,7 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("redis_mode", "standalone");
     info.line("os", std::env::consts::OS);
     info.line("arch_bits", usize::BITS);
+    info.line("multiplexing_api", multiplexing_api(app));
     info.line("process_id", std::process::id());
     info.line("run_id", run_id(info.call));
     info.line("tcp_port", app.bound.redis_port());
@@ -189,6 +191,15 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("uptime_in_seconds", uptime);
     info.line("uptime_in_days", uptime / 86_400);
     info.line("io_threads", app.settings.threads);
+}
+
+/// The system calls of client connections: a worker to which the kernel refuses io_uring uses epoll.
+fn multiplexing_api(app: &App) -> &'static str {
+    match app.workers_with_ring.load(Relaxed) {
+        0 if cfg!(target_os = "linux") => "epoll",
+        0 => "kqueue",
+        _ => "io_uring",
+    }
 }
 
 fn clients(info: &mut Info<'_, '_>) {

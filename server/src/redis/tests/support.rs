@@ -28,7 +28,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -81,6 +81,7 @@ impl Server {
             backlog,
             buffers,
             bound: Bound::default(),
+            workers_with_ring: AtomicUsize::new(0),
             caches: vec![cache],
             sources: Vec::new(),
             modes: Vec::new(),

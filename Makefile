@@ -69,9 +69,10 @@ test-fast: ## A contributor's first door: unit tests, and the suites that need o
 test-workspace:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 
-# The suites of clients once more, over io_uring.
+# The suites of clients once more, over io_uring. With the features of the whole workspace: nothing is
+# built again.
 test-transport: test-workspace
-	TEST_TRANSPORT=io-uring $(CARGO) test --package larder --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES)
+	TEST_TRANSPORT=io-uring $(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES)
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings

@@ -35,6 +35,8 @@ impl RunSpread {
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) cpu_us: RunSpread,
+    /// Of the source behind Larder, if it was measured in every run.
+    pub(super) source_cpu_us: Option<f64>,
     pub(super) per_second: RunSpread,
     pub(super) p50_ms: RunSpread,
     pub(super) p99_ms: RunSpread,
@@ -54,6 +56,11 @@ impl Cell {
         }
         Cell {
             cpu_us: RunSpread::of(samples, |sample| sample.cpu_us),
+            source_cpu_us: samples
+                .iter()
+                .map(|sample| sample.source_cpu_us)
+                .collect::<Option<Vec<f64>>>()
+                .map(|values| median(&values)),
             per_second: RunSpread::of(samples, |sample| sample.per_second),
             p50_ms: RunSpread::of(samples, |sample| sample.latency_ms.p50),
             p99_ms: RunSpread::of(samples, |sample| sample.latency_ms.p99),

@@ -41,6 +41,9 @@ fn raw() -> Vec<RawRecord> {
                 json!(run == 1),
             ));
         }
+        let miss = sample("commands", "miss", "larder", 50, run, 2.0 * cpu, 1000.0);
+        values.push(with(miss, "source_cpu_us", json!(2.0)));
+        values.push(sample("commands", "miss", "redis-server", 50, run, 4.0, 1000.0));
         values.push(sample("http", "http-hit", "larder", 50, run, cpu, 1000.0));
         values.push(with(sample("http", "http-hit", "wrong", 50, run, 1.0, 9e9), "errors", json!({"http_4xx": run})));
         values.push(with(sample("latency", "http-hit", "larder", 50, run, cpu, 500.0), "rate", json!(500.0)));
@@ -83,6 +86,12 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("| faster | 0.22 | 0.22 | 1.50† | 1.50† |");
     has("| GET, one at a time | slower 2.00, faster 0.22 |");
     has("| memory per entry, values of 64 B | bigger 1.50 |");
+    // Lines are wrapped.
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let miss = "CPU of a miss: Larder 9.00 µs; redis-server asked directly 4.00 and a hit of Larder (64 connections) 4.50, together 8.50: **1.06** of that.";
+    assert!(words.contains(miss), "{words}");
+    let with_source = "The redis-server behind Larder takes 2.00 µs for a miss: with it 1.29.";
+    assert!(words.contains(with_source), "{words}");
     // Beaten beyond the spread.
     has("- get, 64 connections: CPU: faster (0.22)\n");
     has("- get, 64 connections: throughput: faster (1.50)\n");

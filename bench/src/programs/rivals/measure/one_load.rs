@@ -129,13 +129,15 @@ impl Bench<'_> {
             let Some(source) = source else { return Ok(0) };
             Ok(RespClient::connect(source.address, TIMEOUT)?.info("stats", "keyspace_hits:")?.unwrap_or(0))
         };
-        let (fetched_before, mut cpu_before) = (fetched()?, Duration::ZERO);
+        let source_run_time = || source.map(ServerProcess::run_time).transpose();
+        let (fetched_before, mut cpu_before) = (fetched()?, (Duration::ZERO, None));
         let mut connected = || {
-            cpu_before = started.server.run_time()?;
+            cpu_before = (started.server.run_time()?, source_run_time()?);
             Ok(())
         };
         let outcome = load::run_connected(&plan, &mut connected, &mut |_| {})?;
-        let cpu = started.server.run_time()?.saturating_sub(cpu_before);
+        let cpu = started.server.run_time()?.saturating_sub(cpu_before.0);
+        let source_cpu = source_run_time()?.zip(cpu_before.1).map(|(after, before)| after.saturating_sub(before));
         let fetched = fetched()? - fetched_before;
         let summary = RunSummary::new("rivals", None, &plan, &outcome, Series::default());
         let mut errors = summary.errors;
@@ -147,6 +149,7 @@ impl Bench<'_> {
             errors.insert("not a miss".to_owned(), summary.requests.saturating_sub(fetched));
         }
         errors.retain(|_, count| *count > 0);
+        let each = |cpu: Duration| figures::rounded(cpu.as_secs_f64() * 1e6 / summary.requests.max(1) as f64);
         let Shape { section, load, connections, pipeline, run } = shape;
         Ok(SampleRecord {
             section,
@@ -160,7 +163,8 @@ impl Bench<'_> {
             errors,
             rate,
             per_second: summary.throughput,
-            cpu_us: figures::rounded(cpu.as_secs_f64() * 1e6 / summary.requests.max(1) as f64),
+            cpu_us: each(cpu),
+            source_cpu_us: source_cpu.map(each),
             client_saturated: summary.client_saturated,
             latency_ms: summary.latency_ms,
         })

@@ -76,8 +76,34 @@ impl RivalsPage<'_> {
                 let title = format!("{name}, {depth}: throughput");
                 let chart = charts::throughput(&self.cells, &title, &keys, &self.origin);
                 self.chart(&format!("{}-{pipeline}", name.to_lowercase()), &title, chart);
+                if load == RivalLoad::Miss {
+                    keys.iter().for_each(|key| self.cost_of_miss(*key));
+                }
             }
         }
+    }
+
+    /// What a miss costs beside what it is compared with: asking redis-server directly, and a hit.
+    fn cost_of_miss(&mut self, key: CellKey) {
+        /// Connections of the hits that are measured.
+        const HITS: usize = 64;
+        let hits = CellKey { load: RivalLoad::Get, connections: HITS, ..key };
+        let cpu = |key, server| self.good(key, server).map(|cell| cell.cpu_us.median);
+        let (Some(miss), Some(direct), Some(hit)) = (cpu(key, BASE), cpu(key, "redis-server"), cpu(hits, BASE)) else {
+            return;
+        };
+        let sum = direct + hit;
+        let mut text = format!(
+            "CPU of a miss: Larder {miss:.2} µs; redis-server asked directly {direct:.2} and a hit of Larder ({HITS} connections) {hit:.2}, together {sum:.2}: **{:.2}** of that.",
+            miss / sum
+        );
+        if let Some(source) = self.good(key, BASE).and_then(|cell| cell.source_cpu_us) {
+            text += &format!(
+                " The redis-server behind Larder takes {source:.2} µs for a miss: with it {:.2}.",
+                (miss + source) / sum
+            );
+        }
+        self.line(&format!("{text}\n"));
     }
 
     fn by_connections(&mut self, keys: &[CellKey]) {

@@ -64,6 +64,13 @@ impl Server {
         let (status, body) = Http::connect(self.port).unwrap().ask(method, path, body).unwrap();
         (status, String::from_utf8_lossy(&body).into_owned())
     }
+    /// Writes that the workers made themselves.
+    fn in_place(&self) -> usize {
+        let metrics = self.ask("GET", "/metrics", b"").1;
+        let name = "larder_store_in_place_writes_total{group=\"default\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+    }
 }
 impl Drop for Server {
     fn drop(&mut self) {
@@ -91,6 +98,8 @@ struct Seen {
     kills: usize,
     acknowledged: usize,
     missing: usize,
+    /// Writes that the workers made themselves.
+    in_place: usize,
     /// The longest time before a kill at which something missing had been acknowledged.
     oldest: Duration,
 }
@@ -98,11 +107,14 @@ struct Seen {
 /// Kills a store under load so many times; every time, what is there afterwards must be a whole
 /// earlier moment of each writer.
 fn kill(times: usize, durability: &str, end: End) -> Seen {
+    kill_with(8, times, durability, end)
+}
+fn kill_with(writers: usize, times: usize, durability: &str, end: End) -> Seen {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("store");
     std::fs::create_dir(&dir).unwrap();
     let layer = (end == End::PowerCut).then(|| Layer::new(&dir, scratch.path()));
-    let mut writers: Vec<Writer> = (0..8).map(Writer::new).collect();
+    let mut writers: Vec<Writer> = (0..writers).map(Writer::new).collect();
     let mut seen = Seen::default();
     let mut random = 0x2545_F491_4F6C_DD1D_u64 ^ u64::from(std::process::id());
     let mut next = move || {
@@ -122,6 +134,7 @@ fn kill(times: usize, durability: &str, end: End) -> Seen {
                 scope.spawn(move || writer.write(port, &stop));
             }
             std::thread::sleep(Duration::from_millis(time));
+            seen.in_place += server.in_place();
             let killed = Instant::now();
             server.child.kill().unwrap();
             server.child.wait().unwrap();
@@ -163,6 +176,19 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
     for durability in ["always", "interval:100ms", "os"] {
         let seen = kill(kills(8), durability, End::Kill);
         assert!(seen.acknowledged > 0 && seen.missing == 0, "{durability}: {seen:?}");
+    }
+}
+
+/// With one request at a time, workers write themselves, and promise the same.
+#[test]
+fn what_workers_write_themselves_is_as_durable() {
+    for (durability, end) in [("interval:100ms", End::Kill), ("os", End::Kill), ("interval:100ms", End::PowerCut)] {
+        let seen = kill_with(1, kills(8), durability, end);
+        assert!(seen.in_place > 0 && seen.acknowledged > 0, "{durability}: {seen:?}");
+        match end {
+            End::Kill => assert_eq!(seen.missing, 0, "{durability}: {seen:?}"),
+            End::PowerCut => assert!(seen.oldest < Duration::from_secs(2), "{seen:?}"),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether
 //! fjall has given up.
-use super::{background::go_behind, opening::close, settings::Durability, shared::Shared, stats::Counts, tree::Tree};
+use super::{
+    background::go_behind, opening::close, pressure::is_behind, read_queue::Work, settings::Durability, shared::Shared,
+    stats::Counts, tree::Tree,
+};
 use std::{
     collections::HashSet,
     time::{Duration, Instant},
@@ -28,10 +31,25 @@ pub(super) fn run(shared: &Shared) {
             if writes != synced_writes {
                 synced_writes = writes;
                 Counts::add(&shared.counts.syncs, 1);
-                check(shared, shared.tree.sync());
+                check(shared, shared.gate.while_syncing(|| shared.tree.sync()));
             }
         }
-        check(shared, shared.tree.rotate_if_larger(shared.settings.write_buffer));
+        let is_full = shared.tree.is_larger(shared.settings.write_buffer);
+        // Before the rotation, which fjall's flush follows at once.
+        shared.gate.set_busy(is_full || is_behind(&shared.tree));
+        if is_full {
+            check(shared, shared.tree.rotate());
+        }
+        if shared.gate.is_calm() && shared.tree.has_new_tables() {
+            let learn: Work = Box::new(|tree| {
+                if let Err(error) = tree.learn_tables() {
+                    // A table that was merged meanwhile, or a damaged one, of which reads tell.
+                    tracing::debug!("cores read nothing of the block cache for now: {error}");
+                }
+            });
+            // Not here: it reads from the disk, and a sync may be due.
+            shared.scans.push([learn]);
+        }
         let retired = shared.tree.take_retired();
         if !retired.is_empty() {
             // Beside and behind: it takes long enough to make a sync late, and to take a core from those who

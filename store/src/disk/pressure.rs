@@ -26,6 +26,11 @@ fn backlog(tree: &Tree) -> f64 {
     share(sealed, SEALED).max(share(runs, RUNS))
 }
 
+/// Is anything flushed or compacted, or should be?
+pub(super) fn is_behind(tree: &Tree) -> bool {
+    tree.is_compacting() || tree.backlog().0 > 0 || backlog(tree) > 0.0
+}
+
 /// The rate at this backlog; `None`: any.
 fn rate(backlog: f64) -> Option<f64> {
     (backlog > 0.0).then(|| LEAST + (MOST - LEAST) * (1.0 - backlog).powi(3))

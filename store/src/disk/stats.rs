@@ -14,6 +14,9 @@ pub(super) struct Counts {
     pub(super) writes: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) syncs: AtomicU64,
+    pub(super) in_place: AtomicU64,
+    pub(super) in_place_pauses: AtomicU64,
+    pub(super) cached_reads: AtomicU64,
     pub(super) stalls: AtomicU64,
     pub(super) stalled_micros: AtomicU64,
     pub(super) table_bytes: AtomicU64,
@@ -21,6 +24,13 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Relaxed);
+    }
+    /// A batch of so many writes, with or without a sync of its own.
+    pub(super) fn add_batch(&self, writes: usize, bytes: usize, has_sync: bool) {
+        Counts::add(&self.batches, 1);
+        Counts::add(&self.writes, writes as u64);
+        Counts::add(&self.bytes, bytes as u64);
+        Counts::add(&self.syncs, has_sync.into());
     }
 }
 
@@ -59,6 +69,12 @@ pub struct StoreStats {
     /// Keys and values that were written.
     pub bytes: u64,
     pub syncs: u64,
+    /// Those of the writes that cores made themselves.
+    pub in_place: u64,
+    /// Writes of cores that took so long that the committer writes for a while.
+    pub in_place_pauses: u64,
+    /// Reads that cores made themselves.
+    pub cached_reads: u64,
     /// Batches that were held back because flushes or compactions were behind.
     pub stalls: u64,
     pub stalled: Duration,

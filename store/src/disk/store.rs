@@ -1,20 +1,25 @@
 //! An open store: its threads, and what is asked of them.
 use super::{
     backup,
+    batch_writer::BatchWriter,
+    cached_reads::Cached,
     change::WriteError,
     commit_replies::CommitReplies,
     committer,
     counting::Waiting,
-    maintenance, opening,
+    in_place, maintenance, opening,
     read_queue::{ReadQueue, Work},
     readers,
     settings::StoreSettings,
     shared::Shared,
     stats::{Counts, StoreStats},
     stop_signal::StopSignal,
+    write_gate::Gate,
     write_queue::{WriteQueue, Written},
     write_stop_reason::{OnPoison, Poison},
 };
+use crate::StoredValue;
+use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
     io,
@@ -52,6 +57,8 @@ impl Store {
             scans: ReadQueue::default(),
             counting: Waiting::default(),
             writes: WriteQueue::default(),
+            writer: Mutex::new(BatchWriter::default()),
+            gate: Gate::default(),
             upkeep: StopSignal::default(),
             counts: Counts::default(),
             poison: Poison::new(told),
@@ -119,6 +126,20 @@ impl Store {
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
         self.shared().reads.push(work);
     }
+    /// The entry of a key at `now`, if memory is enough to tell: for a core, as it waits for nothing.
+    ///
+    /// # Errors
+    /// As [`Tree::get`](super::Tree::get).
+    pub fn get_cached(&self, key: &[u8], now: Millis) -> Result<Cached<Option<StoredValue>>, String> {
+        let shared = self.shared();
+        // Both hold a lock that each read needs, while they sync.
+        if !shared.gate.is_calm() || shared.tree.is_compacting() {
+            return Ok(Cached::Unknown);
+        }
+        let found = shared.tree.get_cached(key, now)?;
+        Counts::add(&shared.counts.cached_reads, u64::from(found != Cached::Unknown));
+        Ok(found)
+    }
     /// Counts the entries, however many ask at once; no reads wait for it. The answer of a thread
     /// that died is none.
     pub fn count(&self) -> oneshot::Receiver<Result<u64, String>> {
@@ -127,14 +148,19 @@ impl Store {
         self.shared().scans.push([work]);
         answer
     }
-    /// Hands changes to the committer, in their order. The answers come by way of `to` when they
-    /// are as durable as promised; at once, if it does not take
-    /// a change ([`WriteError::Refused`]: poisoned, or too much waits already). The answer of a
-    /// thread that died is none.
-    pub fn write(&self, changes: impl IntoIterator<Item = Written>, to: &Arc<CommitReplies>) {
+    /// Writes changes, in their order and after those of earlier calls. They are answered when they
+    /// are as durable as promised: before this returns, if this thread could write them without
+    /// waiting for the disk ([`in_place`]), else by way of `to`. Changes that the store does not take
+    /// are refused at once ([`WriteError::Refused`]: poisoned, or too much waits already). The
+    /// answer of a thread that died is none.
+    pub fn write(&self, changes: Vec<Written>, to: &Arc<CommitReplies>) {
         let shared = self.shared();
         match shared.poison.reason() {
-            None => shared.writes.push(changes, to, shared.settings.max_waiting),
+            None => {
+                if let Err(changes) = in_place::write(shared, changes) {
+                    shared.writes.push(changes, to, shared.settings.max_waiting);
+                }
+            }
             // The receiver may be gone.
             Some(reason) => changes.into_iter().for_each(|(_, sender)| {
                 let _ = sender.send(Err(WriteError::Refused(reason.clone())));

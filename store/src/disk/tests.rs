@@ -15,20 +15,27 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-const SETTINGS: StoreSettings = StoreSettings { durability: Durability::Os, ..StoreSettings::DEFAULT };
+pub(super) const SETTINGS: StoreSettings = StoreSettings { durability: Durability::Os, ..StoreSettings::DEFAULT };
 
-fn open(dir: &Path, settings: StoreSettings) -> Store {
+pub(super) fn open(dir: &Path, settings: StoreSettings) -> Store {
     Store::open(dir, settings, Box::new(|_| {})).expect("a store")
 }
-fn key(number: u32) -> Bytes {
+pub(super) fn key(number: u32) -> Bytes {
     Bytes::from(format!("key {number:06}"))
 }
-fn put(number: u32, value: impl Into<Bytes>, expiry: Option<Millis>) -> StoreChange {
+pub(super) fn put(number: u32, value: impl Into<Bytes>, expiry: Option<Millis>) -> StoreChange {
     StoreChange::Apply(vec![(key(number), Some(StoredValue::string(value, expiry)))])
 }
 /// Hands all over before it waits for the first.
-fn write_all(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
-    let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+pub(super) fn write_all(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
+    hand_over(store, changes).answered();
+}
+/// Changes that were handed over together.
+pub(super) struct Pending {
+    replies: Arc<CommitReplies>,
+    answers: Vec<oneshot::Receiver<Result<(), WriteError>>>,
+}
+pub(super) fn hand_over(store: &Store, changes: impl IntoIterator<Item = StoreChange>) -> Pending {
     let replies = Arc::new(CommitReplies::default());
     let (writes, answers): (Vec<_>, Vec<_>) = changes
         .into_iter()
@@ -38,17 +45,24 @@ fn write_all(store: &Store, changes: impl IntoIterator<Item = StoreChange>) {
         })
         .unzip();
     store.write(writes, &replies);
-    core.spawn(async move {
-        loop {
-            replies.changed().await;
-            replies.deliver();
-        }
-    });
-    core.block_on(async {
-        for answer in answers {
-            answer.await.expect("an answer").expect("written");
-        }
-    });
+    Pending { replies, answers }
+}
+impl Pending {
+    /// Waits until all are written.
+    pub(super) fn answered(self) {
+        let core = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        core.spawn(async move {
+            loop {
+                self.replies.changed().await;
+                self.replies.deliver();
+            }
+        });
+        core.block_on(async {
+            for answer in self.answers {
+                answer.await.expect("an answer").expect("written");
+            }
+        });
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! fjall, and what the store makes of it: one keyspace of entries in [`mod@format`].
 use super::{
     background::in_background,
+    cached_reads::{Cached, TwinTables},
     dir::Dir,
     expiry::DropExpired,
     format::{self, MAX_KEY},
@@ -62,6 +63,7 @@ pub struct Tree {
     /// The journal that was synced last.
     journal: Mutex<Option<(PathBuf, File)>>,
     retired: Mutex<Retired>,
+    twins: TwinTables,
     writes: AtomicU64,
     expired: Arc<AtomicU64>,
     db: Database,
@@ -124,6 +126,7 @@ impl Tree {
             path,
             journal: Mutex::default(),
             retired: Mutex::default(),
+            twins: TwinTables::new().map_err(|error| format!("disk store: {error}"))?,
             writes: AtomicU64::new(0),
             expired,
             db,
@@ -147,6 +150,28 @@ impl Tree {
     pub fn get(&self, key: &[u8], now: Millis) -> Result<Option<StoredValue>, String> {
         let stored = self.get_stored(key)?;
         self.live(key, stored, now)
+    }
+    /// The same if memory is enough to tell, without waiting for the disk. While a flush or
+    /// compaction is under way, this may wait for its end: the caller knows that there is none.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    pub(super) fn get_cached(&self, key: &[u8], now: Millis) -> Result<Cached<Option<StoredValue>>, String> {
+        if key.len() > MAX_KEY {
+            return Ok(Cached::Known(None));
+        }
+        match self.twins.get(&self.keyspace().tree, key) {
+            Cached::Unknown => Ok(Cached::Unknown),
+            Cached::Known(stored) => self.live(key, stored, now).map(Cached::Known),
+        }
+    }
+    /// Are there tables that [cached reads](Tree::get_cached) do not know? Says so once.
+    pub(super) fn has_new_tables(&self) -> bool {
+        self.twins.are_due(&self.keyspace().tree)
+    }
+    /// Has [cached reads](Tree::get_cached) know of all tables. Reads some blocks of new ones.
+    pub(super) fn learn_tables(&self) -> Result<(), String> {
+        self.twins.refresh(&self.keyspace().tree).map_err(|error| self.error(&error.into()))
     }
     /// The entries of several keys, as they are together at one moment.
     ///
@@ -271,14 +296,21 @@ impl Tree {
         let keyspace = self.keyspace();
         (keyspace.tree.sealed_memtable_count(), keyspace.tree.l0_run_count())
     }
-    /// Seals the memtable if it is larger, unless as many wait for their flush as are allowed for.
-    pub(super) fn rotate_if_larger(&self, bytes: u64) -> Result<(), String> {
+    /// Does a compaction run? Waits for nothing.
+    pub(super) fn is_compacting(&self) -> bool {
+        self.db.active_compactions() > 0
+    }
+    /// Is the memtable larger? Not if as many wait for their flush as are allowed for.
+    pub(super) fn is_larger(&self, bytes: u64) -> bool {
+        let keyspace = self.keyspace();
+        keyspace.tree.active_memtable().size() > bytes && keyspace.tree.sealed_memtable_count() < 3
+    }
+    /// Seals the memtable.
+    pub(super) fn rotate(&self) -> Result<(), String> {
         let keyspace = self.keyspace();
         let memtable = keyspace.tree.active_memtable();
-        if memtable.size() > bytes && keyspace.tree.sealed_memtable_count() < 3 {
-            keyspace.rotate_memtable().map_err(|error| self.error(&error))?;
-            self.retired.lock().memtables.push(memtable);
-        }
+        keyspace.rotate_memtable().map_err(|error| self.error(&error))?;
+        self.retired.lock().memtables.push(memtable);
         Ok(())
     }
     /// The last handles: dropped where no request waits.

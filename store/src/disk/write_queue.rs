@@ -70,8 +70,12 @@ impl WriteQueue {
         self.state.lock().stopped = true;
         self.changed.notify_all();
     }
-    /// Waits for the next batch; false: stopped. A clear is a batch by itself.
-    pub(super) fn take(&self, batch: &mut Vec<Op>) -> bool {
+    /// Does nothing wait?
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().ops.is_empty()
+    }
+    /// Waits until there is something to take; false: stopped.
+    pub(super) fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while state.ops.is_empty() {
             if state.stopped {
@@ -79,6 +83,11 @@ impl WriteQueue {
             }
             self.changed.wait(&mut state);
         }
+        true
+    }
+    /// Takes the next batch. A clear is a batch by itself.
+    pub(super) fn take(&self, batch: &mut Vec<Op>) {
+        let mut state = self.state.lock();
         let mut bytes = 0;
         while bytes < BATCH_BYTES && batch.len() < BATCH_OPS {
             let is_clear = matches!(state.ops.front(), Some(Op { change: StoreChange::Clear, .. }));
@@ -94,7 +103,6 @@ impl WriteQueue {
                 break;
             }
         }
-        true
     }
     /// A batch has been answered: there is room for others.
     pub(super) fn release(&self, bytes: usize) {

@@ -1,7 +1,8 @@
 //! Handoff between a core and the store's threads, in batches.
 //!
 //! Reads and writes wait until the core has run the tasks that were ready, and are handed over
-//! together. Results collect until the core takes them. Batching matters because waking a thread
+//! together. What the store can do without waiting for the disk is done there and then: a write
+//! when nothing is ahead or due, a read when the blocks are in memory. Results of the others collect until the core takes them. Batching matters because waking a thread
 //! costs more than a read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups
 //! when each was handed over alone, and costs 0.1 in batches.
 use super::disk_setup::{DiskSetup, fetched_value};
@@ -9,9 +10,10 @@ use crate::source::{
     admission::FetchEnd, fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError,
     source_health::SourceHealth,
 };
+use bytes::Bytes;
 use larder_store::{
     clock,
-    disk::{CommitReplies, StoreChange, Tree, Work, WriteError, Written},
+    disk::{Cached, CommitReplies, StoreChange, Tree, Work, WriteError, Written},
 };
 use parking_lot::Mutex;
 use std::{
@@ -158,15 +160,26 @@ impl Handoff {
     /// Whether there is an entry.
     pub(super) async fn exists(&self, key: &[u8]) -> Result<bool, SourceError> {
         self.setup.operate(false).await?;
+        if let Some(answer) = self.cached(key) {
+            return answer.map(|found| found.is_some());
+        }
         let (reply, answer) = oneshot::channel();
         self.reads.borrow_mut().push((key.into(), PendingRead::Existence(reply)));
         self.replies.wake();
         answer.await.unwrap_or_else(|_| Err(self.setup.unavailable("the store was closed")))
     }
 
-    /// Starts the queued reads, divided among the readers.
+    /// Answers the queued reads for which the store's memory is enough, and divides the others among
+    /// the readers.
     fn start_reads(self: &Rc<Handoff>) {
-        let mut asked = self.reads.borrow_mut();
+        let begun = Instant::now();
+        let mut asked = Vec::new();
+        for (key, read) in mem::take(&mut *self.reads.borrow_mut()) {
+            match self.cached(&key) {
+                Some(answer) => read.answer(answer, begun.elapsed(), &self.setup.health),
+                None => asked.push((key, read)),
+            }
+        }
         if asked.is_empty() {
             return;
         }
@@ -175,6 +188,15 @@ impl Handoff {
         let jobs: Vec<Work> = (0..asked.len().div_ceil(part)).map(|_| self.job(asked.by_ref().take(part))).collect();
         self.setup.store.read(jobs);
         self.start_timeouts();
+    }
+
+    /// The result of a read for which the store's memory is enough; `None`: a reader must look.
+    pub(super) fn cached(&self, key: &[u8]) -> Option<ReadResult> {
+        match self.setup.store.get_cached(key, clock::now()) {
+            Ok(Cached::Unknown) => None,
+            Ok(Cached::Known(found)) => Some(Ok(found.map(|found| fetched_value(found, &self.setup.buffers)))),
+            Err(error) => Some(Err(unavailable(error))),
+        }
     }
 
     fn job(&self, asked: impl Iterator<Item = (Box<[u8]>, PendingRead)>) -> Work {
@@ -203,6 +225,22 @@ impl Handoff {
         }
     }
 
+    /// The entries of several keys, as they are together at one moment.
+    pub(super) async fn get_many(&self, keys: Vec<Bytes>) -> Result<Vec<Option<FetchedValue>>, SourceError> {
+        self.setup.operate(false).await?;
+        if let [key] = &keys[..]
+            && let Some(answer) = self.cached(key)
+        {
+            return answer.map(|found| vec![found]);
+        }
+        let buffers = self.setup.buffers.clone();
+        let work = move |tree: &Tree| {
+            let found = tree.get_many(&keys, clock::now())?;
+            Ok(found.into_iter().map(|found| found.map(|found| fetched_value(found, &buffers))).collect())
+        };
+        self.run_on_reader(self.setup.limits.timeout, work).await
+    }
+
     /// Runs `work` on a reader. A thread that dies or takes too long is an error.
     pub(super) async fn read<T: Send + 'static>(
         &self,
@@ -210,6 +248,13 @@ impl Handoff {
         work: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
     ) -> Result<T, SourceError> {
         self.setup.operate(false).await?;
+        self.run_on_reader(within, work).await
+    }
+    async fn run_on_reader<T: Send + 'static>(
+        &self,
+        within: Duration,
+        work: impl FnOnce(&Tree) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, SourceError> {
         let (reply, answer) = oneshot::channel();
         let job: Work = Box::new(move |tree| {
             // The caller may be gone: then skip the read.

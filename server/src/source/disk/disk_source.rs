@@ -1,8 +1,5 @@
 //! One core's handle on the disk store, as a [`Source`] and as a [`LocalStore`].
-use super::{
-    disk_handoff::Handoff,
-    disk_setup::{DiskSetup, fetched_value},
-};
+use super::{disk_handoff::Handoff, disk_setup::DiskSetup};
 use crate::source::{
     fetch::Fetch,
     fetch_result::FetchedValue,
@@ -111,13 +108,7 @@ impl Source for DiskSource {
 
 impl LocalStore for DiskSource {
     fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
-        let keys: Vec<Bytes> = keys.iter().map(|key| Bytes::copy_from_slice(key)).collect();
-        let buffers = self.handoff.setup.buffers.clone();
-        let work = move |tree: &Tree| {
-            let found = tree.get_many(&keys, clock::now())?;
-            Ok(found.into_iter().map(|found| found.map(|found| fetched_value(found, &buffers))).collect())
-        };
-        Box::pin(self.handoff.read(self.handoff.setup.limits.timeout, work))
+        Box::pin(self.handoff.get_many(keys.iter().map(|key| Bytes::copy_from_slice(key)).collect()))
     }
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         let stored = |FetchedValue { value, expiry, kind }| StoredValue { value, expiry, kind };

@@ -4,6 +4,7 @@
 //! commands ─► lock their keys ─► load their entries ─► run on a scratch tier ─► changes ─► store, all or nothing ─► memory tier ─► unlock, reply
 //!             (read::KeyGuard)   (copies, else store)  (the table's functions)             (LocalStore::apply)
 //! ```
+//! Plain SETs need no entries and no scratch tier (`prepared`).
 //!
 //! A command's function is therefore the same with and without a source. Commands of one client run
 //! together and make one change of the store if they come in one pipeline, arrive while earlier
@@ -18,5 +19,6 @@
 //! - EXEC runs in parts if it has commands on the keyspace. The replies before a failed part stand.
 //!   The commands after it do not run and answer the same error.
 pub(super) mod pipeline;
+mod prepared;
 mod scratch;
 pub(super) mod store_executor;

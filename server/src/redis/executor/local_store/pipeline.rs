@@ -1,5 +1,5 @@
 //! Commands on keys of one client that change the local store together.
-use super::scratch::{Scratch, wanted};
+use super::prepared::Prepared;
 use crate::{
     app::Worker,
     read::{Group, KeyGuard},
@@ -33,7 +33,7 @@ pub struct StorePipeline {
 enum State {
     /// More commands may join, up to the maximum.
     Open,
-    Loading(LocalFuture<'static, Result<(Rc<KeyGuard>, Scratch), SourceError>>),
+    Loading(LocalFuture<'static, Result<(Rc<KeyGuard>, Prepared), SourceError>>),
     Storing(LocalFuture<'static, Result<(), SourceError>>),
     Over(Result<(), SourceError>),
 }
@@ -67,14 +67,8 @@ impl StorePipeline {
     }
 
     /// Closes the pipeline for more commands and starts loading.
-    fn begin(&mut self) -> State {
-        let group = self.group.clone();
-        let wanted = wanted(self.queue.iter());
-        State::Loading(Box::pin(async move {
-            let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
-            let scratch = Scratch::load(&group, wanted).await?;
-            Ok((held, scratch))
-        }))
+    fn begin(&mut self, worker: &Worker) -> State {
+        State::Loading(Prepared::load(&self.group, &self.queue, worker.app.settings.max_value))
     }
 
     /// Starts the pipeline. Ready when the store has taken the changes. The pipelines of one client
@@ -83,11 +77,11 @@ impl StorePipeline {
     pub(in crate::redis) fn poll(&mut self, worker: &Worker, session: &mut Session, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.state = match &mut self.state {
-                State::Open => self.begin(),
+                State::Open => self.begin(worker),
                 State::Over(_) => return Poll::Ready(()),
                 State::Loading(loading) => match ready!(loading.as_mut().poll(cx)) {
                     Err(error) => State::Over(Err(error)),
-                    Ok((held, scratch)) => self.carry_out(worker, session, &held, scratch),
+                    Ok((held, prepared)) => self.carry_out(worker, session, &held, prepared),
                 },
                 State::Storing(storing) => State::Over(ready!(storing.as_mut().poll(cx))),
             };
@@ -99,19 +93,19 @@ impl StorePipeline {
         worker: &Worker,
         session: &mut Session,
         held: &Rc<KeyGuard>,
-        mut scratch: Scratch,
+        mut prepared: Prepared,
     ) -> State {
         for (at, (command, args)) in self.queue.iter().enumerate() {
-            let (now, out) = (scratch.now, &mut self.replies);
+            let (now, out) = (prepared.now(), &mut self.replies);
             // An error is counted under the command's own name.
             session.times.next();
             let row = self.timed.get(at).map(TimedCommand::row);
             row.iter().for_each(|row| session.times.found_before(*row));
             let before = out.len();
-            CommandContext::new(worker, session, command, args, now, out).answering(|call| scratch.run(call));
+            CommandContext::new(worker, session, command, args, now, out).answering(|call| prepared.run(call));
             row.iter().for_each(|row| worker.app.commands.sent(worker.id, *row, out.len() - before));
         }
-        State::Storing(Box::pin(self.group.commit(held, scratch.changes(), session.actor())))
+        State::Storing(Box::pin(self.group.commit(held, prepared.changes(), session.actor())))
     }
 
     /// Writes the replies, after [`poll`](StorePipeline::poll) was ready.

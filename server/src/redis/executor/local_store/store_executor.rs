@@ -174,7 +174,7 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
         group.source.fetch(&mut batch);
     }
     if let Flow::Pending(mut pending) = flow {
-        poll_fn(|cx| pending.poll(cx)).await;
+        poll_fn(|cx| pending.poll(call.worker, cx)).await;
         pending.reply(call.worker, call.session, call.reply.output());
     }
     Ok(())

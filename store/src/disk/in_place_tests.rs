@@ -1,0 +1,139 @@
+//! Writes of a core itself: their order among those of the committer, and when the gate is shut.
+use super::{
+    tests::{Pending, SETTINGS, hand_over, key, open, put, write_all},
+    *,
+};
+use bytes::Bytes;
+use proptest::{prelude::*, test_runner::TestRunner};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Writes single entries until one is written in place: flushes and compactions are over.
+fn wait_for_open_gate(store: &Store) {
+    let (begun, before) = (Instant::now(), store.stats().in_place);
+    while store.stats().in_place == before {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", store.stats());
+        write_all(store, [put(0, "v", None)]);
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A change of these entries: key, and the bytes of the value (`None`: deleted).
+    Apply(Vec<(u32, Option<usize>)>),
+    /// So many changes that the committer takes them.
+    Many(u32, usize),
+    Clear,
+    /// All answers are awaited.
+    Wait,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let value =
+        prop_oneof![4 => Just(None), 8 => (0..200_usize).prop_map(Some), 2 => (20_000..40_000_usize).prop_map(Some)];
+    prop_oneof![
+        20 => prop::collection::vec((0..6_u32, value), 1..4).prop_map(Step::Apply),
+        2 => (0..6_u32, 17..60_usize).prop_map(|(key, count)| Step::Many(key, count)),
+        1 => Just(Step::Clear),
+        3 => Just(Step::Wait),
+    ]
+}
+
+/// Whatever is written in place or by the committer, the store ends as a map would: no write
+/// overtakes another.
+#[test]
+fn writes_in_place_keep_their_order_among_those_that_wait() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), StoreSettings { write_buffer: 1 << 20, ..SETTINGS });
+    let mut runner = TestRunner::new(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() });
+    let before = store.stats();
+    let checked = runner.run(&prop::collection::vec(step(), 1..80), |steps| {
+        wait_for_open_gate(&store);
+        let mut model: BTreeMap<u32, Bytes> = BTreeMap::new();
+        let mut number = 0_u64;
+        // A value that no other write has.
+        let mut value = |bytes: usize| {
+            number += 1;
+            let mut value = number.to_be_bytes().to_vec();
+            value.resize(8 + bytes, b'v');
+            Bytes::from(value)
+        };
+        write_all(&store, [StoreChange::Clear]);
+        let mut pending: Vec<Pending> = Vec::new();
+        for step in steps {
+            let changes = match step {
+                Step::Wait => {
+                    pending.drain(..).for_each(Pending::answered);
+                    continue;
+                }
+                Step::Clear => {
+                    model.clear();
+                    vec![StoreChange::Clear]
+                }
+                Step::Many(number, count) => {
+                    let changes: Vec<_> = (0..count).map(|_| (number, value(10))).collect();
+                    model.extend(changes.last().cloned());
+                    changes.into_iter().map(|(number, value)| put(number, value, None)).collect()
+                }
+                Step::Apply(entries) => {
+                    let entries: BTreeMap<u32, Option<Bytes>> =
+                        entries.into_iter().map(|(key, bytes)| (key, bytes.map(&mut value))).collect();
+                    for (number, to) in &entries {
+                        match to {
+                            Some(to) => model.insert(*number, to.clone()),
+                            None => model.remove(number),
+                        };
+                    }
+                    let stored = |to: Bytes| crate::StoredValue::string(to, None);
+                    vec![StoreChange::Apply(
+                        entries.into_iter().map(|(number, to)| (key(number), to.map(stored))).collect(),
+                    )]
+                }
+            };
+            pending.push(hand_over(&store, changes));
+        }
+        pending.drain(..).for_each(Pending::answered);
+        for number in 0..6 {
+            let found = store.shared().tree.get(&key(number), 0).expect("read").map(|found| found.value);
+            prop_assert_eq!(found.as_ref(), model.get(&number), "key {}", number);
+        }
+        Ok(())
+    });
+    checked.expect("the order of the writes");
+    let after = store.stats();
+    let in_place = after.in_place - before.in_place;
+    assert!(in_place > 100 && after.writes - in_place > 100, "both ways were taken: {after:?}");
+}
+
+#[test]
+fn the_gate_is_shut_while_something_holds_writers_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), SETTINGS);
+    let in_place = |change: StoreChange| {
+        let before = store.stats().in_place;
+        write_all(&store, [change]);
+        store.stats().in_place > before
+    };
+    wait_for_open_gate(&store);
+    // Some may meet with upkeep's look at the gate.
+    let one = |number| put(number, "v", None);
+    assert!((0..100).any(|number| in_place(one(number))));
+    let shared = store.shared();
+    assert!(!shared.gate.while_syncing(|| (0..100).any(|number| in_place(one(number)))), "during a sync");
+    let writer = shared.writer.lock();
+    let (before, pending) = (store.stats().in_place, hand_over(&store, [one(1)]));
+    assert_eq!(store.stats().in_place, before, "another is writing");
+    drop(writer);
+    pending.answered();
+    assert!(!in_place(put(1, vec![b'v'; 17 << 10], None)), "a large one");
+    assert!(!in_place(StoreChange::Clear), "a clear");
+    let always = tempfile::tempdir().expect("a directory");
+    let store = open(always.path(), StoreSettings { durability: Durability::Always, ..SETTINGS });
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        write_all(&store, [one(1)]);
+    }
+    assert_eq!(store.stats().in_place, 0, "synced before the answer");
+}

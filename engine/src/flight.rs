@@ -27,6 +27,7 @@ use crate::{
 };
 use bytes::Bytes;
 use hashbrown::{HashTable, hash_table::Entry};
+use smallvec::SmallVec;
 use std::{
     pin::Pin,
     sync::{
@@ -70,7 +71,7 @@ struct Ending {
     early: Option<Outcome>,
     /// What the source says about the value, for those who get it from the flight alone.
     metadata: Option<Bytes>,
-    waiters: Vec<Waker>,
+    waiters: SmallVec<[Waker; 1]>,
 }
 
 #[derive(Debug)]
@@ -325,6 +326,11 @@ impl Wait {
         Wait { flight, waker: None, is_late }
     }
 
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.flight.key
+    }
+
     /// What the leader said about the value ([`Lead::describe`](crate::Lead::describe)), once the
     /// flight has ended.
     pub fn metadata(&self) -> Option<Bytes> {
@@ -337,7 +343,12 @@ impl Future for Wait {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = &mut *self;
+        // Nobody can join a flight that has left the table, so this does not change any more.
+        let is_last = Arc::strong_count(&this.flight) == 1;
         let mut ending = lock(&this.flight.ending);
+        if is_last && let Some(outcome) = ending.outcome.take() {
+            return Poll::Ready(outcome);
+        }
         if let Some(outcome) = &ending.outcome {
             return Poll::Ready(outcome.clone());
         }

@@ -12,6 +12,7 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::Wait;
 use larder_proto::{output::Output, resp::Reply};
+use smallvec::{SmallVec, smallvec};
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -26,13 +27,15 @@ pub struct PendingRead {
     /// MGET: the array's head and the values before the first one that has to be awaited.
     head: Option<Box<Output>>,
     /// The other values, in order.
-    slots: Vec<Slot>,
+    slots: SmallVec<[Slot; 1]>,
     /// All slots before this one are known.
     next: usize,
     /// Bytes of known values that only this read holds.
     known: usize,
     /// The command, unless it is timed elsewhere.
     pub(super) timed: Option<TimedCommand>,
+    /// When the last value became known.
+    ended: Option<Instant>,
 }
 
 /// One value.
@@ -44,29 +47,36 @@ pub(super) enum Slot {
 impl PendingRead {
     /// A read of one value, or of one cached reply.
     pub(super) fn one(wait: Wait, resp3: bool, whole: bool) -> PendingRead {
-        PendingRead { resp3, whole, head: None, slots: vec![Slot::Wait(wait)], next: 0, known: 0, timed: None }
+        let slots = smallvec![Slot::Wait(wait)];
+        PendingRead { resp3, whole, head: None, slots, next: 0, known: 0, timed: None, ended: None }
     }
 
     /// A read of several values. `head` has the array's head and the values before the first one
     /// that has to be awaited. `slots` has the others, of which `known` bytes are in memory.
     pub(super) fn many(head: Output, slots: Vec<Slot>, known: usize, resp3: bool) -> PendingRead {
-        PendingRead { resp3, whole: false, head: Some(Box::new(head)), slots, next: 0, known, timed: None }
+        let (head, slots) = (Some(Box::new(head)), SmallVec::from_vec(slots));
+        PendingRead { resp3, whole: false, head, slots, next: 0, known, timed: None, ended: None }
     }
 
     /// Bytes of memory that the read occupies. Long fetched values are accounted for elsewhere.
     pub fn owned(&self) -> usize {
         self.head.as_ref().map_or(0, |head| head.owned())
-            + self.slots.capacity() * size_of::<Slot>()
+            + if self.slots.spilled() { self.slots.capacity() * size_of::<Slot>() } else { 0 }
             + self.known
             + self.timed.as_ref().map_or(0, TimedCommand::owned)
     }
 
     /// Ready when every value is known. The flights proceed by themselves.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(slot) = self.slots.get_mut(self.next) {
             if let Slot::Wait(wait) = slot {
                 match Pin::new(&mut *wait).poll(cx) {
                     Poll::Ready(outcome) => {
+                        if let (Some(timed), true) = (&mut self.timed, self.head.is_none()) {
+                            let now = Instant::now();
+                            timed.ends_get(worker, wait.key(), now);
+                            self.ended = Some(now);
+                        }
                         let is_document = wait.metadata().is_some_and(|metadata| is_document(&metadata));
                         *slot = Slot::Known(match Group::ended(outcome) {
                             Ok(Some(_)) if is_document => Err(SourceError::Refused(WRONG_TYPE_TEXT.into())),
@@ -84,12 +94,12 @@ impl PendingRead {
     /// Writes the reply after [`poll`](PendingRead::poll) was ready. If one value could not be
     /// fetched, the reply is an error.
     pub fn reply(mut self, worker: &Worker, session: &mut Session, out: &mut Output) {
-        let timed = self.timed.take();
+        let (timed, ended) = (self.timed.take(), self.ended);
         let before = out.len();
         let is_error = self.write(session, out);
         if let Some(timed) = timed {
             worker.app.commands.sent(worker.id, timed.row(), out.len() - before);
-            timed.end(worker, &session.client, Instant::now(), is_error);
+            timed.end(worker, &session.client, ended.unwrap_or_else(Instant::now), is_error);
         }
     }
 

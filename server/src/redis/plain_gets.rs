@@ -98,7 +98,7 @@ pub fn begin(
             StartedRead::Absent => reply.null(),
             StartedRead::Wait(wait) => {
                 let mut read = PendingRead::one(wait, session.resp3, false);
-                read.timed = Some(session.times.get_later(worker, key.bytes()));
+                read.timed = Some(session.times.get_later());
                 gets.pending = Some(read);
                 break;
             }

@@ -105,8 +105,8 @@ impl Fetch {
         trace.begins_fetch(self.started);
         self.trace = Some(trace);
     }
-    /// It is sent to the source.
-    pub fn is_sent(&self) {
+    /// Notes that it is sent to the source.
+    pub fn note_sent(&self) {
         if let Some(trace) = self.trace.as_ref().filter(|trace| trace.is_logged || trace.span.is_some()) {
             trace.sends_fetch(self.started.elapsed());
         }
@@ -165,6 +165,12 @@ impl Fetch {
     /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an
     /// error; otherwise see [`Fetch::finish_reply`].
     pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
+        self.finish_at(answer, now, Instant::now());
+    }
+
+    /// As [`finish`](Fetch::finish), with the moment of the answer on the clock that measures
+    /// durations.
+    pub fn finish_at(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, at: Instant) {
         let ending = match answer {
             Ok(Some(FetchedValue { value, expiry: own, kind })) => {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
@@ -182,7 +188,7 @@ impl Fetch {
             Ok(None) => Ending::Answer(None, self.policy.absence(self.key(), now), CopyMetadata::default()),
             Err(error) => Ending::Failed(error),
         };
-        self.end(ending, now);
+        self.end_at(ending, now, at);
     }
 
     /// Ends the flight with the answer of a source that says more about a key than its value;
@@ -229,7 +235,11 @@ impl Fetch {
     }
 
     fn end(self, ending: Ending, now: Millis) {
-        let took = self.started.elapsed();
+        self.end_at(ending, now, Instant::now());
+    }
+
+    fn end_at(self, ending: Ending, now: Millis, at: Instant) {
+        let took = at.saturating_duration_since(self.started);
         self.policy.key_counts.note_fetch(self.key(), took, now);
         let has_failed = matches!(ending, Ending::Failed(_));
         match &self.trace {

@@ -160,7 +160,7 @@ async fn drain(state: Rc<GateState>) {
 impl GateState {
     /// Hands admitted fetches to the source, unless a fault strikes them.
     fn send_admitted(self: &Rc<Self>, batch: &mut Vec<Fetch>) {
-        batch.iter().for_each(Fetch::is_sent);
+        batch.iter().for_each(Fetch::note_sent);
         if let Some(faults) = self.health.faults() {
             let state = self.clone();
             strike_fetches(&self.health, faults, batch, move |fetch| state.send(&mut vec![fetch]));

@@ -21,7 +21,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// State and counters of one group's source, shared by all cores. All accesses are relaxed: the
@@ -172,11 +172,15 @@ impl SourceHealth {
     }
     /// An admitted fetch has ended.
     pub(super) fn finished(&self, end: FetchEnd, took: Duration) {
+        self.finished_at(end, took, Instant::now());
+    }
+    /// As [`finished`](SourceHealth::finished), at this moment.
+    pub(super) fn finished_at(&self, end: FetchEnd, took: Duration, at: Instant) {
         self.seconds.record_shared(took);
         if end != FetchEnd::Answered {
             self.errors.fetch_add(1, Relaxed);
         }
-        self.admission.finished(end, took, || self.last_error());
+        self.admission.finished(end, took, at, || self.last_error());
     }
     /// Admitted fetches were dropped with their connection task.
     pub(super) fn abandoned(&self, count: usize) {

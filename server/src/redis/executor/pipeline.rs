@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 /// A pipeline that is filled first and then sent.
 pub enum ClientPipeline {
     /// For a Redis source.
-    Upstream(UpstreamPipeline),
+    Upstream(Box<UpstreamPipeline>),
     /// For a local store.
     Store(StorePipeline),
 }

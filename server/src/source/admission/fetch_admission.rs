@@ -161,14 +161,14 @@ impl FetchAdmission {
         self.rejected[why as usize].fetch_add(count as u64, Relaxed);
     }
 
-    /// A fetch that was sent has ended.
+    /// A fetch that was sent has ended, at this moment.
     pub(in crate::source) fn finished(
         &self,
         end: FetchEnd,
         took: Duration,
+        at: Instant,
         last_error: impl FnOnce() -> Option<Arc<str>>,
     ) {
-        let at = Instant::now();
         // A quick failure (connection refused) says nothing about how much the server can take.
         let latency = (end != FetchEnd::Failed || took >= self.patience).then_some(took);
         if let Some(breaker) = &self.breaker {

@@ -12,8 +12,9 @@
 //!                                         └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - Fetches that are queued together are sent as `MULTI`, (`GET k`, `PTTL k`)…, `EXEC`, so that a
-//!   value and its expiry are of one moment (`pipeline`).
+//! - Fetches that are queued together are sent as one batch of `GET k`, `PTTL k`. A value and its
+//!   expiry must be of one moment (`pipeline`). Where the server announces changes, an announcement
+//!   says that they are not. Elsewhere the batch is a transaction.
 //! - Requests queue while a connection is being made. They fail at once while the source is known
 //!   to be down (`connection`).
 //! - A deadline that passes with requests in flight ends the connection: replies come in order, so

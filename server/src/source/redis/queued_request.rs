@@ -44,17 +44,26 @@ pub(super) struct QueuedFetch {
     pub(super) retried: bool,
 }
 impl QueuedFetch {
-    pub(super) fn new(fetch: Fetch, queue: u32, deadline: Instant) -> QueuedFetch {
-        QueuedFetch { fetch, queue, since: Instant::now(), deadline, retried: false }
+    pub(super) fn new(fetch: Fetch, queue: u32, since: Instant, deadline: Instant) -> QueuedFetch {
+        QueuedFetch { fetch, queue, since, deadline, retried: false }
     }
-    pub(super) fn finish_reply(self, found: FetchedReply, now: Millis, health: &SourceHealth) {
+    pub(super) fn finish_reply(self, found: FetchedReply, (now, at): (Millis, Instant), health: &SourceHealth) {
         let end = if found.is_error() { FetchEnd::Refused } else { FetchEnd::Answered };
-        health.finished(end, self.since.elapsed());
+        health.finished_at(end, at.saturating_duration_since(self.since), at.into_std());
         self.fetch.finish_reply(found, now);
     }
     pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
-        health.finished(FetchEnd::of(&answer), self.since.elapsed());
-        self.fetch.finish(answer, now);
+        self.finish_at(answer, (now, Instant::now()), health);
+    }
+    /// As [`finish`](QueuedFetch::finish), at this moment.
+    pub(super) fn finish_at(
+        self,
+        answer: Result<Option<FetchedValue>, SourceError>,
+        (now, at): (Millis, Instant),
+        health: &SourceHealth,
+    ) {
+        health.finished_at(FetchEnd::of(&answer), at.saturating_duration_since(self.since), at.into_std());
+        self.fetch.finish_at(answer, now, at.into_std());
     }
 }
 

@@ -23,9 +23,9 @@ const LONGEST_PREFIX: usize = 64;
 /// Counts are halved this often, ms.
 const PERIOD: u64 = 60_000;
 /// All reads are noted until there were 2 to this power, then half of them until there were twice
-/// as many, and so on.
+/// as many, and so on. The same holds for fetches.
 const FULL_BITS: u32 = 16;
-/// At least one read in 2 to this power is noted.
+/// At least one read in 2 to this power is noted, and one fetch.
 const FEWEST_BITS: u32 = 6;
 /// Where not all reads are noted, one noted read in so many counts for its prefix as well.
 const PREFIXES: u64 = 4;
@@ -36,6 +36,8 @@ const PREFIXES: u64 = 4;
 pub struct KeyCounts {
     /// Reads that go by before the next one is noted.
     left: AtomicU32,
+    /// Fetches that go by before the next one is noted.
+    fetches_left: AtomicU32,
     /// Whether a session counts writes.
     counts_writes: AtomicBool,
     /// Made with the first read.
@@ -51,6 +53,9 @@ pub(super) struct Noted {
     weight: u64,
     /// Reads so far, halved with the counts.
     seen: u64,
+    /// Fetches that the next noted one stands for, and fetches so far, halved with the counts.
+    fetch_weight: u64,
+    fetches: u64,
     /// When the counts were halved last.
     halved: Millis,
     /// Time that the counts of before stand for, ms.
@@ -117,10 +122,25 @@ impl KeyCounts {
         self.counts_writes.load(Relaxed)
     }
 
-    /// Notes a fetch of a key from the source.
+    /// Counts a fetch of a key from the source. After many fetches, a noted one stands for several.
+    #[inline]
     pub fn note_fetch(&self, key: &[u8], took: Duration, now: Millis) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16);
-        self.with(now, |noted| noted.add(key, [0, 0, 0, micros], 1));
+        let left = self.fetches_left.load(Relaxed);
+        if left > 0 {
+            // A fetch that ends on another core may be left out of the count.
+            self.fetches_left.store(left - 1, Relaxed);
+            return;
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16).min(u64::MAX >> 16);
+        let gap = self.with(now, |noted| {
+            let weight = noted.fetch_weight;
+            noted.fetches += weight;
+            noted.add(key, [0, 0, 0, micros * weight], 1);
+            let gap;
+            (noted.fetch_weight, gap) = noted.gap_after(noted.fetches);
+            gap
+        });
+        self.fetches_left.store(gap.unwrap_or(0), Relaxed);
     }
 
     /// `None` if another thread reads at this moment: a worker does not wait for it.
@@ -173,6 +193,8 @@ impl Noted {
             random: fastrand::u64(1..),
             weight: 1,
             seen: 0,
+            fetch_weight: 1,
+            fetches: 0,
             halved: now,
             earlier: 0,
             totals: [0; Measure::ALL.len()],
@@ -230,12 +252,19 @@ impl Noted {
     /// The number of reads that go by before the next one is noted. It is random, so that no
     /// pattern in the reads is missed.
     fn next_gap(&mut self) -> u32 {
-        let bits = (self.seen >> FULL_BITS).checked_ilog2().unwrap_or(0).min(FEWEST_BITS);
-        self.weight = 1 << bits;
-        match bits {
+        let gap;
+        (self.weight, gap) = self.gap_after(self.seen);
+        gap
+    }
+
+    /// The weight of the next one that is noted after so many, and the gap before it.
+    fn gap_after(&mut self, seen: u64) -> (u64, u32) {
+        let bits = (seen >> FULL_BITS).checked_ilog2().unwrap_or(0).min(FEWEST_BITS);
+        let gap = match bits {
             0 => 0,
             _ => ((u128::from(self.random()) * ((2 << bits) - 1)) >> 64) as u32,
-        }
+        };
+        (1 << bits, gap)
     }
 
     /// Halves the counts once for each period that has passed.
@@ -249,6 +278,7 @@ impl Noted {
         self.earlier = (0..periods.min(64)).fold(self.earlier, |earlier, _| (earlier + PERIOD) / 2);
         let halve = |count: &mut u64| *count = count.checked_shr(times).unwrap_or(0);
         halve(&mut self.seen);
+        halve(&mut self.fetches);
         self.totals.iter_mut().for_each(halve);
         self.keys.iter_mut().chain(&mut self.prefixes).for_each(|top| top.halve(times));
     }

@@ -77,6 +77,28 @@ fn many_reads_are_sampled_and_the_sums_stay_right() {
 }
 
 #[test]
+fn many_fetches_are_sampled_and_the_sum_stays_right() {
+    const FETCHES: u64 = 2_000_000;
+    let hot_keys = HotKeys::default();
+    let counts = hot_keys.join(0);
+    // Reads have no part in it.
+    (0..FETCHES).for_each(|_| read(&counts, b"a:1", Some(1), NOW));
+    for fetch in 0..FETCHES {
+        let key: &[u8] = if fetch % 4 == 0 { b"a:1" } else { b"b:1" };
+        counts.note_fetch(key, Duration::from_micros(10), NOW);
+        if fetch == 999 {
+            assert_eq!(hot_keys.report(1, NOW).totals[3], 10_000, "few are counted exactly");
+        }
+    }
+    let report = hot_keys.report(2, NOW);
+    let is_near = |count: u64, expected: u64| count.abs_diff(expected) < expected / 10;
+    assert!(is_near(report.totals[3], 10 * FETCHES), "{:?}", report.totals);
+    let [(first, most), (second, least)] = &list(&report, Measure::SourceTime)[..] else { panic!("two keys") };
+    assert_eq!((&first[..], &second[..]), ("b:1", "a:1"));
+    assert!(is_near(*most, 10 * FETCHES * 3 / 4) && is_near(*least, 10 * FETCHES / 4), "{most} {least}");
+}
+
+#[test]
 fn a_session_counts_what_comes_in_it_with_writes() {
     let hot_keys = HotKeys::default();
     let workers = [hot_keys.join(0), hot_keys.join(0)];

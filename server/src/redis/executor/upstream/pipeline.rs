@@ -35,8 +35,10 @@ const ROOM: usize = 1024;
 /// The commands, encoded first, then sent.
 pub struct UpstreamPipeline {
     effects: Effects,
-    /// The commands, to be timed.
-    timed: SmallVec<[TimedCommand; 1]>,
+    /// The commands, to be timed, each with the end of its arguments in `shown`.
+    timed: SmallVec<[(TimedCommand, usize); 1]>,
+    /// The arguments that the slow log shows, if there is one.
+    shown: Vec<u8>,
     encoded: Vec<u8>,
     len: usize,
     resp3: bool,
@@ -54,6 +56,7 @@ impl UpstreamPipeline {
         UpstreamPipeline {
             effects: Effects::default(),
             timed: SmallVec::new(),
+            shown: Vec::new(),
             encoded: Vec::with_capacity(ROOM),
             len: 0,
             resp3: session.resp3,
@@ -80,9 +83,8 @@ impl UpstreamPipeline {
 
     /// Bytes of memory that the pipeline occupies. Long sent commands are accounted for elsewhere.
     pub(in crate::redis) fn owned(&self) -> usize {
-        let timed = self.timed.len() * size_of::<TimedCommand>();
-        let args: usize = self.timed.iter().map(TimedCommand::owned).sum();
-        self.encoded.capacity() + self.effects.owned() + timed + args
+        let timed = self.timed.capacity() * size_of::<(TimedCommand, usize)>();
+        self.encoded.capacity() + self.effects.owned() + timed + self.shown.capacity()
     }
 
     /// Adds a command.
@@ -101,7 +103,8 @@ impl UpstreamPipeline {
         if joined == Joined::Yes {
             self.slow = reach.map(|reach| reach.slow);
             call.show_forwarded();
-            self.timed.extend(call.session.times.later(call.worker, call.args));
+            let timed = call.session.times.later_shown(call.worker, call.args, &mut self.shown);
+            self.timed.extend(timed.map(|timed| (timed, self.shown.len())));
             self.effects.note_stored(call);
             write_command(&mut self.encoded, call.args.from(0));
             self.len = self.encoded.len();
@@ -142,11 +145,13 @@ impl UpstreamPipeline {
         effects.settle(&answered);
         let now = Instant::now();
         let mut replies = answered.as_ref().map(|replies| replies.iter()).ok();
-        for timed in mem::take(&mut self.timed) {
+        let mut begin = 0;
+        for (timed, end) in mem::take(&mut self.timed) {
             // A missing reply is an error.
             let reply = replies.as_mut().and_then(Iterator::next).unwrap_or_default();
             worker.app.commands.sent(worker.id, timed.row(), reply.len());
-            timed.end(worker, &session.client, now, is_error(reply));
+            timed.end_shown(worker, &session.client, now, &self.shown[begin..end], is_error(reply));
+            begin = end;
         }
         drop(replies);
         match answered {

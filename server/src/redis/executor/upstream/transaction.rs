@@ -62,8 +62,7 @@ async fn send_queue(
         write_command(&mut encoded, args.from(0));
         count += 1;
         let row = row_of(call.worker, command, args);
-        call.worker.app.commands.called(call.worker.id, row, 1);
-        call.worker.app.commands.received(call.worker.id, row, args.span());
+        call.worker.app.commands.called(call.worker.id, row, 1, args.span());
         let known = checked(call, command.kind, args).await?;
         let reach = effects.note(call, (command, args), known.as_deref(), |_| true).unwrap_or_default();
         all.everything |= reach.everything;

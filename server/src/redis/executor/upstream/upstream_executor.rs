@@ -58,7 +58,7 @@ impl Executor for UpstreamExecutor {
     }
 
     fn pipeline(&self, _worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
-        Some(ClientPipeline::Upstream(UpstreamPipeline::new(session, behind)))
+        Some(ClientPipeline::Upstream(Box::new(UpstreamPipeline::new(session, behind))))
     }
 }
 

@@ -39,7 +39,7 @@ use std::{
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// Opens the cluster on each core.
 pub(crate) struct ClusterFactory(Arc<ClusterSetup>);
@@ -119,8 +119,9 @@ fn send(core: &ClusterCore, batch: &mut Vec<Fetch>) {
         match address.ok_or_else(|| core.no_node_error()).and_then(|address| core.node(address)) {
             Ok(node) => node.send(&mut its),
             Err(error) => {
-                let deadline = core.deadline();
-                its.into_iter().for_each(|fetch| core.redirect(QueuedFetch::new(fetch, 0, deadline), error.clone()));
+                let (since, deadline) = (Instant::now(), core.deadline());
+                its.into_iter()
+                    .for_each(|fetch| core.redirect(QueuedFetch::new(fetch, 0, since, deadline), error.clone()));
             }
         }
     }

@@ -175,7 +175,7 @@ impl ClusterCore {
                 // Not cached: no connection vouches for it.
                 Ok(replies) => queued.finish_reply(
                     FetchedReply { reply: replies.last(), key: KeyLife::Until(sent_at) },
-                    now,
+                    (now, Instant::now()),
                     health,
                 ),
                 Err(error) => queued.finish(Err(error), now, health),

@@ -93,8 +93,9 @@ impl UpstreamConnection {
 
     /// Takes over admitted fetches.
     pub(crate) fn fetch(&self, batch: impl Iterator<Item = Fetch>) {
-        let deadline = Instant::now() + self.inner.settings.limits.timeout;
-        let queued = batch.map(|fetch| QueuedFetch::new(fetch, self.inner.number, deadline));
+        let since = Instant::now();
+        let deadline = since + self.inner.settings.limits.timeout;
+        let queued = batch.map(|fetch| QueuedFetch::new(fetch, self.inner.number, since, deadline));
         if let Err(error) = self.check() {
             let now = clock::now();
             for queued in queued {

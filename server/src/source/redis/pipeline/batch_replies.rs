@@ -1,7 +1,7 @@
 //! Reads the replies to a batch of fetches, step by step, and finishes each fetch.
 use super::{
     fetch_batch::{FetchBatch, Stage, fields_expire},
-    pipeline_state::{LargeBody, NO_AUTH, Pipeline, PipelinedRequest, Scanned, take},
+    pipeline_state::{LINKED, LargeBody, NO_AUTH, Pipeline, PipelinedRequest, Scanned, take},
 };
 use crate::{
     buffers::BufferKind,
@@ -34,7 +34,54 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
+/// A number of few digits at the start of `input`, and what follows its line.
+fn short_number(input: &[u8]) -> Option<(i64, &[u8])> {
+    /// As many as no number overflows with.
+    const DIGITS: usize = 15;
+    let (sign, rest) = match input {
+        [b'-', rest @ ..] => (-1, rest),
+        rest => (1, rest),
+    };
+    let mut number = 0;
+    for (at, byte) in rest.iter().take(DIGITS + 1).enumerate() {
+        match byte {
+            b'0'..=b'9' => number = 10 * number + i64::from(byte - b'0'),
+            b'\r' if at > 0 && rest.get(at + 1) == Some(&b'\n') => return Some((sign * number, &rest[at + 2..])),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A short value and the reply to `PTTL` behind it, if both are whole, and the length of both.
+fn value_and_expiry(input: &[u8]) -> Option<(&[u8], i64, usize)> {
+    let (size, rest) = short_number(input.strip_prefix(b"$")?)?;
+    let size = usize::try_from(size).ok().filter(|size| *size < LINKED)?;
+    let (value, rest) = rest.split_at_checked(size)?;
+    let (left, rest) = short_number(rest.strip_prefix(b"\r\n:")?)?;
+    Some((value, left, input.len() - rest.len()))
+}
+
 impl Pipeline {
+    /// Finishes the next fetch if its replies are whole in the input and ordinary, as most are. All
+    /// others are taken step by step.
+    pub(super) fn take_fetch(&mut self, input: &mut BytesMut, now: Millis) -> bool {
+        let Some(PipelinedRequest::Batch(FetchBatch { stage: Stage::Value, whole: false, .. })) =
+            self.in_flight.front()
+        else {
+            return false;
+        };
+        let Some((value, left, len)) = value_and_expiry(input) else { return false };
+        let size = value.len();
+        if size > self.settings.limits.max_value || !self.settings.buffers.fits(size) {
+            return false;
+        }
+        let value = self.settings.buffers.count(BufferKind::Fetched, Bytes::copy_from_slice(value));
+        input.advance(len);
+        self.finish_fetch(Ok(Some(value)), Ok(left), now);
+        true
+    }
+
     pub(super) fn step_batch(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
         let Some(PipelinedRequest::Batch(batch)) = self.in_flight.front_mut() else {
             return Ok(false);
@@ -255,7 +302,7 @@ impl Pipeline {
         };
         if let Some(queued) = self.complete_next() {
             let found = FetchedReply { reply, key };
-            queued.finish_reply(found, now, &self.settings.health);
+            queued.finish_reply(found, (now, self.read_at), &self.settings.health);
         }
     }
 

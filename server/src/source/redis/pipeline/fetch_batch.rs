@@ -13,8 +13,10 @@ pub(super) struct FetchBatch {
     pub(super) refused: Vec<(usize, SourceError)>,
     /// The replies come one by one, without a transaction: `MULTI` was refused or not sent.
     pub(super) direct: bool,
-    /// No `MULTI` was sent: the keys have several slots of a cluster, and the server announces
-    /// changes between the replies.
+    /// No `MULTI` was sent: the keys have several slots of a cluster, or the server announces
+    /// changes. A change between a key's `GET` and its `PTTL` is announced between the two replies
+    /// or after them. It fences the fetch, or ends the copy, so no copy lives by the lifetime of
+    /// another value.
     pub(super) plain: bool,
     /// The fetches are of whole replies.
     pub(super) whole: bool,

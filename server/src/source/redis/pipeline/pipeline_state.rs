@@ -93,6 +93,9 @@ pub(crate) struct Pipeline {
     pub(super) push_count: u64,
     /// When a part of a reply was last received.
     pub(super) progress: Option<Instant>,
+    /// When the input that is being processed was read. One reading of the clock for all replies
+    /// in it.
+    pub(super) read_at: Instant,
     /// Fetches to send again, in order.
     pub(super) resend: Vec<QueuedFetch>,
     /// In a cluster: takes over unanswered fetches.
@@ -123,6 +126,7 @@ impl Pipeline {
             auth_error: None,
             push_count: 0,
             progress: None,
+            read_at: Instant::now(),
             resend: Vec::new(),
             redirector,
         }
@@ -259,7 +263,7 @@ impl Pipeline {
     pub(super) fn finish(&self, queued: QueuedFetch, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
         match answer {
             Err(error) => fail(queued, error, self.redirector.as_ref(), now, &self.settings.health),
-            answer => queued.finish(answer, now, &self.settings.health),
+            answer => queued.finish_at(answer, (now, self.read_at), &self.settings.health),
         }
     }
 }

@@ -17,6 +17,7 @@ impl Pipeline {
     /// Processes all complete input. Call [`requeue`](Pipeline::requeue) afterwards.
     pub(crate) fn receive(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         let now = clock::now();
+        self.read_at = Instant::now();
         let push_count = self.push_count;
         let mut steps = 0;
         while self.step(input, now)? {
@@ -25,7 +26,7 @@ impl Pipeline {
         // A push message is no progress.
         let part = self.body.is_some() || self.skipping || input.first().is_some_and(|&byte| byte != b'>');
         if part || steps > self.push_count - push_count {
-            self.progress = Some(Instant::now());
+            self.progress = Some(self.read_at);
         }
         Ok(())
     }
@@ -89,7 +90,7 @@ impl Pipeline {
                 }
                 Ok(true)
             }
-            Some(PipelinedRequest::Batch(_)) => self.step_batch(input, now),
+            Some(PipelinedRequest::Batch(_)) => Ok(self.take_fetch(input, now) || self.step_batch(input, now)?),
         }
     }
 

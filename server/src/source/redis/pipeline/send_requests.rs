@@ -52,8 +52,9 @@ impl Pipeline {
         }
     }
 
-    /// Encodes `first` and the fetches queued behind it as one transaction. To a node of a cluster,
-    /// values go without a transaction, and whole replies in one transaction for each slot.
+    /// Encodes `first` and the fetches queued behind it as one batch. Whole replies go in a
+    /// transaction, to a node of a cluster in one for each slot. Values go in a transaction unless
+    /// they are for a node of a cluster or the server announces changes (see [`FetchBatch::plain`]).
     fn send_batch(&mut self, first: QueuedFetch, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
         let form = form(&first);
         let switched = form.is_some_and(|(resp3, _)| resp3 != self.protocol.resp3);
@@ -63,7 +64,7 @@ impl Pipeline {
             let error = SourceError::Unavailable("it does not speak the client's protocol".into());
             return first.finish(Err(error), clock::now(), &self.settings.health);
         }
-        let plain = self.redirector.is_some() && form.is_none();
+        let plain = form.is_none() && (self.redirector.is_some() || self.scope.is_some());
         let slot = (self.redirector.is_some() && !plain).then(|| slot(first.fetch.key()));
         if !plain {
             out.put(b"*1\r\n$5\r\nMULTI\r\n");

@@ -54,6 +54,8 @@ struct Sent {
     queue: VecDeque<QueuedRequest>,
     waits: Vec<Wait>,
     group: Group,
+    /// What it has sent.
+    out: Output,
 }
 fn sent(count: usize) -> Sent {
     sent_in(count, Coherence::Ttl, &[])
@@ -107,9 +109,10 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let mut queue: VecDeque<QueuedRequest> = batch.into_iter().map(queued).collect();
     let protocol = Protocol { resp3: true, switches: true };
     let mut pipeline = Pipeline::new(Arc::new(settings), watch, Rc::default(), protocol, None);
-    pipeline.send(&mut queue, &mut Output::default());
+    let mut out = Output::default();
+    pipeline.send(&mut queue, &mut out);
     assert!(queue.is_empty());
-    Sent { pipeline, queue, waits, group }
+    Sent { pipeline, queue, waits, group, out }
 }
 impl Sent {
     /// Feeds bytes as a socket would that has `sizes` of them ready at a time, going round.
@@ -268,24 +271,10 @@ fn invalidate(keys: &[&str]) -> String {
     keys.iter().for_each(|key| push += &format!("${}\r\n{key}\r\n", key.len()));
     push
 }
-/// RESP3 replies to a transaction of three reads, of which the second finds nothing, in their
-/// smallest parts.
-const PARTS: [&str; 14] = [
-    "+OK\r\n",
-    "+QUEUED\r\n",
-    "+QUEUED\r\n",
-    "+QUEUED\r\n",
-    "+QUEUED\r\n",
-    "+QUEUED\r\n",
-    "+QUEUED\r\n",
-    "*6\r\n",
-    "$1\r\na\r\n",
-    ":-1\r\n",
-    "_\r\n",
-    ":-2\r\n",
-    "$1\r\nc\r\n",
-    ":60000\r\n",
-];
+/// Replies to MULTI, the commands of three reads and EXEC, before the elements of its reply.
+const TRANSACTION: &str = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*6\r\n";
+/// RESP3 replies to three reads, of which the second finds nothing, in their smallest parts.
+const PARTS: [&str; 6] = ["$1\r\na\r\n", ":-1\r\n", "_\r\n", ":-2\r\n", "$1\r\nc\r\n", ":60000\r\n"];
 
 #[test]
 fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
@@ -306,8 +295,59 @@ fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
 }
 
 #[test]
+fn values_go_in_a_transaction_unless_changes_are_announced() {
+    let get = "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n*2\r\n$4\r\nPTTL\r\n$1\r\n0\r\n";
+    let in_transaction = format!("*1\r\n$5\r\nMULTI\r\n{get}*1\r\n$4\r\nEXEC\r\n");
+    for (coherence, expected) in
+        [(Coherence::Coherent, get), (Coherence::Ttl, &in_transaction), (Coherence::Off, &in_transaction)]
+    {
+        let sent = sent_in(1, coherence, &[]);
+        assert_eq!(sent.out.to_vec(), expected.as_bytes(), "{coherence:?}");
+    }
+}
+
+/// The lifetime is that of the value behind the change. The copy must not have it.
+#[test]
+fn a_lifetime_after_an_announcement_is_not_that_of_the_value_before_it() {
+    let mut sent = sent_in(1, Coherence::Coherent, &[]);
+    let bytes = ["$1\r\na\r\n", &invalidate(&["0"]), ":86400000\r\n"].concat();
+    assert_eq!(sent.feed(bytes.as_bytes(), &[usize::MAX]), Ok(()));
+    assert!(!sent.kept("0"));
+    assert_eq!(sent.answers(), [Some(Ok(Some(Bytes::from("a"))))]);
+}
+
+#[test]
+fn short_values_are_taken_at_once_and_all_others_step_by_step() {
+    for (input, taken) in [
+        ("$1\r\na\r\n:-1\r\n", true),
+        ("$0\r\n\r\n:0\r\n+next", true),
+        ("$1\r\na\r\n:-1\r", false),
+        ("$1\r\na\r\n>2\r\n", false),
+        ("$1\r\nab\r\n:1\r\n", false),
+        ("$-1\r\n:-2\r\n", false),
+        ("$\r\n:1\r\n", false),
+        ("$1\r\na\r\n:\r\n", false),
+        ("$1\r\na\r\n:1x\r\n", false),
+        ("$1\r\na\r\n:1234567890123456\r\n", false),
+        ("$99999999999999999999\r\n", false),
+        ("_\r\n:-2\r\n", false),
+    ] {
+        let mut sent = sent_in(1, Coherence::Coherent, &[]);
+        let mut bytes = BytesMut::from(input);
+        assert_eq!(sent.pipeline.take_fetch(&mut bytes, clock::now()), taken, "{input:?}");
+        assert_eq!(bytes.is_empty(), taken && !input.ends_with("next"), "{input:?}");
+    }
+    // A buffer for it would be larger than max-value allows.
+    let mut sent = sent_in(1, Coherence::Coherent, &[]);
+    let settings = Arc::get_mut(&mut sent.pipeline.settings).expect("nobody else has them");
+    settings.limits.max_value = 1;
+    assert!(!sent.pipeline.take_fetch(&mut BytesMut::from("$2\r\nab\r\n:-1\r\n"), clock::now()));
+}
+
+#[test]
 fn only_what_is_announced_is_kept() {
     let replies = PARTS.concat();
+    let in_transaction = [TRANSACTION, &replies].concat();
     for (coherence, prefixes, kept) in [
         (Coherence::Coherent, &[][..], [true, true]),
         (Coherence::Coherent, &["1", "2"], [false, true]),
@@ -315,6 +355,7 @@ fn only_what_is_announced_is_kept() {
         (Coherence::Off, &[], [false, false]),
     ] {
         let mut sent = sent_in(3, coherence, prefixes);
+        let replies = if coherence == Coherence::Coherent { &replies } else { &in_transaction };
         assert_eq!(sent.feed(replies.as_bytes(), &[usize::MAX]), Ok(()));
         assert_eq!(["0", "2"].map(|key| sent.kept(key)), kept, "{coherence:?} {prefixes:?}");
     }
@@ -355,24 +396,26 @@ proptest! {
     fn replies_mean_the_same_in_any_pieces(
         gets in prop::collection::vec(get(), 1..6),
         sizes in prop::collection::vec(prop_oneof![1..10usize, 1000..70_000usize], 1..6),
-        in_transaction: bool,
+        // `None`: changes are announced.
+        in_transaction: Option<bool>,
     ) {
         let mut bytes = Vec::new();
-        if in_transaction {
+        if in_transaction == Some(true) {
             bytes.extend(b"+OK\r\n");
             bytes.extend(QUEUED.repeat(gets.len() * 2));
             bytes.extend(format!("*{}\r\n", gets.len() * 2).bytes());
-        } else {
+        } else if in_transaction.is_some() {
             bytes.extend(b"-NOPERM no MULTI\r\n");
         }
         for get in &gets {
             get.write(&mut bytes);
             bytes.extend(b":-1\r\n");
         }
-        if !in_transaction {
+        if in_transaction == Some(false) {
             bytes.extend(b"-ERR EXEC without MULTI\r\n");
         }
-        let mut sent = sent(gets.len());
+        let coherence = if in_transaction.is_some() { Coherence::Ttl } else { Coherence::Coherent };
+        let mut sent = sent_in(gets.len(), coherence, &[]);
         prop_assert_eq!(sent.feed(&bytes, &sizes), Ok(()));
         prop_assert!(!sent.pipeline.has_in_flight());
         prop_assert_eq!(sent.pipeline.settings.health.in_flight(), 0);
@@ -435,7 +478,7 @@ proptest! {
         // Malformed or not.
         let _ = sent.feed(&bytes, &[size]);
         let health = sent.pipeline.settings.health.clone();
-        let Sent { pipeline, mut queue, waits, group: _group } = sent;
+        let Sent { pipeline, mut queue, waits, group: _group, .. } = sent;
         pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
         for request in queue {
             if let QueuedRequest::Fetch(queued) = request {

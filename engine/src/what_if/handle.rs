@@ -2,7 +2,7 @@
 
 use super::{
     curve::{self, FACTORS, TierReads, WhatIf, WhatIfPoint},
-    simulation::Simulation,
+    simulation::{Simulation, most_keys},
     slots::Held,
 };
 use crate::{
@@ -62,7 +62,7 @@ impl Simulated {
         let shift = shift.min(63);
         let bounds = curve::bounds(sizes.stats, sizes.max_keys, sizes.shards, 1.0 / (1u64 << shift) as f64);
         let state = State {
-            simulation: Simulation::new(shift, eviction, sizes.stats.max_bytes as usize, bounds),
+            simulation: Simulation::new(shift, eviction, most_keys(sizes.stats.max_bytes as usize), bounds),
             counted: TierReads::default(),
             tier: TierReads::default(),
             all_reads: 0,
@@ -109,9 +109,7 @@ impl Simulated {
     }
 
     pub(crate) fn sample(&self) -> WhatIfSample {
-        let simulation = &lock(&self.state).simulation;
-        let bytes = size_of::<Simulated>() + simulation.bytes();
-        WhatIfSample { share: simulation.share(), keys: simulation.keys() as u64, bytes: bytes as u64 }
+        lock(&self.state).sample()
     }
 
     pub(crate) fn report(&self, sizes: &CacheSizes<'_>, now: Millis) -> WhatIf {
@@ -125,19 +123,26 @@ impl Simulated {
             hit_ratio: policy[at],
             lru_hit_ratio: lru[at],
         };
+        let WhatIfSample { share, keys, bytes } = state.sample();
         WhatIf {
             reads: state.tier.reads as u64,
             hit_ratio: state.tier.hits / state.tier.reads.max(1.0),
             span: state.began.map_or(0, |began| now.saturating_sub(began)),
-            sampled_share: state.simulation.share(),
-            sampled_keys: state.simulation.keys() as u64,
-            bytes: (size_of::<Simulated>() + state.simulation.bytes()) as u64,
+            sampled_share: share,
+            sampled_keys: keys,
+            bytes,
             points: std::array::from_fn(point),
         }
     }
 }
 
 impl State {
+    fn sample(&self) -> WhatIfSample {
+        let simulation = &self.simulation;
+        let bytes = size_of::<Simulated>() + simulation.bytes();
+        WhatIfSample { share: simulation.share(), keys: simulation.keys() as u64, bytes: bytes as u64 }
+    }
+
     fn tick(&mut self, sizes: &CacheSizes<'_>, now: Millis) {
         let counted = TierReads::of(sizes.stats);
         // The counters may have been reset.

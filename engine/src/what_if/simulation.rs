@@ -66,15 +66,15 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    /// For a tier of so many bytes.
-    pub(super) fn new(shift: u32, eviction: Eviction, max_bytes: usize, bounds: [Bounds; SIZES]) -> Simulation {
+    /// With so many sampled keys at most ([`most_keys`]).
+    pub(super) fn new(shift: u32, eviction: Eviction, most_keys: usize, bounds: [Bounds; SIZES]) -> Simulation {
         Simulation {
             slots: Slots::new(),
             policies: std::array::from_fn(|size| PolicySize::new(size, eviction, bounds[size])),
             lru: LruSizes::default(),
             bounds,
             eviction,
-            most_keys: most_keys(max_bytes),
+            most_keys,
             shift,
             worked: 0,
             swept: 0,
@@ -226,7 +226,7 @@ impl Simulation {
     /// Everything was removed. The counts stay.
     pub(super) fn clear(&mut self) {
         let Simulation { worked, counts, most_keys, eviction, .. } = *self;
-        *self = Simulation { worked, counts, most_keys, ..Simulation::new(self.shift, eviction, 0, self.bounds) };
+        *self = Simulation { worked, counts, ..Simulation::new(self.shift, eviction, most_keys, self.bounds) };
     }
 
     fn bound_keys(&mut self) {
@@ -293,6 +293,6 @@ impl Simulation {
 
 /// Sampled keys, at most, of a tier of so many bytes: the simulation of a small tier must not take
 /// more memory than the tier.
-fn most_keys(max_bytes: usize) -> usize {
+pub(super) fn most_keys(max_bytes: usize) -> usize {
     (max_bytes / BYTES_OF_KEY).clamp(FEWEST_KEYS, MOST_KEYS)
 }

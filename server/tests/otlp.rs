@@ -37,6 +37,8 @@ struct Received {
     resource: Vec<KeyValue>,
     /// Requests for traces, also those that were refused.
     asked: usize,
+    /// The lines before the latest body, in lower case.
+    head: Vec<String>,
 }
 
 /// A collector on a free port. It answers with `status`.
@@ -98,8 +100,13 @@ fn take(stream: &TcpStream, into: &Mutex<Received>, status: u16) {
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     assert!(head.contains(&"content-type: application/x-protobuf".into()), "{head:?}");
+    assert!(head.contains(&"content-encoding: gzip".into()), "{head:?}");
+    let mut message = Vec::new();
+    flate2::read::GzDecoder::new(&*body).read_to_end(&mut message).unwrap();
+    let body = message;
     let is_taken = status == 200;
     let mut received = into.lock().unwrap();
+    received.head.clone_from(&head);
     match head[0].as_str() {
         "post /base/v1/traces http/1.1" => {
             received.asked += 1;
@@ -211,13 +218,21 @@ fn a_share_of_all_is_traced_and_failures_show() {
 #[test]
 fn metrics_are_those_of_the_admin_listener_and_the_last_ones_are_sent_at_the_end() {
     let collector = Collector::start();
-    let mut larder = Larder::start(&["--otlp-endpoint", &collector.url(), "--otlp-interval", "1s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "bearer of-a-file\n").unwrap();
+    let headers = [format!("--otlp-headers=Authorization: @{}", secret.display()), "--otlp-headers=x-a: b".into()];
+    let mut larder =
+        Larder::start(&["--otlp-endpoint", &collector.url(), "--otlp-interval", "1s", &headers[0], &headers[1]]);
     wait_until("metrics", || {
         collector.number("larder_redis_commands", "ping").is_none() && collector.number("process_threads", "").is_some()
     });
     larder.client().command(&["PING"]);
     wait_until("the command", || collector.number("larder_redis_commands", "ping") == Some(1));
     let received = collector.received.lock().unwrap();
+    for line in ["authorization: bearer of-a-file", "x-a: b"] {
+        assert!(received.head.iter().any(|of| of == line), "{line}: {:?}", received.head);
+    }
     let resource: Vec<&str> = received.resource.iter().map(text).collect();
     assert_eq!(resource[..2], ["larder", env!("CARGO_PKG_VERSION")]);
     assert_eq!(resource[2].len(), 16);

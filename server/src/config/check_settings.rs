@@ -249,6 +249,7 @@ fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
         sample: scope.share("otlp-sample").unwrap_or_default(),
         interval: scope.duration("otlp-interval").unwrap_or_default(),
         ca: scope.text("otlp-ca").map(Into::into),
+        headers: scope.headers("otlp-headers"),
     })
 }
 

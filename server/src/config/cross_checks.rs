@@ -3,7 +3,7 @@
 use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     machine_limits::Machine,
-    otlp_settings::IS_BUILT_IN,
+    otlp_settings::{FIXED_HEADERS, IS_BUILT_IN},
     peer_checks::check_peers,
     raw_settings::Layer,
     setting_value::SettingValue,
@@ -199,8 +199,13 @@ pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<Str
 /// A collector that this build cannot send to, or none.
 pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
     let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
+    let headers = top.headers("otlp-headers");
+    if let Some(fixed) = headers.iter().find(|header| FIXED_HEADERS.contains(&header.name.as_str())) {
+        problem("otlp-headers", &format!("Larder itself decides about `{}`", fixed.name));
+    }
     match top.text("otlp-endpoint") {
         None if top.text("otlp-ca").is_some() => problem("otlp-ca", "has no meaning without otlp-endpoint"),
+        None if !headers.is_empty() => problem("otlp-headers", "has no meaning without otlp-endpoint"),
         None => {}
         Some(_) if !IS_BUILT_IN => problem(
             "otlp-endpoint",

@@ -85,7 +85,7 @@ pub use reference_page::reference_page;
 pub use replication_settings::{PrimaryAddress, ReplicaWrites, ReplicationMode, ReplicationSettings};
 pub use sample_file::sample_file;
 pub use secret::Secret;
-pub use sent_header::{SentHeader, SentValue};
+pub use sent_header::{SentHeader, SentValue, read_headers};
 #[cfg(test)]
 pub(crate) use setting_value::RESERVED_SEGMENTS;
 pub use setting_value::SettingValue;

@@ -1,4 +1,5 @@
 //! Where metrics and spans are sent by OpenTelemetry's protocol (feature `otlp`).
+use super::sent_header::SentHeader;
 use http::Uri;
 use std::{path::PathBuf, time::Duration};
 
@@ -13,7 +14,12 @@ pub struct OtlpSettings {
     pub interval: Duration,
     /// Certificates of the authorities to trust, PEM.
     pub ca: Option<PathBuf>,
+    /// Header fields of each message, for instance the credentials of a vendor.
+    pub headers: Vec<SentHeader>,
 }
+
+/// Header fields that the protocol decides about.
+pub(super) const FIXED_HEADERS: [&str; 3] = ["content-encoding", "content-type", "host"];
 
 /// Whether this build can send anything.
 pub(super) const IS_BUILT_IN: bool = cfg!(feature = "otlp");

@@ -1,8 +1,11 @@
 //! A header field that is sent with each request to an HTTP API: `Name: value`, or `Name: @FILE`
 //! for what must not be in a command line.
 use super::secret::Secret;
-use http::{HeaderName, HeaderValue};
-use std::{fmt, path::PathBuf};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// Fields that belong to the connection, the message or the cache.
 const OURS: &[&str] = &[
@@ -76,6 +79,38 @@ impl fmt::Display for SentHeader {
     }
 }
 
+/// The fields of this setting with their values, which are marked as sensitive.
+///
+/// # Errors
+/// A text that names the setting, the field, and the file at fault.
+pub fn read_headers(setting: &str, fields: &[SentHeader]) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for SentHeader { name, value } in fields {
+        let at_fault = |reason: &str| format!("{setting}: {name}: {reason}");
+        let mut value = match value {
+            SentValue::Text(text) => {
+                HeaderValue::from_str(text).map_err(|_| at_fault("it is not a valid header value"))?
+            }
+            SentValue::File(file) => from_file(file).map_err(|reason| at_fault(&reason))?,
+        };
+        value.set_sensitive(true);
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| at_fault("it is not a valid header name"))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// What the file holds, without the line end.
+fn from_file(file: &Path) -> Result<HeaderValue, String> {
+    let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = text.trim_ascii_end();
+    match HeaderValue::from_bytes(text) {
+        Ok(value) if !text.is_empty() => Ok(value),
+        Ok(_) => Err(format!("{}: it is empty", file.display())),
+        Err(_) => Err(format!("{}: it has characters that a header cannot have", file.display())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +138,28 @@ mod tests {
                 Err(error) => assert!(error.contains(expected) && !error.contains("hunter2"), "{text}: {error}"),
                 Ok(header) => assert_eq!((text, &*header.to_string()), ("x: hunter2\n", "x: ***")),
             }
+        }
+    }
+
+    #[test]
+    fn files_lose_their_line_end_and_values_are_not_shown() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, text: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            SentHeader { name: "x-key".into(), value: SentValue::File(path) }
+        };
+        let second = SentHeader { name: "x-key".into(), value: SentValue::Text("second".into()) };
+        let headers = read_headers("source-headers", &[file("key", b"hunter2\r\n"), second]).expect("headers");
+        assert_eq!(headers.get_all("x-key").iter().collect::<Vec<_>>(), ["hunter2", "second"]);
+        assert!(!format!("{headers:?}").contains("hunter2"));
+        for (header, expected) in [
+            (file("empty", b"\n"), "it is empty"),
+            (file("binary", b"a\0"), "it has characters that a header cannot have"),
+            (SentHeader { name: "x-key".into(), value: SentValue::File("/nowhere".into()) }, "/nowhere: "),
+        ] {
+            let error = read_headers("otlp-headers", &[header]).expect_err("a file that will not do");
+            assert!(error.starts_with("otlp-headers: x-key: ") && error.contains(expected), "{error}");
         }
     }
 }

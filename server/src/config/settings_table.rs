@@ -1923,6 +1923,17 @@ pub const TABLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "otlp-headers",
+        section: SettingSection::Process,
+        kind: ValueKind::Header,
+        optional: true,
+        many: true,
+        example: "Authorization: @/run/secrets/otlp",
+        help: "Header fields of each message to `otlp-endpoint`, `Name: value`, or `Name: @FILE` to \
+               read the value from a file at the start. The values are secrets and are never shown.",
+        ..ROW
+    },
+    SettingSpec {
         name: "what-if",
         section: SettingSection::Process,
         kind: ValueKind::Share,

@@ -53,7 +53,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "peer-tls" => &NODE,
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
         "auth" => &["--source=redis://redis"],
-        "otlp-ca" => &["--otlp-endpoint=http://collector:4318"],
+        "otlp-ca" | "otlp-headers" => &["--otlp-endpoint=http://collector:4318"],
         "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
         "peer-tls-ca" | "peer-tls-name" => {
             return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
@@ -68,7 +68,7 @@ fn is_secret_file(setting: &SettingSpec) -> bool {
 }
 /// Settings that this build refuses.
 fn is_of_a_feature(setting: &SettingSpec) -> bool {
-    !cfg!(feature = "otlp") && ["otlp-endpoint", "otlp-ca"].contains(&setting.name)
+    !cfg!(feature = "otlp") && ["otlp-endpoint", "otlp-ca", "otlp-headers"].contains(&setting.name)
 }
 /// Settings of which one alone is a problem.
 fn is_of_a_pair(setting: &SettingSpec) -> bool {
@@ -597,6 +597,9 @@ fn what_is_printed_reads_back_as_the_same_settings() {
 fn a_collector_needs_the_feature_and_a_url() {
     let problem = |args: &[&str]| problems(args, &[], "").join("; ");
     assert!(problem(&["--otlp-ca=a.pem"]).contains("no meaning without otlp-endpoint"));
+    assert!(problem(&["--otlp-headers=a: b"]).contains("no meaning without otlp-endpoint"));
+    let wrong = problem(&["--otlp-endpoint=http://a:1", "--otlp-headers=Content-Type: b"]);
+    assert!(wrong.contains("Larder itself decides about `content-type`"), "{wrong}");
     let wrong = problem(&["--otlp-endpoint=localhost:4318"]);
     match cfg!(feature = "otlp") {
         true => assert!(wrong.contains("write http://HOST:4318"), "{wrong}"),

@@ -2,12 +2,12 @@
 //! the control thread. Each message has a connection of its own: there are few of them.
 use crate::{
     app::App,
-    config::{OtlpSettings, TlsClientSettings},
-    telemetry::{LogLimiter, OtlpResource, metrics_message, traces_message},
+    config::{OtlpSettings, TlsClientSettings, read_headers},
+    telemetry::{LogLimiter, OtlpResource, gzip, metrics_message, traces_message},
     tls::ClientTls,
 };
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
@@ -35,6 +35,8 @@ pub(super) struct OtlpExporter {
     settings: OtlpSettings,
     resource: OtlpResource,
     tls: ClientTls,
+    /// Of each message.
+    headers: HeaderMap,
     said: LogLimiter,
 }
 
@@ -64,8 +66,9 @@ impl OtlpExporter {
         let tls = TlsClientSettings { ca: settings.ca.clone(), ..TlsClientSettings::default() };
         let host = host(&settings.endpoint).to_owned();
         let tls = ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-ca: {error}")))?;
+        let headers = headers(&settings).map_err(io::Error::other)?;
         let resource = OtlpResource { instance: format!("{:016x}", fastrand::u64(..)) };
-        Ok(Some(OtlpExporter { app: app.clone(), settings, resource, tls, said: LogLimiter::new(SAID) }))
+        Ok(Some(OtlpExporter { app: app.clone(), settings, resource, tls, headers, said: LogLimiter::new(SAID) }))
     }
 
     /// Sends until the process ends.
@@ -118,6 +121,8 @@ impl OtlpExporter {
     }
 
     async fn send(&self, path: &str, message: Vec<u8>) -> bool {
+        // Collectors have to take gzip: https://opentelemetry.io/docs/specs/otlp/#otlphttp-request
+        let Some(message) = gzip(&message) else { return true };
         let sent = timeout(PATIENCE, self.post(path, message.into())).await;
         let why = match sent.unwrap_or_else(|_| Err(NotSent::Later(io::ErrorKind::TimedOut.into()))) {
             Ok(()) => return true,
@@ -140,15 +145,11 @@ impl OtlpExporter {
         let port = endpoint.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let stream = TcpStream::connect((host(endpoint), port)).await.map_err(NotSent::Later)?;
         let base = endpoint.path().trim_end_matches('/');
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(format!("{base}/{path}"))
-            .header(header::HOST, endpoint.authority().map_or("", |authority| authority.as_str()))
-            .header(header::CONTENT_TYPE, "application/x-protobuf")
-            .header(header::USER_AGENT, concat!("larder/", env!("CARGO_PKG_VERSION")))
-            .header(header::CONNECTION, "close")
-            .body(Full::new(message))
-            .map_err(|error| NotSent::Later(io::Error::other(error)))?;
+        let mut request = Request::new(Full::new(message));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() =
+            format!("{base}/{path}").parse().map_err(|error| NotSent::Later(io::Error::other(error)))?;
+        *request.headers_mut() = self.headers.clone();
         let status = match is_tls {
             true => answer(self.tls.connect(stream).await.map_err(NotSent::Later)?, request).await?,
             false => answer(stream, request).await?,
@@ -160,6 +161,19 @@ impl OtlpExporter {
             _ => Err(NotSent::Refused(status)),
         }
     }
+}
+
+/// Those of the settings and of the protocol. A collector's address has characters of a header only.
+fn headers(settings: &OtlpSettings) -> Result<HeaderMap, String> {
+    let mut headers = read_headers("otlp-headers", &settings.headers)?;
+    let authority = settings.endpoint.authority().map_or("", |authority| authority.as_str());
+    headers.insert(header::HOST, HeaderValue::from_str(authority).map_err(|error| format!("otlp-endpoint: {error}"))?);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let ours = HeaderValue::from_static(concat!("larder/", env!("CARGO_PKG_VERSION")));
+    headers.entry(header::USER_AGENT).or_insert(ours);
+    Ok(headers)
 }
 
 fn host(endpoint: &Uri) -> &str {

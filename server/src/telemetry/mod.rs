@@ -13,6 +13,7 @@
 //! row, so they cannot disagree.
 mod command_stats;
 mod fine_histogram;
+mod gzip;
 mod histogram;
 mod history;
 mod hot_keys;
@@ -44,6 +45,7 @@ mod worker_counters;
 
 pub use command_stats::{CommandClass, CommandNumbers, CommandStats};
 pub use fine_histogram::FineDistribution;
+pub use gzip::gzip;
 pub use histogram::{Distribution, Histogram, HistogramSample};
 pub use history::{Event, EventKind, EventLog, History, HistoryPage, LiveMessage, MOST_GROUPS, NewEvent, Resolution};
 pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport};
@@ -66,7 +68,7 @@ pub use prometheus_text::{MetricsFormat, prometheus_text};
 pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapshot};
 pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};
 pub use slow_commands::SlowCommands;
-pub use slow_log::{SlowEntry, recorded_args};
+pub use slow_log::{SlowEntry, record_args, recorded_args};
 pub use span_ids::SpanIds;
 pub use stats_json::{hit_ratio, stats_json};
 pub use telemetry_registry::Telemetry;

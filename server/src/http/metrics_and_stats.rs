@@ -1,9 +1,7 @@
 //! `/metrics` and `/v1/stats`: the counters of every worker, summed.
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
-use crate::telemetry::{self, MetricsFormat};
-use flate2::{Compression, write::GzEncoder};
+use crate::telemetry::{self, MetricsFormat, gzip};
 use http::{HeaderMap, HeaderValue, Response, header};
-use std::io::Write as _;
 
 /// `GET /metrics`: Prometheus text, or OpenMetrics for clients that prefer it; compressed for those
 /// that accept it.
@@ -63,13 +61,6 @@ fn preferred_format(asked: &HeaderMap) -> MetricsFormat {
 
 fn accepts_gzip(asked: &HeaderMap) -> bool {
     preferences(asked, &header::ACCEPT_ENCODING).any(|(name, _, weight)| name == "gzip" && weight > 0.0)
-}
-
-/// `None`: it failed, which writing to memory does not.
-fn gzip(text: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::fast());
-    encoder.write_all(text).ok()?;
-    encoder.finish().ok()
 }
 
 #[cfg(test)]

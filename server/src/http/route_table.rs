@@ -73,6 +73,7 @@ pub(super) enum RouteHandler {
     HotKeys,
     SlowLog,
     Commands,
+    CommandTimes,
     WhatIf,
     Faults,
     OrderFault,
@@ -114,7 +115,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 75] = [
+pub(super) static ROUTES: [Route; 76] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -191,6 +192,7 @@ pub(super) static ROUTES: [Route; 75] = [
     route(Method::GET, "/v1/live", RouteListeners::Admin, RouteHandler::Live),
     route(Method::GET, "/v1/slow-log", RouteListeners::Admin, RouteHandler::SlowLog),
     route(Method::GET, "/v1/commands", RouteListeners::Admin, RouteHandler::Commands),
+    route(Method::GET, "/v1/commands/{key}", RouteListeners::Admin, RouteHandler::CommandTimes),
     route(Method::GET, "/v1/connections", RouteListeners::Admin, RouteHandler::Connections),
     route(Method::DELETE, "/v1/connections/{key}", RouteListeners::Admin, RouteHandler::KillConnection),
     route(Method::GET, "/v1/explain/{key}", RouteListeners::NativeAndConsole, RouteHandler::Explain),
@@ -255,7 +257,14 @@ impl Route {
             H::ClearTag => AnyKey("larder.cleartag", KeyAccess::WRITE),
             H::Healthy | H::Ready | H::OpenApi | H::Docs => Nobody,
             H::Peers | H::GroupcacheStats(_) | H::Metrics | H::Stats => Command("info"),
-            H::Console | H::ConsoleFile | H::History | H::Events | H::Live | H::WhatIf | H::Commands => Command("info"),
+            H::Console
+            | H::ConsoleFile
+            | H::History
+            | H::Events
+            | H::Live
+            | H::WhatIf
+            | H::Commands
+            | H::CommandTimes => Command("info"),
             H::Connections => Command("client|list"),
             H::KillConnection => Command("client|kill"),
             H::Explain => Key("larder.explain", None, KeyAccess::READ),

@@ -332,6 +332,7 @@ where
         RouteHandler::HotKeys => hot_key_lists::hot_keys(&request),
         RouteHandler::SlowLog => slow_log_route::slow_log(&request),
         RouteHandler::Commands => Ok(command_numbers::commands(&request)),
+        RouteHandler::CommandTimes => command_numbers::command(&request),
         RouteHandler::WhatIf => what_if::what_if(&request),
         RouteHandler::Record => record_operations::record(context, query),
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),

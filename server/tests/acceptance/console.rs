@@ -3,7 +3,13 @@ use crate::{
     common::{RedisServer, wait_until},
     larder::Larder,
 };
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::{Command, Output},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
 const USERS: &str = "\
 user default off
@@ -13,7 +19,6 @@ user nothing on >n ~* &*
 user app on >p ~* &* +@all
 ";
 
-/// Pictures stay in `$CONSOLE_PICTURES`, if that is set.
 #[test]
 fn the_console_can_be_read_and_used_in_a_browser() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -59,15 +64,32 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         fault.len()
     );
     assert_eq!(larder.admin(&order).0, 201);
-    let pictures = std::env::var_os("CONSOLE_PICTURES").map_or_else(|| folder.path().join("pictures"), Into::into);
-    let output = Command::new("node")
-        .arg(root.join("tests/console/check.js"))
-        .arg(&pictures)
-        .arg(format!("http://127.0.0.1:{}/", larder.admin))
-        .output()
-        .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"));
+    // Somebody calls a command all the time, so that its heat map has something to show.
+    let is_over = AtomicBool::new(false);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                app.command(&["PING"]);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let output = checked_in_a_browser(&root, folder.path(), &larder);
+        is_over.store(true, Relaxed);
+        output
+    });
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     println!("{said}");
     assert!(!worker.is_open(), "the connection that was ended by hand");
+}
+
+/// Runs `check.js`. Its pictures go to `$CONSOLE_PICTURES`, or into the folder.
+fn checked_in_a_browser(root: &Path, folder: &Path, larder: &Larder) -> Output {
+    let pictures = std::env::var_os("CONSOLE_PICTURES").map_or_else(|| folder.join("pictures"), Into::into);
+    Command::new("node")
+        .arg(root.join("tests/console/check.js"))
+        .arg(&pictures)
+        .arg(format!("http://127.0.0.1:{}/", larder.admin))
+        .output()
+        .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"))
 }

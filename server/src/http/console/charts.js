@@ -66,10 +66,10 @@ class Chart {
     if (this.showPlace) {
       return times.map((place, index) => ({ x: this.x(index, width), text: this.showPlace(place), anchor: index === 0 ? "start" : index === times.length - 1 ? "end" : "middle" }));
     }
-    const most = Math.max(2, Math.min(6, Math.floor(width / 110)));
+    const most = Math.min(times.length, Math.max(2, Math.min(6, Math.floor(width / 110))));
     const withSeconds = times.at(-1) - times[0] < 3600;
     return Array.from({ length: most }, (_, tick) => {
-      const index = Math.round((tick / (most - 1)) * (times.length - 1));
+      const index = Math.round((tick / Math.max(1, most - 1)) * (times.length - 1));
       const anchor = tick === 0 ? "start" : tick === most - 1 ? "end" : "middle";
       return { x: this.x(index, width), text: clock(times[index], withSeconds), anchor };
     });

@@ -27,7 +27,7 @@ macro_rules! file {
 }
 
 static PAGE: ConsoleFile = file!("index.html", HTML);
-static FILES: [ConsoleFile; 11] = [
+static FILES: [ConsoleFile; 12] = [
     file!("console.css", CSS),
     file!("icon.svg", SVG),
     file!("main.js", JS),
@@ -35,6 +35,7 @@ static FILES: [ConsoleFile; 11] = [
     file!("samples.js", JS),
     file!("charts.js", JS),
     file!("elements.js", JS),
+    file!("command_times.js", JS),
     file!("overview.js", JS),
     file!("tables.js", JS),
     file!("keys.js", JS),

@@ -1,5 +1,6 @@
 // The first view: the numbers of now, and charts of the last minutes, hours or day.
 import { HeatMap, LineChart } from "./charts.js";
+import { CommandTimes } from "./command_times.js";
 import { bytes, choice, count, duration, el, percent, redrawn, select, table } from "./elements.js";
 import { RANGES } from "./samples.js";
 import { jsonIfThere } from "./server.js";
@@ -11,12 +12,15 @@ const READS = ["hits", "negative_hits", "misses"];
 /** Seconds that the numbers of now look back. */
 const RECENT = 10;
 
+const shown = (command) => command.replace("|", " ").toUpperCase();
+
 export class Overview {
   constructor(state) {
     this.state = state;
     this.range = "1s";
     this.group = "";
     this.timed = "";
+    this.commandTimes = null;
     this.tiles = el("ul", { class: "tiles", "aria-label": "Now" });
     this.traffic = new LineChart("Requests a second", { show: count, stacked: true });
     this.ratio = new LineChart("Hit ratio", { show: percent, top: 1, note: "of the reads of groups" });
@@ -49,22 +53,36 @@ export class Overview {
     };
     this.controls.replaceChildren(choice("Time", "range", RANGES, this.range, redraw((range) => { this.range = range; })),
       ...(groups.length > 1 ? [select("Group", [["", "all"], ...groups.map((group) => [group, group])], this.group, redraw((group) => { this.group = group; }))] : []));
-    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...CLASSES.map(([name, words]) => [`redis_${name}_seconds`, words]), ...groups.map((group) => [`of:${group}`, `Fetches from the source of ${group}`])];
-    this.heatControls.replaceChildren(select("Durations of", timed, this.timed, redraw((of) => { this.timed = of; })));
     await this.askCommands();
+    this.drawTimed();
     this.draw();
   }
 
   async askCommands() {
+    const before = this.commands.length;
     this.commands = (await jsonIfThere("v1/commands"))?.commands ?? [];
     this.drawCommands();
+    // The list stays as it is while somebody chooses.
+    if (this.commands.length !== before && !this.heatControls.contains(document.activeElement)) this.drawTimed();
+  }
+
+  /** The list of what the heat map can show. */
+  drawTimed() {
+    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...CLASSES.map(([name, words]) => [`redis_${name}_seconds`, words]),
+      ...this.state.samples.groups.map((group) => [`of:${group}`, `Fetches from the source of ${group}`]),
+      ...this.commands.map(({ name }) => [`command:${name}`, `${shown(name)}, from now on`])];
+    this.heatControls.replaceChildren(select("Durations of", timed, this.timed, (of) => {
+      this.timed = of;
+      this.commandTimes = of.startsWith("command:") ? new CommandTimes(of.slice("command:".length)) : null;
+      this.drawHeat();
+    }));
   }
 
   drawCommands() {
     if (this.commands.length === 0) return this.commandsPlace.replaceChildren();
     const took = (title, value) => ({ title, value: (row) => value(row) ?? NaN, show: (row) => duration(value(row)), number: true });
     redrawn(this.commandsPlace, el("h2", {}, "Redis commands"), table("Since the start, or the latest CONFIG RESETSTAT", [
-      { title: "Command", value: (row) => row.name.replace("|", " ").toUpperCase() },
+      { title: "Command", value: (row) => shown(row.name) },
       { title: "Class", value: (row) => row.class },
       { title: "Calls", value: (row) => row.calls, show: (row) => count(row.calls), number: true },
       { title: "Failed", value: (row) => row.failed + row.rejected, show: (row) => count(row.failed + row.rejected), number: true },
@@ -78,10 +96,12 @@ export class Overview {
   /** A second has passed. */
   async tick(second) {
     if (second % 10 === 0) await this.askCommands();
+    await this.commandTimes?.ask(second);
     const step = { "1s": 1, "10s": 10, "1m": 60 }[this.range];
     if (step > 1 && second % step === 0) await this.state.samples.load(this.range);
-    if (second % step === 0) this.draw();
-    else this.drawTiles();
+    if (second % step === 0) return this.draw();
+    this.drawTiles();
+    if (this.commandTimes) this.drawHeat();
   }
 
   drawTiles() {
@@ -123,7 +143,13 @@ export class Overview {
       ["throttled", rate("throttled")], ["overload", rate("overload_refused")], ["connections", rate("connections_refused")]]);
     lines(this.network, [["received", rate("received_bytes")], ["sent", rate("sent_bytes")]]);
     lines(this.cpu, [["cores", rate("cpu_seconds")]]);
+    this.drawHeat();
+  }
+
+  drawHeat() {
+    if (this.commandTimes) return this.heat.show(this.commandTimes.data);
+    const { samples } = this.state;
     const of = this.timed.startsWith("of:") ? ["source_seconds", this.timed.slice(3)] : [this.timed || "http_seconds", ""];
-    this.heat.show({ times, ...samples.histogram(range, ...of) });
+    this.heat.show({ times: samples.times(this.range), ...samples.histogram(this.range, ...of) });
   }
 }

@@ -202,6 +202,13 @@ struct Shared {
     ring: Option<WorkerRing>,
 }
 
+impl Shared {
+    /// The ring for a new connection without TLS; `None`: epoll.
+    fn working_ring(&self) -> Option<WorkerRing> {
+        self.ring.clone().filter(WorkerRing::works)
+    }
+}
+
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Sender<()>) {
     let Arrival { stream, peer, door, seat } = arrival;
@@ -224,7 +231,7 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
         _ if may_send_header(worker, door, peer) => {
             tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
         }
-        None => match shared.ring.clone().filter(WorkerRing::works) {
+        None => match shared.working_ring() {
             None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
             Some(ring) => tokio::task::spawn_local(serve_over_ring(place, shared, ring, stream, peer)),
         },
@@ -236,7 +243,7 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
 async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, (door, proxy): (Door, SocketAddr)) {
     let Some(peer) = take_header(&place.worker, door, &mut stream, proxy).await else { return };
     match place.worker.app.tls.clone().filter(|_| door.is_tls) {
-        None => match shared.ring.clone().filter(WorkerRing::works) {
+        None => match shared.working_ring() {
             None => serve_client(place, shared, stream, peer).await,
             Some(ring) => serve_over_ring(place, shared, ring, stream, peer).await,
         },

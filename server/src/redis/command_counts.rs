@@ -21,8 +21,7 @@ pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, a
     }
     let row = row_of(worker, command, args);
     session.times.found(worker, &session.client, row, command, args);
-    worker.app.commands.called(worker.id, row, 1);
-    worker.app.commands.received(worker.id, row, args.span());
+    worker.app.commands.called(worker.id, row, 1, args.span());
     show(session, command);
 }
 
@@ -64,8 +63,7 @@ pub(super) fn count_calls(
     calls: u64,
     (received, sent): (usize, usize),
 ) {
-    worker.app.commands.called(worker.id, command.index, calls);
-    worker.app.commands.received(worker.id, command.index, received);
+    worker.app.commands.called(worker.id, command.index, calls, received);
     worker.app.commands.sent(worker.id, command.index, sent);
     show(session, command);
 }

@@ -6,7 +6,7 @@
 use super::{
     command::{Command, CommandKind, Flags},
     command_lookup::{FoundCommand, GET, find_for},
-    slow_commands::{note_recorded, shown_args},
+    slow_commands::{note_recorded, show_args, shown_args},
 };
 use crate::{app::Worker, clients::Client, telemetry::recorded_args};
 use larder_proto::resp::Args;
@@ -34,7 +34,7 @@ pub(super) struct CommandTimes {
 pub(super) struct TimedCommand {
     row: u16,
     since: Instant,
-    /// For the slow log, if there is one.
+    /// For the slow log, if there is one and the arguments are kept nowhere else.
     args: Option<Box<[u8]>>,
 }
 
@@ -123,11 +123,17 @@ impl CommandTimes {
         let args = worker.app.telemetry.slow.is_on().then(|| shown_args(row, args));
         Some(TimedCommand { row, since: self.since, args })
     }
-    /// The same for a GET of this key.
-    pub(super) fn get_later(&self, worker: &Worker, key: &[u8]) -> TimedCommand {
-        let args = || recorded_args([&b"GET"[..], key].into_iter());
-        let args = worker.app.telemetry.slow.is_on().then(args);
-        TimedCommand { row: GET.index, since: self.since, args }
+    /// The same for a GET, whose flight has the key.
+    pub(super) fn get_later(&self) -> TimedCommand {
+        TimedCommand { row: GET.index, since: self.since, args: None }
+    }
+    /// As [`later`](CommandTimes::later), with the arguments at the end of `shown`.
+    pub(super) fn later_shown(&self, worker: &Worker, args: Args<'_>, shown: &mut Vec<u8>) -> Option<TimedCommand> {
+        let row = self.row?;
+        if worker.app.telemetry.slow.is_on() {
+            show_args(shown, row, args);
+        }
+        Some(TimedCommand { row, since: self.since, args: None })
     }
     /// The row of the command that runs.
     pub(super) fn row(&self) -> Option<u16> {
@@ -144,6 +150,25 @@ fn note_run(worker: &Worker, client: &Client, row: u16, each: Duration, commands
 }
 
 impl TimedCommand {
+    /// It is answered now. If it is a GET that took long and whose arguments are not kept, it is of
+    /// this key.
+    pub(super) fn ends_get(&mut self, worker: &Worker, key: &[u8], now: Instant) {
+        let slow = &worker.app.telemetry.slow;
+        if self.args.is_none()
+            && self.row == GET.index
+            && slow.is_on()
+            && slow.is_slow(now.saturating_duration_since(self.since))
+        {
+            self.args = Some(recorded_args([&b"GET"[..], key].into_iter()));
+        }
+    }
+    /// It is answered now. These are its arguments, if there is a slow log.
+    pub(super) fn end_shown(mut self, worker: &Worker, client: &Client, now: Instant, shown: &[u8], is_error: bool) {
+        if !shown.is_empty() && worker.app.telemetry.slow.is_slow(now.saturating_duration_since(self.since)) {
+            self.args = Some(shown.into());
+        }
+        self.end(worker, client, now, is_error);
+    }
     /// It is answered now, with an error or without.
     pub(super) fn end(self, worker: &Worker, client: &Client, now: Instant, is_error: bool) {
         let took = now.saturating_duration_since(self.since);

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     app::Worker,
     clients::Client,
-    telemetry::{SlowEntry, recorded_args},
+    telemetry::{SlowEntry, record_args},
 };
 use larder_proto::resp::Args;
 use smallvec::SmallVec;
@@ -17,10 +17,17 @@ const HIDDEN: &[u8] = b"(redacted)";
 
 /// A command's arguments for the slow log, without secrets.
 pub(super) fn shown_args(row: u16, args: Args<'_>) -> Box<[u8]> {
+    let mut kept = Vec::with_capacity(64);
+    show_args(&mut kept, row, args);
+    kept.into_boxed_slice()
+}
+
+/// Writes what [`shown_args`] gives to the end of `kept`.
+pub(super) fn show_args(kept: &mut Vec<u8>, row: u16, args: Args<'_>) {
     let secrets = Secrets::of(row, args);
     let shown: SmallVec<[&[u8]; 8]> =
         args.from(0).enumerate().map(|(at, arg)| if secrets.hide(at, args) { HIDDEN } else { arg }).collect();
-    recorded_args(shown.into_iter())
+    record_args(kept, shown.into_iter());
 }
 
 /// Which arguments of a command are secrets.

@@ -148,15 +148,13 @@ impl CommandStats {
     fn of(&self, worker: usize, row: u16) -> &CommandCounters {
         &self.workers[worker][usize::from(row)]
     }
-    /// Counts this many calls; like the five below only from the worker's own thread.
+    /// Counts this many calls, and the bytes of their names and arguments; like the four below only
+    /// from the worker's own thread.
     #[inline]
-    pub fn called(&self, worker: usize, row: u16, calls: u64) {
-        self.of(worker, row).calls.add(calls);
-    }
-    /// Counts bytes of names and arguments.
-    #[inline]
-    pub fn received(&self, worker: usize, row: u16, bytes: usize) {
-        self.of(worker, row).received.add(bytes as u64);
+    pub fn called(&self, worker: usize, row: u16, calls: u64, bytes: usize) {
+        let of = self.of(worker, row);
+        of.calls.add(calls);
+        of.received.add(bytes as u64);
     }
     /// Counts bytes of replies.
     #[inline]
@@ -193,7 +191,12 @@ impl CommandStats {
     pub fn sums(&self) -> Vec<CommandNumbers> {
         (0..self.names.len()).map(|row| self.sum(row)).filter(CommandNumbers::is_shown).collect()
     }
-    /// The same since the latest [`reset`](Self::reset).
+    /// The numbers of one command since the start; the name is in lower case.
+    pub fn of_name(&self, name: &[u8]) -> Option<CommandNumbers> {
+        let row = usize::from(self.row(name));
+        (self.names[row].as_bytes() == name).then(|| self.sum(row))
+    }
+    /// Like [`sums`](Self::sums), since the latest [`reset`](Self::reset).
     pub fn sums_since_reset(&self) -> Vec<CommandNumbers> {
         let reset = self.reset.lock();
         let mut sums = self.sums();
@@ -272,13 +275,15 @@ mod tests {
         let stats = stats();
         assert_eq!((stats.row(b"get"), stats.row(b"HGet"), stats.name(1)), (0, 2, "config|get"));
         assert_eq!((stats.row(b"nonsense"), stats.row(b""), stats.name(3)), (3, 3, OTHER));
+        let found = [&b"hget"[..], b"HGET", b"nonsense", b"other"].map(|name| stats.of_name(name).map(|of| of.name));
+        assert_eq!(found, [Some("hget"), None, None, Some(OTHER)]);
     }
 
     #[test]
     fn sums_over_workers_and_since_a_reset() {
         let stats = stats();
-        stats.called(0, 0, 3);
-        stats.called(1, 0, 1);
+        stats.called(0, 0, 3, 0);
+        stats.called(1, 0, 1, 0);
         stats.took(0, 0, 3, Duration::from_micros(6));
         stats.took(1, 0, 1, Duration::from_millis(1));
         stats.failed(1, 0);
@@ -294,8 +299,8 @@ mod tests {
         assert_eq!(CommandClass::Forwarded.sample(&sums).count, 0);
         stats.reset();
         assert!(stats.sums_since_reset().is_empty() && stats.total() == 4 && stats.total_since_reset() == 0);
-        stats.called(0, 2, 1);
-        stats.called(0, 0, 1);
+        stats.called(0, 2, 1, 0);
+        stats.called(0, 0, 1, 0);
         stats.took(0, 0, 1, Duration::from_micros(5));
         let since: Vec<_> = stats.sums_since_reset().iter().map(|of| (of.name, of.calls, of.nanos)).collect();
         assert_eq!(since, [("get", 1, 5_000), ("hget", 1, 0)]);

@@ -836,6 +836,24 @@ pub const METRICS: &[MetricFamily] = &[
     ),
     store!("larder_store_syncs_total", Counter, syncs, "Syncs of the journal."),
     store!(
+        "larder_store_in_place_writes_total",
+        Counter,
+        in_place,
+        "Writes that workers made themselves, without the committer thread."
+    ),
+    store!(
+        "larder_store_in_place_pauses_total",
+        Counter,
+        in_place_pauses,
+        "Writes of workers that took over 1 ms. For 50 times as long, only the committer thread writes."
+    ),
+    store!(
+        "larder_store_in_place_reads_total",
+        Counter,
+        cached_reads,
+        "Reads of the disk store that workers answered from its memtable and block cache, without a reader thread."
+    ),
+    store!(
         "larder_store_stalls_total",
         Counter,
         stalls,

@@ -51,27 +51,32 @@ impl SlowLog {
 /// A command's arguments as an entry keeps them: an array of the Redis protocol with at most 32
 /// arguments of at most 128 bytes each. What is left out is counted in the text.
 pub fn recorded_args<'a>(args: impl ExactSizeIterator<Item = &'a [u8]>) -> Box<[u8]> {
-    let count = args.len();
     let mut kept = Vec::with_capacity(64);
-    head(&mut kept, b'*', count.min(MOST_ARGS));
+    record_args(&mut kept, args);
+    kept.into_boxed_slice()
+}
+
+/// Writes what [`recorded_args`] keeps to the end of `kept`.
+pub fn record_args<'a>(kept: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    let count = args.len();
+    head(kept, b'*', count.min(MOST_ARGS));
     let whole = if count > MOST_ARGS { MOST_ARGS - 1 } else { count };
     for arg in args.take(whole) {
         match arg.len().checked_sub(MOST_BYTES).filter(|left_out| *left_out > 0) {
-            None => bulk(&mut kept, arg, b""),
+            None => bulk(kept, arg, b""),
             Some(left_out) => {
-                bulk(&mut kept, &arg[..MOST_BYTES], format!("... ({left_out} more bytes)").as_bytes());
+                bulk(kept, &arg[..MOST_BYTES], format!("... ({left_out} more bytes)").as_bytes());
             }
         }
     }
     if whole < count {
-        bulk(&mut kept, format!("... ({} more arguments)", count - whole).as_bytes(), b"");
+        bulk(kept, format!("... ({} more arguments)", count - whole).as_bytes(), b"");
     }
-    kept.into_boxed_slice()
 }
 
 fn head(to: &mut Vec<u8>, kind: u8, number: usize) {
     to.push(kind);
-    to.extend_from_slice(number.to_string().as_bytes());
+    to.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     to.extend_from_slice(b"\r\n");
 }
 fn bulk(to: &mut Vec<u8>, text: &[u8], more: &[u8]) {

@@ -12,8 +12,8 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
     histogram.record(Duration::from_millis(1));
     seconds.add(&histogram);
     let stats = CommandStats::new(1, [("get", CommandClass::Read), ("config|get", CommandClass::Other)]);
-    stats.called(0, 0, 7);
-    stats.called(0, 1, 1);
+    stats.called(0, 0, 7, 0);
+    stats.called(0, 1, 1, 0);
     stats.failed(0, 1);
     let snapshot = telemetry.snapshot(
         vec![

@@ -5,6 +5,7 @@ use super::{
     larder::{Larder, binary, connect, encode, expect, expect_end},
     sockets::exchange,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -151,7 +152,7 @@ fn a_drain_sends_what_is_due() {
     stream.write_all(&b"GET key\r\n".repeat(50)).unwrap();
     let mut first = [0; 1];
     stream.read_exact(&mut first).unwrap();
-    larder.signal(rustix::process::Signal::TERM);
+    larder.signal(Signal::TERM);
     expect(&mut stream, &bulk(&value).repeat(50)[1..]);
     expect_end(&mut stream);
     let (status, _) = larder.wait();
@@ -190,7 +191,8 @@ fn where_the_kernel_refuses_it_epoll_serves() {
     let address = ready["redis"][0].as_str().unwrap();
     let stream = connect(address.rsplit_once(':').unwrap().1.parse().unwrap());
     let answer = exchange(stream, b"INFO server\r\nQUIT\r\n");
-    child.kill().unwrap();
+    // The log is written by a thread of its own: a child that is killed may leave its last lines.
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut log = String::new();
     child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     child.wait().unwrap();

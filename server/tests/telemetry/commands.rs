@@ -165,6 +165,15 @@ fn info_has_the_times_of_every_command_in_the_form_of_redis() {
     assert_eq!((&get["class"], &get["calls"], &get["failed"]), (&"read".into(), &3.into(), &1.into()), "{page}");
     assert!(get["p50"].as_f64() > Some(0.0) && get["p999"].as_f64() >= get["p50"].as_f64(), "{page}");
     assert!(listed.iter().any(|of| of["name"] == "hget" && of["class"] == "forwarded"), "{page}");
+    let get: serde_json::Value = serde_json::from_str(&larder.get("/v1/commands/GET")).unwrap();
+    let durations = get["durations"].as_array().unwrap();
+    let timed: u64 = durations.iter().map(|bucket| bucket["calls"].as_u64().unwrap()).sum();
+    let ends = durations.iter().map(|bucket| bucket["up_to"].as_f64().unwrap());
+    assert!(get["name"] == "get" && get["calls"] == 3 && timed == 3, "{get}");
+    assert!(ends.is_sorted(), "{get}");
+    let unknown = "GET /v1/commands/nonsense HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let (status, _, problem) = larder.admin(unknown);
+    assert_eq!(status, 404, "{}", String::from_utf8_lossy(&problem));
     let times = numbers(&ours, "latency_percentiles_usec_hget");
     assert!(times["p50"] >= 1.0 && times["p50"] <= times["p99"] && times["p99"] <= times["p99.9"], "{times:?}");
     assert!(ours.contains("# Commandstats\r\n") && ours.contains("# Latencystats\r\n"), "{ours}");

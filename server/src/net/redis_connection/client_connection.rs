@@ -374,7 +374,7 @@ impl ClientConnection {
         let mut progress = Poll::Pending;
         while let Some(front) = self.queue.front_mut() {
             let ended = match &mut front.what {
-                WaitingKind::Read(read) => read.poll(cx),
+                WaitingKind::Read(read) => read.poll(worker, cx),
                 WaitingKind::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
             };
             if ended.is_pending() {

@@ -78,7 +78,7 @@ fn the_durations_of_commands_are_kept_by_class() {
         history.sample(at(second), &one);
     };
     let took = |row, calls, took| {
-        stats.called(0, row, calls);
+        stats.called(0, row, calls, 0);
         stats.took(0, row, calls, took);
     };
     took(0, 5, Duration::from_millis(1));

@@ -51,14 +51,13 @@ impl RequestQueue {
                 Err(unread) => Err(password.explain(&refusal, Some(unread))),
             }
         });
-        match self.meanwhile(attempt).await {
+        // A server without TLS may wait for the end of what it takes for a command. A request that
+        // waits for this attempt may reach its deadline first.
+        let hint = if self.settings.tls.is_some() { "; does the server speak TLS on this port?" } else { "" };
+        match self.meanwhile(attempt, hint).await {
             Ok(Ok((stream, handshake))) => Ok(Connected { stream, handshake, master }),
             Ok(Err(reason)) => Err(reason),
-            // A server without TLS may wait for the end of what it takes for a command.
-            Err(_) if self.settings.tls.is_some() => {
-                Err(format!("could not connect within {limit:?}; does the server speak TLS on this port?").into())
-            }
-            Err(_) => Err(format!("could not connect within {limit:?}").into()),
+            Err(_) => Err(format!("could not connect within {limit:?}{hint}").into()),
         }
     }
 

@@ -108,7 +108,7 @@ impl ConnectionIo<'_> {
             let next = next.into_iter().flatten().min();
             ready!(self.timer.poll(cx, next));
             let now = Instant::now();
-            self.queue.expire(now);
+            self.queue.expire(now, "");
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
                 return Poll::Ready(self.pipeline.timeout_reason());
             }

@@ -56,7 +56,7 @@ pub(super) async fn keep_connected(connection: Rc<RequestQueue>, mut health: Opt
                     backoff = Backoff::default();
                 } else {
                     // The server may accept and close connections over and over, so pause.
-                    connection.meanwhile(sleep(backoff.next())).await;
+                    connection.meanwhile(sleep(backoff.next()), "").await;
                 }
             }
             Err(reason) => {

@@ -74,8 +74,8 @@ impl RequestQueue {
         fail(queued, error, self.redirector.as_ref(), now, &self.settings.health);
     }
 
-    /// Fails queued requests that are past their deadline.
-    pub(super) fn expire(&self, now: Instant) {
+    /// Fails queued requests that are past their deadline; `hint` follows the reason.
+    pub(super) fn expire(&self, now: Instant, hint: &str) {
         let overdue = |queue: &mut VecDeque<QueuedRequest>| {
             let due = queue.front()?.deadline() <= now;
             due.then(|| queue.pop_front()).flatten()
@@ -86,7 +86,8 @@ impl RequestQueue {
             let request = overdue(&mut self.requests.borrow_mut());
             let Some(request) = request else { return };
             let limit = if let QueuedRequest::Relay(relay) = &request { relay.limit } else { limits.timeout };
-            self.fail(request, &timeout_reason(limit, limits), clock::now());
+            let reason = format!("{}{hint}", timeout_reason(limit, limits));
+            self.fail(request, &reason.into(), clock::now());
         }
     }
 
@@ -95,8 +96,9 @@ impl RequestQueue {
         self.requests.borrow().front().map(QueuedRequest::deadline)
     }
 
-    /// Runs `work`, and fails queued requests at their deadlines meanwhile.
-    pub(super) async fn meanwhile<F: Future>(&self, work: F) -> F::Output {
+    /// Runs `work`, and fails queued requests at their deadlines meanwhile; `hint` follows the
+    /// reason.
+    pub(super) async fn meanwhile<F: Future>(&self, work: F, hint: &str) -> F::Output {
         let mut work = pin!(work);
         let mut timer = DeadlineTimer::new();
         poll_fn(|cx| {
@@ -105,7 +107,7 @@ impl RequestQueue {
             }
             self.waker.set(Some(cx.waker().clone()));
             while timer.poll(cx, self.deadline()).is_ready() {
-                self.expire(Instant::now());
+                self.expire(Instant::now(), hint);
             }
             Poll::Pending
         })

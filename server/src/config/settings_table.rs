@@ -1844,8 +1844,9 @@ pub const TABLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "500ms",
-        help: "Logs HTTP requests that take this long or longer, and those answered with status 500 \
-               or above, at level `info`, whatever the share of `access-log` is.",
+        help: "Logs HTTP requests that take this long or longer until the client's socket has taken the \
+               response, and those answered with status 500 or above, at level `info`, whatever the \
+               share of `access-log` is.",
         ..ROW
     },
     SettingSpec {

@@ -1,6 +1,7 @@
 //! The log of requests: each one at level `debug`; at level `info` a sample (`access-log`), and those
-//! that took long or failed (`access-log-slower-than`). Who asked, who answered, and how long it took.
-//! And the spans of traced requests (`otlp-endpoint`).
+//! that took long or failed (`access-log-slower-than`). Who asked, who answered, and how long it took
+//! until the last byte of the response was handed to the socket. And the spans of traced requests
+//! (`otlp-endpoint`).
 //!
 //! Off, it costs a request nothing but a read of three numbers that do not change.
 use crate::{
@@ -9,6 +10,7 @@ use crate::{
     source::RequestTrace,
     telemetry::{Span, SpanIds, SpanKind, Tracer},
 };
+use http::Method;
 use larder_proto::http::forwarded::ClientAddress;
 use std::{
     sync::Arc,
@@ -18,11 +20,12 @@ use std::{
 /// A share is counted in millionths.
 const WHOLE: u32 = 1_000_000;
 
-/// A request that is logged when it has been answered.
+/// A request that is logged when its response has been sent: when this is dropped. A request
+/// without a response has no line.
 pub(super) struct LoggedRequest {
     pub(super) trace: Arc<RequestTrace>,
     client: ClientAddress,
-    method: Box<str>,
+    method: Method,
     target: Box<str>,
     /// The node that asks.
     node: Option<Box<str>>,
@@ -32,6 +35,8 @@ pub(super) struct LoggedRequest {
     /// Whether it reads a key: then the tier or a source answers it.
     pub(super) is_read: bool,
     begun: Instant,
+    /// The status of the response, and when it was ready to be sent.
+    answer: Option<(u16, Instant)>,
     /// If it is traced: where its spans go.
     tracer: Option<Arc<Tracer>>,
 }
@@ -48,7 +53,7 @@ impl LoggedRequest {
     pub(super) fn begin<'h>(
         app: &App,
         client: ClientAddress,
-        (method, target): (&str, &str),
+        (method, target): (Method, &str),
         field: impl Fn(&str) -> Option<&'h [u8]>,
     ) -> Option<LoggedRequest> {
         if !is_on(app) {
@@ -66,24 +71,32 @@ impl LoggedRequest {
         (is_logged || span.is_some()).then(|| LoggedRequest {
             trace: Arc::new(trace()),
             client,
-            method: method.into(),
+            method,
             target: target.into(),
             node,
             is_sampled,
             slower_than,
             is_read: false,
             begun: Instant::now(),
+            answer: None,
             tracer: span.map(|_| app.telemetry.tracer.clone()),
         })
     }
 
-    /// Writes the line, and keeps the spans.
-    pub(super) fn answered(&self, status: u16) {
+    /// The response is ready to be sent.
+    pub(super) fn answered(&mut self, status: u16) {
+        self.answer = Some((status, Instant::now()));
+    }
+
+    /// Writes the line, and keeps the spans. The response was sent from this moment until now.
+    fn sent(&self, status: u16, from: Instant) {
         let answered_by = self.is_read.then(|| self.trace.answered_by());
         let outcome = self.is_read.then(|| self.trace.outcome());
-        let took = self.begun.elapsed();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.begun);
+        let write = now.saturating_duration_since(from);
         if let (Some(tracer), Some(ids)) = (&self.tracer, self.trace.span) {
-            self.keep_spans(tracer, ids, took, status);
+            self.keep_spans(tracer, ids, (took, write), status);
         }
         if !self.trace.is_logged {
             return;
@@ -99,7 +112,7 @@ impl LoggedRequest {
                     traceparent = self.trace.traceparent.as_deref(),
                     client = %self.client,
                     node = self.node.as_deref(),
-                    method = &*self.method,
+                    method = self.method.as_str(),
                     target = &*self.target,
                     status,
                     outcome,
@@ -107,6 +120,7 @@ impl LoggedRequest {
                     fetch_micros = self.trace.fetch_micros(),
                     queue_micros = phases.map(|(queue, _)| queue),
                     source_micros = phases.map(|(_, source)| source),
+                    write_micros = write.as_micros() as u64,
                     micros = took.as_micros() as u64,
                     "request"
                 )
@@ -119,13 +133,21 @@ impl LoggedRequest {
     }
 }
 
+impl Drop for LoggedRequest {
+    fn drop(&mut self) {
+        if let Some((status, from)) = self.answer {
+            self.sent(status, from);
+        }
+    }
+}
+
 impl LoggedRequest {
     /// The span of the request, and that of the fetch that was begun for it, unless that goes on.
-    fn keep_spans(&self, tracer: &Tracer, ids: SpanIds, took: Duration, status: u16) {
+    fn keep_spans(&self, tracer: &Tracer, ids: SpanIds, (took, write): (Duration, Duration), status: u16) {
         let begun = SystemTime::now() - took;
         let path = self.target.split('?').next().unwrap_or_default();
         let mut texts = vec![
-            ("http.request.method", self.method.clone()),
+            ("http.request.method", self.method.as_str().into()),
             ("url.path", path.into()),
             ("client.address", self.client.ip.to_string().into()),
             ("larder.request_id", self.trace.request_id.clone()),
@@ -139,12 +161,15 @@ impl LoggedRequest {
             id: ids.request,
             parent: ids.parent,
             kind: SpanKind::Server,
-            name: self.method.clone(),
+            name: self.method.as_str().into(),
             begun,
             took,
             has_failed: status >= 500,
             texts,
-            numbers: vec![("http.response.status_code", status.into())],
+            numbers: vec![
+                ("http.response.status_code", status.into()),
+                ("larder.write_micros", write.as_micros() as i64),
+            ],
         });
         let Some((fetch_begun, micros)) = self.trace.began_fetch().zip(self.trace.fetch_micros()) else { return };
         let phases = self.trace.fetch_phases();

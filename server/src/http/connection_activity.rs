@@ -1,6 +1,7 @@
 //! What a connection of the general path is doing, seen from outside of hyper: how long it may wait
 //! and how much it holds.
 use super::{
+    access_log::LoggedRequest,
     connection_context::ConnectionContext,
     connection_deadlines::ConnectionDeadline,
     response_body::{self, ResponseBody},
@@ -15,7 +16,7 @@ use bytes::{Buf, Bytes};
 use http::StatusCode;
 use http_body::{Frame, SizeHint};
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io::{self, IoSlice},
     pin::Pin,
     rc::Rc,
@@ -48,6 +49,10 @@ pub(super) struct ConnectionActivity {
     pub(super) most_input: usize,
     /// Bytes of the stream's own buffers.
     pub(super) of_stream: usize,
+    /// Since the latest answer or piece of one, hyper has written all that it had.
+    is_flushed: Cell<bool>,
+    /// Requests whose answers were given to hyper, and may not be written yet.
+    unflushed: RefCell<Vec<LoggedRequest>>,
 }
 
 impl ConnectionActivity {
@@ -72,6 +77,8 @@ impl ConnectionActivity {
             held: Cell::default(),
             most_input: 4 * settings.max_headers,
             of_stream,
+            is_flushed: Cell::new(true),
+            unflushed: RefCell::default(),
         };
         activity.moved();
         if begun {
@@ -100,6 +107,7 @@ impl ConnectionActivity {
 
     /// A piece of an answer goes out.
     pub(super) fn handed(&self, bytes: usize) {
+        self.is_flushed.set(false);
         self.hold(|held| match bytes {
             // No text is this long: it is a reference to a value.
             response_body::REFERENCE.. => held.referred += bytes,
@@ -125,6 +133,12 @@ impl ConnectionActivity {
         if bytes > 0 && !self.is_http2 {
             self.moved();
         }
+    }
+
+    /// All that hyper had to write is with the socket.
+    fn flushed(&self) {
+        self.is_flushed.set(true);
+        self.unflushed.borrow_mut().clear();
     }
 
     /// Something happened: the wait for the next event starts again.
@@ -169,7 +183,13 @@ impl RequestInWork {
         handlers.set(handlers.get() - 1);
         answers.set(answers.get() + 1);
         self.answered = true;
+        self.activity.is_flushed.set(false);
         self.activity.moved();
+    }
+
+    /// That of its connection.
+    pub(super) fn activity(&self) -> &Rc<ConnectionActivity> {
+        &self.activity
     }
 }
 impl Drop for RequestInWork {
@@ -188,22 +208,65 @@ impl Drop for RequestInWork {
     }
 }
 
+/// A request that is logged, shared by its answer's body and the pieces of it. When all of them are
+/// gone, hyper has written them, or has them in a buffer that it flushes next.
+pub(super) struct UntilSent {
+    logged: Option<LoggedRequest>,
+    activity: Rc<ConnectionActivity>,
+}
+impl UntilSent {
+    pub(super) fn new(logged: LoggedRequest, activity: &Rc<ConnectionActivity>) -> Rc<UntilSent> {
+        Rc::new(UntilSent { logged: Some(logged), activity: activity.clone() })
+    }
+}
+impl Drop for UntilSent {
+    fn drop(&mut self) {
+        if let Some(logged) = self.logged.take()
+            && !self.activity.is_flushed.get()
+        {
+            self.activity.unflushed.borrow_mut().push(logged);
+        }
+    }
+}
+
+/// A piece of an answer.
+pub(super) struct Piece {
+    bytes: Bytes,
+    _logged: Option<Rc<UntilSent>>,
+}
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+    fn advance(&mut self, bytes: usize) {
+        self.bytes.advance(bytes);
+    }
+    fn copy_to_bytes(&mut self, len: usize) -> Bytes {
+        self.bytes.copy_to_bytes(len)
+    }
+}
+
 /// A response's body; the request is in work until it is gone.
 pub(super) struct TrackedBody {
     pub(super) body: ResponseBody,
     pub(super) work: RequestInWork,
+    pub(super) logged: Option<Rc<UntilSent>>,
 }
 impl http_body::Body for TrackedBody {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = SourceError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, SourceError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, SourceError>>> {
         self.work.activity.moved();
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else { return Poll::Ready(None) };
+        let frame = frame.map(|frame| {
             self.work.activity.handed(frame.data_ref().map_or(0, Bytes::len));
-        }
-        frame
+            frame.map_data(|bytes| Piece { bytes, _logged: self.logged.clone() })
+        });
+        Poll::Ready(Some(frame))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -268,7 +331,9 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.activity.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,10 +1,10 @@
 //! The general path: hyper, over a connection of which some bytes may have been read.
 use super::{
     closing_response::{LINGER, buffers_exceeded, end_with, head_timeout, proxy_header},
-    connection_activity::{ConnectionActivity, TrackedBody, TrackedStream},
+    connection_activity::{ConnectionActivity, TrackedBody, TrackedStream, UntilSent},
     connection_context::ConnectionContext,
     connection_deadlines::{ConnectionDeadline, Verdict},
-    router,
+    router::{self, Answered},
 };
 use crate::{
     lifecycle::linger::linger,
@@ -175,9 +175,12 @@ impl hyper::service::Service<Request<Incoming>> for RouterService {
         let mut work = self.activity.begin();
         let context = self.context.clone();
         Box::pin(async move {
-            let (response, timed_with) = router::respond(&context, request).await;
+            let Answered { response, timed_with, logged } = router::respond(&context, request).await;
             work.answered(response.status(), response.body(), timed_with);
-            Ok(response.map(|body| TrackedBody { body, work }))
+            // The line about a stream that goes on is written when it begins.
+            let logged = logged.filter(|_| !response.body().is_endless());
+            let logged = logged.map(|logged| UntilSent::new(logged, work.activity()));
+            Ok(response.map(|body| TrackedBody { body, work, logged }))
         })
     }
 }

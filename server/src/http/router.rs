@@ -44,8 +44,17 @@ use std::{pin::pin, rc::Rc};
 /// from a client of the Redis protocol).
 const LONGEST_COMMANDS: usize = 256 * 1024 * 1024;
 
-/// Answers a request. Also returns the routes with which it is timed.
-pub(super) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> (Response<ResponseBody>, HttpRoute)
+/// What a request was answered with.
+pub(super) struct Answered {
+    pub(super) response: Response<ResponseBody>,
+    /// The routes with which it is timed.
+    pub(super) timed_with: HttpRoute,
+    /// If it will be logged: to be dropped when the response has been sent.
+    pub(super) logged: Option<LoggedRequest>,
+}
+
+/// Answers a request.
+pub(super) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> Answered
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -83,7 +92,7 @@ where
     if is_forwarded {
         forwarded_writes::add_changes(context, response.headers_mut());
     }
-    if let Some(logged) = logged {
+    if let Some(logged) = &mut logged {
         logged.answered(response.status().as_u16());
     }
     if is_head {
@@ -92,7 +101,7 @@ where
         }
         *response.body_mut() = ResponseBody::empty();
     }
-    (response, timed_with)
+    Answered { response, timed_with, logged }
 }
 
 /// The path, which may be below the prefix of the item API.
@@ -111,7 +120,7 @@ fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<Logged
     }
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
-    LoggedRequest::begin(app, client(context, request.headers()), (request.method().as_str(), target), field)
+    LoggedRequest::begin(app, client(context, request.headers()), (request.method().clone(), target), field)
 }
 
 fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {

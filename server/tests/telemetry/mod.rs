@@ -1,5 +1,6 @@
 //! What the process says of itself: metrics, statistics, logs.
 
+mod access_log;
 mod commands;
 mod faults;
 mod hot_keys;

@@ -20,7 +20,17 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let worker = self.context.worker.clone();
         self.behind = self.waiting.iter().map(|waiting| waiting.after.owned()).sum();
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingResponse { route, group, key, answer, begun, timed_with, mut after, logged } = waiting;
+            let WaitingResponse {
+                route,
+                group,
+                key,
+                answer,
+                begun,
+                timed_with,
+                mut after,
+                mut logged_after,
+                mut logged,
+            } = waiting;
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
@@ -40,12 +50,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
             };
             let status = response.as_ref().map_or(StatusCode::OK, Response::status);
             worker.counters.http_answered(status.as_u16());
-            if let Some(logged) = logged {
+            if let Some(logged) = &mut logged {
                 logged.answered(status.as_u16());
             }
             if let Some(response) = response {
                 self.send(response).await?;
             }
+            // From here on, its answer ends in the output.
+            self.unsent.extend(logged);
+            self.unsent.append(&mut logged_after);
             worker.counters.http_times[timed_with].record(begun.elapsed());
             self.behind = self.behind.saturating_sub(after.owned());
             self.output.append(&mut after);

@@ -62,6 +62,7 @@ pub(crate) async fn serve<S: ClientStream>(
         answered: [0; HttpRoute::FAST],
         timed_with: HttpRoute::Kv,
         hits: 0,
+        unsent: Vec::new(),
         behind: 0,
         admission: Admission::All,
         user: Rc::default(),
@@ -148,6 +149,8 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) timed_with: HttpRoute,
     /// Those of them that were hits.
     pub(super) hits: u32,
+    /// Logged requests whose answers are in the output.
+    pub(super) unsent: Vec<Box<LoggedRequest>>,
     /// Bytes of output behind answers that are being waited for.
     pub(super) behind: usize,
     /// What the core takes on in this turn.
@@ -166,6 +169,8 @@ pub(super) struct WaitingResponse {
     pub(super) begun: Instant,
     pub(super) timed_with: HttpRoute,
     pub(super) after: Output,
+    /// Logged requests whose answers are in `after`.
+    pub(super) logged_after: Vec<Box<LoggedRequest>>,
     /// If it will be logged.
     pub(super) logged: Option<Box<LoggedRequest>>,
 }

@@ -134,6 +134,7 @@ fn ready(response: Response<ResponseBody>, begun: Instant) -> WaitingResponse {
         begun,
         timed_with: HttpRoute::Item,
         after: Output::default(),
+        logged_after: Vec::new(),
         logged: None,
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     tls::ClientStream,
 };
 use bytes::Bytes;
+use http::Method;
 use larder_engine::{Entry, Millis};
 use larder_proto::{
     http::{
@@ -172,6 +173,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             begun,
             timed_with: if is_entity { HttpRoute::Entity } else { HttpRoute::Kv },
             after: Output::default(),
+            logged_after: Vec::new(),
             logged: None,
         });
         true
@@ -322,27 +324,44 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let answer = match found {
             StartedRead::Hit(None) => {
                 if let Some(logged) = logged {
-                    logged.answered(200);
+                    self.log_when_sent(logged, 200);
                 }
                 self.hits += 1;
                 return true;
             }
             StartedRead::Absent => {
                 let response = route.absent(key);
-                if let Some(logged) = logged {
-                    logged.answered(response.status().as_u16());
-                }
-                worker.counters.http_answered(response.status().as_u16());
+                let status = response.status().as_u16();
+                worker.counters.http_answered(status);
                 write_whole(output, response, date);
+                if let Some(logged) = logged {
+                    self.log_when_sent(logged, status);
+                }
                 return true;
             }
             StartedRead::Hit(Some(value)) => PendingAnswer::Large(value),
             StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
         };
-        let (key, after) = (key.into(), Output::default());
+        let (key, after, logged_after) = (key.into(), Output::default(), Vec::new());
         let timed_with = self.timed_with;
-        self.waiting.push(WaitingResponse { route, group: number, key, answer, begun, timed_with, after, logged });
+        self.waiting.push(WaitingResponse {
+            route,
+            group: number,
+            key,
+            answer,
+            begun,
+            timed_with,
+            after,
+            logged_after,
+            logged,
+        });
         true
+    }
+
+    /// The answer to a request is at the end of the output.
+    fn log_when_sent(&mut self, mut logged: Box<LoggedRequest>, status: u16) {
+        logged.answered(status);
+        self.waiting.last_mut().map_or(&mut self.unsent, |last| &mut last.logged_after).push(logged);
     }
 }
 
@@ -356,7 +375,7 @@ fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
 fn logged(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
     let target = String::from_utf8_lossy(target);
     let field = |name: &str| access_log::field_of(head, name);
-    let mut logged = LoggedRequest::begin(&context.worker.app, client(context, head), ("GET", &target), field)?;
+    let mut logged = LoggedRequest::begin(&context.worker.app, client(context, head), (Method::GET, &target), field)?;
     logged.is_read = true;
     Some(Box::new(logged))
 }

@@ -162,6 +162,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if self.stream.is_unflushed() {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         }
+        // The requests that were answered with it are logged now.
+        self.unsent.clear();
         Poll::Ready(Ok(()))
     }
 }

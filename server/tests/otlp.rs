@@ -202,17 +202,46 @@ fn a_share_of_all_is_traced_and_failures_show() {
     wait_until("a refusal", || collector.received.lock().unwrap().asked > 0);
     collector.status.store(200, Relaxed);
     larder.client().command(&["GET", "k"]).error();
+    let is_of_http = |span: &Span| span.attributes.iter().any(|pair| pair.key == "http.request.method");
     let is_alone = |span: &Span| span.kind == 3 && span.parent_span_id.is_empty();
-    wait_until("the spans", || {
-        collector.spans().iter().any(is_alone) && collector.spans().iter().any(|span| span.kind == 2)
-    });
+    wait_until("the spans", || collector.spans().iter().any(is_alone) && collector.spans().iter().any(is_of_http));
     let spans = collector.spans();
-    let request = spans.iter().find(|span| span.kind == 2).unwrap();
+    let request = spans.iter().find(|span| is_of_http(span)).unwrap();
     assert!(request.parent_span_id.is_empty() && request.status.as_ref().is_some_and(|status| status.code == 2));
     let alone = spans.iter().find(|span| is_alone(span)).unwrap();
     assert_eq!((said(alone, "larder.key").as_str(), alone.name.as_str()), ("k", "fetch"));
     assert!(alone.status.as_ref().is_some_and(|status| status.code == 2), "{alone:?}");
     assert_ne!(alone.trace_id, request.trace_id);
+}
+
+#[test]
+fn a_traced_redis_session_shows_its_commands() {
+    let collector = Collector::start();
+    let larder = Larder::start(&["--otlp-endpoint", &collector.url(), "--otlp-sample", "100%"]);
+    let mut client = larder.client();
+    client.command(&["SET", "k", "v"]);
+    client.command(&["CONFIG", "GET", "maxmemory"]);
+    let pipeline: [&[&str]; 4] = [&["GET", "k"], &["GET", "k"], &["GET", "absent"], &["MGET", "k", "k"]];
+    pipeline.iter().for_each(|command| client.send(command).unwrap());
+    pipeline.iter().for_each(|_| drop(client.read().unwrap()));
+    client.command(&["ECHO", "last"]);
+    wait_until("the spans", || collector.spans().iter().any(|span| span.name == "ECHO"));
+    let spans = collector.spans();
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["SET", "CONFIG GET", "GET", "GET", "GET", "MGET", "ECHO"]);
+    let mut before = 0;
+    for span in &spans {
+        assert_eq!((span.kind, span.parent_span_id.len(), &span.status), (2, 0, &None), "{span:?}");
+        let names = ["db.system.name", "db.operation.name", "db.namespace", "client.address"];
+        let said = names.map(|name| said(span, name));
+        assert_eq!(said, ["redis", &*span.name, "0", "127.0.0.1"]);
+        assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
+        // The clock of a thread and that of the day may differ by a moment.
+        assert!(span.start_time_unix_nano + 1_000_000 > before, "they follow each other: {spans:?}");
+        before = span.start_time_unix_nano;
+    }
+    let traces: std::collections::HashSet<&[u8]> = spans.iter().map(|span| &*span.trace_id).collect();
+    assert_eq!(traces.len(), spans.len());
 }
 
 #[test]

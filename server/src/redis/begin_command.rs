@@ -52,7 +52,7 @@ pub fn begin(
         Flow::Relay(..) | Flow::Alone(_) | Flow::Behind => {}
         _ => {
             note_sent(worker, session, before, out);
-            if let Some((row, took)) = session.times.end(worker) {
+            if let Some((row, took)) = session.times.end(worker, &session.client) {
                 slow_commands::note(worker, &session.client, row, took, *args);
             }
         }
@@ -177,7 +177,7 @@ pub async fn run(
         }
     };
     note_sent(worker, call.session, before, call.reply.output());
-    if let Some((row, took)) = call.session.times.end(worker) {
+    if let Some((row, took)) = call.session.times.end(worker, &call.session.client) {
         slow_commands::note(worker, &call.session.client, row, took, *args);
     }
     if silent {

@@ -184,7 +184,7 @@ impl CommandContext<'_> {
         let outer = self.session.times;
         self.session.times.start();
         let flow = self.within(command, args).answering(run);
-        if let Some((row, took)) = self.session.times.end(self.worker) {
+        if let Some((row, took)) = self.session.times.end(self.worker, &self.session.client) {
             slow_commands::note(self.worker, &self.session.client, row, took, args);
         }
         self.session.times = outer;

@@ -6,6 +6,7 @@
 use super::{
     command::{Command, CommandKind, Flags},
     command_lookup::{FoundCommand, GET, find_for},
+    command_spans::{self, EndedCommands},
     slow_commands::{note_recorded, show_args, shown_args},
 };
 use crate::{app::Worker, clients::Client, telemetry::recorded_args};
@@ -77,21 +78,21 @@ impl CommandTimes {
     /// ([`slow_commands`](super::slow_commands)).
     #[inline]
     #[must_use]
-    pub(super) fn end(&mut self, worker: &Worker) -> Option<Slow> {
+    pub(super) fn end(&mut self, worker: &Worker, client: &Client) -> Option<Slow> {
         let row = self.row.take()?;
         let commands = self.run.1 + 1;
         if self.is_short && commands < LONGEST_RUN && !worker.app.telemetry.slow.times_each() {
             self.run = (row, commands);
             return None;
         }
-        self.end_run(worker, row, commands)
+        self.end_run(worker, client, row, commands)
     }
     /// Ends a run of short commands. Something else follows.
     #[inline]
     pub(super) fn end_short(&mut self, worker: &Worker, client: &Client) {
         let (row, commands) = self.run;
         if commands > 0
-            && let Some((row, each)) = self.end_run(worker, row, commands)
+            && let Some((row, each)) = self.end_run(worker, client, row, commands)
         {
             note_run(worker, client, row, each, commands);
         }
@@ -99,22 +100,25 @@ impl CommandTimes {
     /// So many commands of the same row are answered. The result is about each of them.
     #[inline]
     #[must_use]
-    fn end_run(&mut self, worker: &Worker, row: u16, commands: u32) -> Option<Slow> {
+    fn end_run(&mut self, worker: &Worker, client: &Client, row: u16, commands: u32) -> Option<Slow> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);
         self.since = now;
         self.run.1 = 0;
         worker.app.commands.took(worker.id, row, commands.into(), took);
         let each = took / commands;
+        if worker.app.telemetry.tracer.is_on() {
+            command_spans::keep(worker, client, EndedCommands { row, commands, took, has_failed: false });
+        }
         worker.app.telemetry.slow.is_slow(each).then_some((row, each))
     }
     /// So many plain GETs are answered.
     #[inline]
     #[must_use]
-    pub(super) fn end_gets(&mut self, worker: &Worker, gets: u32) -> Option<Duration> {
+    pub(super) fn end_gets(&mut self, worker: &Worker, client: &Client, gets: u32) -> Option<Duration> {
         match gets {
             0 => None,
-            _ => self.end_run(worker, GET.index, gets).map(|(_, each)| each),
+            _ => self.end_run(worker, client, GET.index, gets).map(|(_, each)| each),
         }
     }
     /// The command is answered later.
@@ -175,6 +179,10 @@ impl TimedCommand {
         worker.app.commands.took(worker.id, self.row, 1, took);
         if is_error {
             worker.app.commands.failed(worker.id, self.row);
+        }
+        if worker.app.telemetry.tracer.is_on() {
+            let ended = EndedCommands { row: self.row, commands: 1, took, has_failed: is_error };
+            command_spans::keep(worker, client, ended);
         }
         if let Some(args) = self.args.filter(|_| worker.app.telemetry.slow.is_slow(took)) {
             note_recorded(worker, client, self.row, took, args);

@@ -31,6 +31,7 @@ mod command_handlers;
 mod command_lookup;
 mod command_queue;
 mod command_rights;
+mod command_spans;
 mod command_table;
 mod command_times;
 mod commands;

@@ -183,7 +183,7 @@ impl Session {
     /// The plain GETs at the beginning of `input` are answered, so many.
     #[inline]
     pub fn end_gets(&mut self, worker: &Worker, gets: u32, input: &[u8]) {
-        if let Some(each) = self.times.end_gets(worker, gets) {
+        if let Some(each) = self.times.end_gets(worker, &self.client, gets) {
             self.note_slow_gets(worker, each, input);
         }
     }

@@ -136,7 +136,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
                 inner.reply.output().truncate(mark);
                 inner.fail(&fault);
             }
-            if let Some((row, took)) = call.session.times.end(call.worker) {
+            if let Some((row, took)) = call.session.times.end(call.worker, &call.session.client) {
                 slow_commands::note(call.worker, &call.session.client, row, took, args);
             }
             call.session.times = outer;

@@ -374,7 +374,8 @@ fn a_thousand_clients_share_a_handful_of_connections() {
     })
     .unwrap();
     let redis = RedisServer::start();
-    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    // A busy machine takes a while over sixteen thousand commands at once.
+    let larder = Larder::start(&["--source", &redis.url(), "--threads", "2", "--source-timeout=60s"]);
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(larder.redis)).collect();
     let connections = || {
         let super::common::Reply::Bulk(Some(list)) = redis.command(&["CLIENT", "LIST"]) else { panic!("a list") };

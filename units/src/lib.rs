@@ -72,6 +72,13 @@ pub fn show_size(bytes: u64) -> String {
     format!("{}{unit}", bytes / factor)
 }
 
+/// The same, rounded to one digit after the point: for people.
+pub fn show_rounded_size(bytes: u64) -> String {
+    let (unit, factor) = SIZES[..4].iter().find(|(_, factor)| bytes >= *factor).unwrap_or(&("B", 1));
+    let text = format!("{:.1}", bytes as f64 / *factor as f64);
+    format!("{}{unit}", text.trim_end_matches(".0"))
+}
+
 /// Writes a duration in the largest unit that divides it, so that it reads back as the same number
 /// of milliseconds.
 pub fn show_duration(duration: Duration) -> String {

@@ -2,7 +2,7 @@
 use super::{
     client_commands,
     exit_codes::{self, USAGE},
-    output::print,
+    output::{self, print, print_json},
     shell_files, snapshot_commands, store_commands, table_commands,
 };
 use crate::{
@@ -19,6 +19,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
     value_parser,
 };
+use serde_json::json;
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 /// Runs the program.
@@ -47,16 +48,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             Some(("sample", _)) => print(&config::sample_file()),
             Some(("convert", matches)) => convert(matches),
             Some(("diff", matches)) => client_commands::run_config_diff(matches),
-            Some((what, matches)) => match configured(matches, None, vars) {
-                Ok(config) if what == "print" => print(&config::print_config(&config)),
-                Ok(config) => {
-                    for warning in &config.warnings {
-                        eprintln!("larder: warning: {warning}");
-                    }
-                    print("The configuration is valid.\n")
-                }
-                Err(error) => refuse(&error),
-            },
+            Some((what, matches)) => show_config(what, matches, configured(matches, None, vars)),
             None => unreachable!("clap demands a subcommand"),
         },
         Some(("snapshot", matches)) => snapshot_commands::run(matches),
@@ -83,7 +75,8 @@ fn command() -> Command {
         .about("Serve (the default command)")
         .arg(table_commands::data())
         .args(flag_args())
-        .after_help(PRECEDENCE);
+        .after_help("These are the most common settings. `larder serve --help` has all of them.")
+        .after_long_help(PRECEDENCE);
     let config = Command::new("config")
         .about("Check, show or document the configuration")
         .subcommand_required(true)
@@ -91,12 +84,14 @@ fn command() -> Command {
         .subcommand(
             Command::new("check")
                 .about("Check flags, environment and file like serve, and list the errors")
-                .args(flag_args()),
+                .args(flag_args())
+                .arg(output::json()),
         )
         .subcommand(
             Command::new("print")
                 .about("Print the effective values as TOML, with the origin of each")
-                .args(flag_args()),
+                .args(flag_args())
+                .arg(output::json()),
         )
         .subcommand(
             Command::new("convert")
@@ -151,6 +146,27 @@ fn suggest(error: &mut clap::Error) {
         error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
         // It is made of the usual suggestion.
         error.remove(ContextKind::Usage);
+    }
+}
+
+/// `larder config check` and `larder config print`
+fn show_config(what: &str, matches: &ArgMatches, config: Result<CheckedConfig, ConfigError>) -> ExitCode {
+    let is_json = matches.get_flag("json");
+    match config {
+        Ok(config) if what == "print" && is_json => print_json(&json!({ "settings": config::shown_settings(&config) })),
+        Ok(config) if what == "print" => print(&config::print_config(&config)),
+        Ok(config) if is_json => print_json(&json!({ "valid": true, "warnings": config.warnings })),
+        Ok(config) => {
+            for warning in &config.warnings {
+                eprintln!("larder: warning: {warning}");
+            }
+            print("The configuration is valid.\n")
+        }
+        Err(error) if what == "check" && is_json => {
+            print_json(&json!({ "valid": false, "problems": error.0 }));
+            ExitCode::from(USAGE)
+        }
+        Err(error) => refuse(&error),
     }
 }
 

@@ -6,6 +6,26 @@ use super::{
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
 
+/// The flags that `-h` shows. `--help` has all.
+const COMMON: [&str; 16] = [
+    "http",
+    "redis",
+    "admin",
+    "password",
+    "source",
+    "source-timeout",
+    "max-memory",
+    "max-keys",
+    "ttl",
+    "coherence",
+    "data-dir",
+    "threads",
+    "log-level",
+    "access-log",
+    "grace",
+    "allow-faults",
+];
+
 /// `--config` and a flag for every setting, under the table's headings.
 pub fn flag_args() -> Vec<Arg> {
     let config = Arg::new("config")
@@ -35,7 +55,17 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         ValueKind::Switch => arg.num_args(0..=1).default_missing_value("true"),
         _ => arg,
     };
-    arg.help(format!("{} [default: {default}]", setting.help)).help_heading(setting.section.title())
+    arg.help(format!("{} [default: {default}]", first_sentence(setting.help)))
+        .long_help(format!("{} [default: {default}]", setting.help))
+        .hide_short_help(!COMMON.contains(&setting.name))
+        .help_heading(setting.section.title())
+}
+
+fn first_sentence(help: &str) -> &str {
+    let ends = help.match_indices(". ").map(|(at, _)| at + 1);
+    // Not the end of an abbreviation.
+    let end = ends.into_iter().find(|end| help[*end + 1..].starts_with(|next: char| !next.is_lowercase()));
+    &help[..end.unwrap_or(help.len())]
 }
 
 /// What was typed: the file's name and the layer of flags.

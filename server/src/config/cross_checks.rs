@@ -13,7 +13,7 @@ use super::{
     source_url::{Deployment, SourceUrl},
     trusted_proxies::ProxyProtocol,
 };
-use larder_units::{parse_duration, show_duration, show_size};
+use larder_units::{parse_duration, show_duration, show_rounded_size, show_size};
 use std::{net::SocketAddr, time::Duration};
 
 /// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its
@@ -267,7 +267,7 @@ pub(super) fn check_memory(settings: &Settings, machine: &Machine, problems: &mu
         problems.push(format!(
             "max-memory is {} in all, more than {TOO_MUCH} times the {} that this process may use",
             show_size(total as u64),
-            show_size(machine.memory)
+            show_rounded_size(machine.memory)
         ));
     }
 }
@@ -280,7 +280,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
         warnings.push(format!(
             "max-memory is {} in all, more than the {} that this process may use",
             show_size(total as u64),
-            show_size(machine.memory)
+            show_rounded_size(machine.memory)
         ));
     }
     for group in &settings.groups {

@@ -63,6 +63,10 @@ impl ClientTls {
                 Some(Error::InvalidMessage(_)) => {
                     io::Error::new(io::ErrorKind::InvalidData, "the server does not speak TLS on this port")
                 }
+                // Some servers close the connection without a word.
+                _ if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
+                    io::Error::new(error.kind(), format!("{error}; does the server speak TLS on this port?"))
+                }
                 _ => error,
             }
         })

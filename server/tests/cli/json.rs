@@ -88,3 +88,29 @@ fn tables_and_snapshots() {
         assert_eq!((&described["entries"], &described["groups"][0]["name"], code), (&json!(1), &json!("default"), 0));
     }
 }
+
+#[test]
+fn configurations_and_samples() {
+    let (valid, code) = document(&["config", "check", "--ttl", "1m"]);
+    assert_eq!((valid, code), (json!({ "valid": true, "warnings": [] }), 0));
+    let (wrong, code) = document(&["config", "check", "--ttl", "0"]);
+    assert_eq!((&wrong["valid"], code), (&json!(false), 2));
+    assert!(wrong["problems"][0].as_str().unwrap().contains("the least is 1ms"), "{wrong}");
+    let (settings, code) = document(&["config", "print", "--ttl", "1m", "--password", "s3cret"]);
+    let named = |name: &str| {
+        settings["settings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|of| of["name"] == name)
+            .unwrap_or_else(|| panic!("{name}"))
+    };
+    let ttl = named("ttl");
+    assert_eq!((&ttl["value"], &ttl["origin"], code), (&json!("\"1m\""), &json!("flag --ttl"), 0));
+    assert!(!named("password")["value"].to_string().contains("s3cret"));
+    let larder = Larder::start(&[]);
+    let url = format!("http://127.0.0.1:{}", larder.admin);
+    let (sample, code) = document(&["top", "--url", &url, "--interval", "10ms", "--count", "1"]);
+    assert!(sample["seconds"].as_f64().unwrap() >= 0.01 && code == 0, "{sample}");
+    assert!(sample["stats"]["groups"]["default"]["cache_hits"].is_u64(), "{sample}");
+}

@@ -70,6 +70,13 @@ fn a_missing_socket_and_a_server_without_tls_are_named() {
     let http = run(&["get", "k", "--url", &format!("https://127.0.0.1:{}", larder.http)], &[], b"");
     assert_eq!(http.code, 3);
     assert!(http.error.contains("TLS"), "{}", http.error);
+    // Larder closes a connection that begins with a handshake.
+    let redis = run(&["get", "k", "--url", &format!("rediss://127.0.0.1:{}", larder.redis)], &[], b"");
+    assert_eq!(redis.code, 3);
+    assert!(redis.error.contains("does the server speak TLS on this port?"), "{}", redis.error);
+    let other = run(&["get", &format!("127.0.0.1:{}", larder.redis), "k"], &[], b"");
+    assert_eq!(other.code, 3);
+    assert!(other.error.contains("does the server speak HTTP on this port?"), "{}", other.error);
 }
 
 #[test]
@@ -110,4 +117,25 @@ fn data_in_a_folder_that_cannot_be_written_to_is_built_elsewhere() {
     let _ = child.kill();
     let _ = child.wait();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_short_help_has_the_common_settings_and_names_the_long_one() {
+    let [short, long] = ["-h", "--help"].map(|help| run(&["serve", help], &[], b""));
+    assert_eq!((short.code, long.code), (0, 0));
+    assert!(short.text().lines().count() < 80, "{}", short.text());
+    for line in ["--source <URL>", "--max-memory <SIZE>", "`larder serve --help` has all"] {
+        assert!(short.text().contains(line), "{line}: {}", short.text());
+    }
+    assert!(!short.text().contains("--tls-client-ca") && long.text().contains("--tls-client-ca"));
+    let memory = |text: &str| text[text.find("--max-memory").unwrap()..].find("[default:").unwrap();
+    assert!(memory(short.text()) < memory(long.text()), "one sentence of several");
+}
+
+#[test]
+fn too_much_memory_is_named_in_round_numbers() {
+    let error = refused(&["config", "check", "--max-memory", "999TiB"]);
+    let (_, of_machine) = error.split_once("more than 4 times the ").unwrap();
+    let digits = of_machine.split_once("iB that this process may use").unwrap().0;
+    assert!(error.contains("max-memory is 999TiB") && digits.len() <= 7, "{error}");
 }

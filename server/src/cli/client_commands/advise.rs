@@ -1,14 +1,11 @@
 //! `larder advise`: the hit ratio at other sizes, and the size for a wanted one, by `/v1/what-if`.
-use super::{
-    get_set_del, over_http,
-    server_status::{Asked, short_size},
-    tls_args,
-};
+use super::{get_set_del, over_http, server_status::Asked, tls_args};
 use crate::cli::{
     exit_codes::{FAILED, USAGE},
     output,
 };
 use clap::{Arg, ArgMatches, Command};
+use larder_units::show_rounded_size;
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -72,7 +69,7 @@ fn per_cent(ratio: &Value) -> String {
 
 /// `64MiB`, `64MiB and 1000 keys`
 fn bounds(of: &Value) -> String {
-    let memory = short_size(of["max_memory"].as_u64().unwrap_or(0));
+    let memory = show_rounded_size(of["max_memory"].as_u64().unwrap_or(0));
     match of["max_keys"].as_u64() {
         Some(keys) => format!("{memory} and {keys} keys"),
         None => memory,

@@ -129,8 +129,14 @@ async fn exchange(
     tokio::task::spawn_local(connection);
     within(timeout, sender.send_request(request))
         .await
-        .and_then(|result| result.map_err(|error| causes(&error)))
+        .and_then(|result| result.map_err(|error| causes(&error) + hint(&error)))
         .map_err(|error| at(&error))
+}
+
+/// A port of another protocol closes the connection, or answers with other bytes.
+fn hint(error: &hyper::Error) -> &'static str {
+    let is_no_http = error.is_incomplete_message() || error.is_parse();
+    if is_no_http { "; does the server speak HTTP on this port?" } else { "" }
 }
 
 /// Asks for a path below that of the URL.

@@ -6,7 +6,7 @@ use crate::cli::{
 };
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hyper::StatusCode;
-use larder_units::parse_duration;
+use larder_units::{parse_duration, show_rounded_size};
 use serde_json::{Value, json};
 use std::{
     io::{self, IsTerminal as _},
@@ -42,7 +42,14 @@ pub(crate) fn commands() -> [Command; 3] {
             .args([alive, output::json()])
             .after_help("For container checks: HEALTHCHECK CMD [\"larder\", \"health\", \"--timeout\", \"2s\"]"),
         command("status", "Show hits, misses, memory and sources of a running server").arg(output::json()),
-        command("top", "Show hits, misses and other numbers of a running server, per second").args([interval, count]),
+        command("top", "Show hits, misses and other numbers of a running server, per second").args([
+            interval,
+            count,
+            output::json().help(
+                "Print each sample as a JSON document on one line: GET /v1/stats, and `seconds`, \
+                                 the time since the sample before",
+            ),
+        ]),
     ]
 }
 
@@ -130,7 +137,10 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         };
         let now = Instant::now();
         if let Some((before, then)) = &last {
-            let code = output::print(&format!("{clear}{}", table(&stats, Some((before, now - *then)))));
+            let code = match matches.get_flag("json") {
+                true => output::print_json(&json!({ "seconds": (now - *then).as_secs_f64(), "stats": stats })),
+                false => output::print(&format!("{clear}{}", table(&stats, Some((before, now - *then))))),
+            };
             looks -= 1;
             if code != ExitCode::SUCCESS || looks == 0 {
                 return code;
@@ -139,14 +149,6 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         last = Some((stats, now));
         std::thread::sleep(interval);
     }
-}
-
-/// A size with one digit after the point at most.
-pub(super) fn short_size(bytes: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
-    let (unit, shift) = units.into_iter().find(|(_, shift)| bytes >> shift > 0).unwrap_or(("B", 0));
-    let text = format!("{:.1}", bytes as f64 / f64::from(1u32 << shift));
-    format!("{}{unit}", text.trim_end_matches(".0"))
 }
 
 /// The numbers of a group: totals, or per second since `before`.
@@ -191,7 +193,7 @@ fn table(stats: &Value, before: Option<(&Value, Duration)>) -> String {
         .into_iter()
         .flat_map(|groups| groups.keys())
         .map(|group| {
-            let size = |name| short_size(count(stats, group, name));
+            let size = |name| show_rounded_size(count(stats, group, name));
             let up = match stats["groups"][group]["source_up"].as_f64() {
                 Some(up) if up > 0.0 => "up",
                 Some(_) => "down",

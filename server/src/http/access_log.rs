@@ -113,7 +113,8 @@ impl LoggedRequest {
                     client = %self.client,
                     node = self.node.as_deref(),
                     method = self.method.as_str(),
-                    target = &*self.target,
+                    // Each line has a `target`: the part of Larder that writes it.
+                    uri = &*self.target,
                     status,
                     outcome,
                     answered_by,

@@ -63,6 +63,7 @@ fn times(lines: &[Value], id: &str) -> [u64; 2] {
     let of: Vec<&Value> = lines.iter().filter(|line| line["request_id"] == id).collect();
     assert_eq!(of.len(), 1, "{id}: {lines:?}");
     assert_eq!(of[0]["status"], 200, "{id}: {lines:?}");
+    assert!(of[0]["uri"].as_str().unwrap().starts_with("/v1/kv/"), "{id}: {lines:?}");
     ["micros", "write_micros"].map(|name| of[0][name].as_u64().unwrap())
 }
 

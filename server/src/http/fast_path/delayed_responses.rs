@@ -57,7 +57,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 self.send(response).await?;
             }
             // From here on, its answer ends in the output.
-            self.unsent.extend(logged);
+            self.unsent.extend(logged.map(|logged| *logged));
             self.unsent.append(&mut logged_after);
             worker.counters.http_times[timed_with].record(begun.elapsed());
             self.behind = self.behind.saturating_sub(after.owned());

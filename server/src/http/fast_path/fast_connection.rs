@@ -150,7 +150,7 @@ pub(super) struct FastConnection<'c, S> {
     /// Those of them that were hits.
     pub(super) hits: u32,
     /// Logged requests whose answers are in the output.
-    pub(super) unsent: Vec<Box<LoggedRequest>>,
+    pub(super) unsent: Vec<LoggedRequest>,
     /// Bytes of output behind answers that are being waited for.
     pub(super) behind: usize,
     /// What the core takes on in this turn.
@@ -170,7 +170,7 @@ pub(super) struct WaitingResponse {
     pub(super) timed_with: HttpRoute,
     pub(super) after: Output,
     /// Logged requests whose answers are in `after`.
-    pub(super) logged_after: Vec<Box<LoggedRequest>>,
+    pub(super) logged_after: Vec<LoggedRequest>,
     /// If it will be logged.
     pub(super) logged: Option<Box<LoggedRequest>>,
 }

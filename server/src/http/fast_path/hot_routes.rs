@@ -324,7 +324,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let answer = match found {
             StartedRead::Hit(None) => {
                 if let Some(logged) = logged {
-                    self.log_when_sent(logged, 200);
+                    self.log_when_sent(*logged, 200);
                 }
                 self.hits += 1;
                 return true;
@@ -335,7 +335,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 worker.counters.http_answered(status);
                 write_whole(output, response, date);
                 if let Some(logged) = logged {
-                    self.log_when_sent(logged, status);
+                    self.log_when_sent(*logged, status);
                 }
                 return true;
             }
@@ -359,7 +359,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     }
 
     /// The answer to a request is at the end of the output.
-    fn log_when_sent(&mut self, mut logged: Box<LoggedRequest>, status: u16) {
+    fn log_when_sent(&mut self, mut logged: LoggedRequest, status: u16) {
         logged.answered(status);
         self.waiting.last_mut().map_or(&mut self.unsent, |last| &mut last.logged_after).push(logged);
     }

@@ -22,6 +22,8 @@ use std::{
 
 /// Buffers sent with one system call.
 const SLICES: usize = 16;
+/// Room for logged requests that a connection keeps.
+const KEPT_LOGGED: usize = 16;
 /// Chunks of a body from here on are sent by reference.
 const LINKED: usize = 4096;
 
@@ -162,8 +164,18 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if self.stream.is_unflushed() {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         }
-        // The requests that were answered with it are logged now.
-        self.unsent.clear();
+        if !self.unsent.is_empty() {
+            self.log_sent();
+        }
         Poll::Ready(Ok(()))
+    }
+
+    /// Logs the requests whose answers were sent.
+    #[cold]
+    fn log_sent(&mut self) {
+        self.unsent.clear();
+        if self.unsent.capacity() > KEPT_LOGGED {
+            self.unsent = Vec::new();
+        }
     }
 }

@@ -630,7 +630,7 @@ fn the_reference_is_up_to_date() {
 #[test]
 fn the_help_names_every_setting() {
     let mut command = clap::Command::new("larder").args(flag_args());
-    let help = command.render_help().to_string();
+    let help = command.render_long_help().to_string();
     let mut seen = BTreeMap::new();
     for setting in TABLE {
         let value = match setting.kind {

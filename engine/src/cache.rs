@@ -21,7 +21,7 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc as Shared,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -88,6 +88,11 @@ impl Config {
         chosen.max(self.max_memory / SHARD_REACH).clamp(1, MAX_SHARDS).next_power_of_two()
     }
 
+    /// The highest bound for so many shards: more would have more of them.
+    fn most_memory(shards: usize) -> usize {
+        (shards + 1).saturating_mul(SHARD_REACH) - 1
+    }
+
     fn segment_size(&self, shards: usize) -> usize {
         let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
         1 << wanted.ilog2()
@@ -144,6 +149,7 @@ impl Cache {
             ahead: AtomicU64::default(),
             stale: config.stale_rules.clone(),
             lent: lent.clone(),
+            shrink_next: AtomicUsize::default(),
             shards,
         };
         rules.ask_stale_rules();
@@ -256,6 +262,7 @@ impl Cache {
         let mut sum = Stats {
             used_bytes: self.rules.budget.bytes() as u64,
             max_bytes: self.rules.budget.max_bytes() as u64,
+            shrink_bytes: self.rules.budget.to_shrink() as u64,
             ..Stats::default()
         };
         for slot in &self.shards {
@@ -277,9 +284,16 @@ impl Cache {
         self.rules.eviction
     }
 
-    /// The bound on bytes.
+    /// The bound on bytes, which a cache that [shrinks](Cache::is_shrinking) has not reached yet.
     pub fn max_memory(&self) -> usize {
         self.rules.budget.max_bytes()
+    }
+
+    /// The lowest and the highest bound that it can have. Below the first its shards themselves
+    /// take all of it and no entry fits. Above the second there would have to be more shards, and
+    /// their number does not change.
+    pub fn memory_limits(&self) -> std::ops::RangeInclusive<usize> {
+        self.rules.fixed..=Config::most_memory(self.shards())
     }
 
     /// The bound on keys.

@@ -15,12 +15,14 @@
 //!   derived   what was made from values, and goes with them   (`derived`)
 //!   tags      what is cleared together   (`tag_table`, `tag_clears`)
 //!   restore   entries that leave with all that belongs to them, and come back   (`restore`, `overtaken`)
+//!   shrink    how a lowered bound is reached   (`budget`, `shrink`)
 //!   listeners who hear of changes      (`change_listener`, `listener_guard`)
 //! ```
 //!
 //! What holds, always:
 //! - Everything that the cache holds is on one account (`budget`), and the account is within the
-//!   bound whenever no operation runs.
+//!   bound whenever no operation runs. A cache whose bound was lowered comes down to it in steps
+//!   ([`Cache::shrink`]), and grows no more meanwhile.
 //! - An expired entry is never returned; its room is given back within a second or so, if
 //!   [`Cache::tick`] is called.
 //! - A fill is stored only if nothing wrote, deleted or invalidated its key since the fetch began.
@@ -63,6 +65,7 @@ mod restore;
 mod sampling;
 mod shard;
 mod shard_common;
+mod shrink;
 mod stale_rules;
 mod staleness;
 mod stats;

@@ -77,6 +77,8 @@ pub(crate) struct Log {
     free_large: Vec<u32>,
     large_bytes: usize,
     pub(crate) lent: Lent,
+    /// Records ever copied on.
+    moves: u64,
     #[cfg(test)]
     copied: usize,
 }
@@ -99,6 +101,7 @@ impl Log {
             free_large: Vec::new(),
             large_bytes: 0,
             lent,
+            moves: 0,
             #[cfg(test)]
             copied: 0,
         }
@@ -141,6 +144,16 @@ impl Log {
     /// Bytes of live records and large entries in a queue.
     pub(crate) fn live(&self, queue: Queue) -> usize {
         self.fifo(queue).live
+    }
+
+    /// Bytes of all live records and large entries.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.small.live + self.main.live
+    }
+
+    /// Records ever copied on.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
     }
 
     fn fifo(&self, queue: Queue) -> &Fifo {
@@ -333,6 +346,7 @@ impl Log {
         self.live_records += meta.len();
         self.fifo_mut(queue).live += weight;
         self.bury(position, weight);
+        self.moves += 1;
         #[cfg(test)]
         (self.copied += meta.len());
         number << self.bits | at as u32

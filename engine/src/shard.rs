@@ -15,7 +15,7 @@ use crate::{
     index::{Index, ScanAt},
     key::Key,
     large::Lent,
-    log::{Log, Queue},
+    log::Log,
     marks::Marks,
     policy::{Eviction, Policy, touched},
     record::{self, Body, Meta, body},
@@ -460,7 +460,7 @@ impl Shard {
         self.log.remove(position);
     }
 
-    /// Removes what has expired: one slot of the wheel. True if there may be more.
+    /// Removes what has expired: a part of a slot of the wheel. True if there may be more.
     pub(crate) fn reclaim(&mut self, rules: &Rules, now: Millis) -> bool {
         let Some(hints) = self.wheel.due(now) else {
             return false;
@@ -532,7 +532,7 @@ impl Shard {
             entries: self.len() as u64,
             expiring_entries: self.expiring as u64,
             negative_entries: (self.absent - self.hidden) as u64,
-            live_bytes: (self.log.live(Queue::Small) + self.log.live(Queue::Main)) as u64,
+            live_bytes: self.log.live_bytes() as u64,
             segment_bytes: self.log.segment_bytes() as u64,
             large_bytes: self.log.large_bytes() as u64,
             index_bytes: self.index.bytes() as u64,

@@ -15,7 +15,7 @@ use std::{
     hash::{BuildHasher, Hasher},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -42,6 +42,8 @@ pub(crate) struct Rules {
     pub(crate) lent: Lent,
     /// Number of shards.
     pub(crate) shards: usize,
+    /// Which shard takes the next step to a bound that was lowered.
+    pub(crate) shrink_next: AtomicUsize,
     /// The number was chosen by the bounds.
     pub(crate) shards_by_size: bool,
     /// The simulation of other sizes.

@@ -17,6 +17,8 @@ pub struct Stats {
     pub live_bytes: u64,
     /// The bound.
     pub max_bytes: u64,
+    /// Bytes that are still to be freed, because the bound was lowered.
+    pub shrink_bytes: u64,
     /// Bytes of open segments.
     pub segment_bytes: u64,
     /// Bytes of large entries.
@@ -70,6 +72,7 @@ impl Stats {
             used_bytes: _,
             live_bytes,
             max_bytes: _,
+            shrink_bytes: _,
             segment_bytes,
             large_bytes,
             index_bytes,

@@ -10,20 +10,44 @@ use std::collections::HashMap;
 
 #[derive(Debug, Clone)]
 enum Op {
-    Set { key: u16, len: usize, expiry: u8, condition: u8, metadata: usize },
+    Set {
+        key: u16,
+        len: usize,
+        expiry: u8,
+        condition: u8,
+        metadata: usize,
+    },
     Get(u16),
     Delete(u16),
-    Put { key: u16, len: usize, expiry: u8, metadata: Option<usize> },
+    Put {
+        key: u16,
+        len: usize,
+        expiry: u8,
+        metadata: Option<usize>,
+    },
     Append(u16, usize),
     Splice(u16, usize, usize),
     Expire(u16, u8),
-    Lookup { key: u16, then: u8, metadata: usize },
-    Derived { key: u16, name: u8, len: usize, then: u8 },
+    Lookup {
+        key: u16,
+        then: u8,
+        metadata: usize,
+    },
+    Derived {
+        key: u16,
+        name: u8,
+        len: usize,
+        then: u8,
+    },
     Invalidate(u16),
     Wait(Millis),
     Tick,
     Scan,
     Clear,
+    /// The bound changes, to so many hundredths of the first.
+    Bound(usize),
+    /// Steps to a bound that was lowered.
+    Shrink(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -48,6 +72,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Tick),
         1 => Just(Op::Scan),
         1 => Just(Op::Clear),
+        1 => prop_oneof![Just(75), Just(90), Just(150), Just(300)].prop_map(Op::Bound),
+        2 => (1..4_u8).prop_map(Op::Shrink),
     ]
 }
 
@@ -114,6 +140,9 @@ struct Run {
     now: Millis,
     /// Nothing is ever evicted: what the model has must be there.
     exact: bool,
+    /// The bytes that the cache might hold after the last operation.
+    holding: usize,
+    first_bound: usize,
 }
 
 impl Run {
@@ -284,6 +313,23 @@ impl Run {
                 self.model.entries.clear();
                 self.model.derived.clear();
             }
+            // Entries that leave are no matter where everything has to be there.
+            Op::Bound(_) | Op::Shrink(_) if self.exact => {}
+            Op::Bound(hundredths) => {
+                let (bound, before) = (self.first_bound * hundredths / 100, self.holding);
+                self.cache.set_max_memory(bound);
+                self.holding = self.cache.rules.budget.holding();
+                let held = before.min(self.cache.rules.budget.bytes());
+                assert_eq!(self.holding, bound.max(held), "a higher bound at once, a lower one in steps");
+            }
+            Op::Shrink(steps) => {
+                for _ in 0..steps {
+                    if self.cache.shrink(now).is_none() {
+                        assert!(!self.cache.is_shrinking(), "it comes to its end");
+                        break;
+                    }
+                }
+            }
         }
     }
 
@@ -434,7 +480,7 @@ impl Run {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         let mut bytes = 0;
         let mut keys = 0;
         for number in 0..self.cache.shards() {
@@ -444,14 +490,20 @@ impl Run {
             keys += shard.index.len();
         }
         assert_eq!(bytes, self.cache.rules.budget.bytes());
-        assert!(bytes <= self.cache.max_memory(), "{bytes} of {}", self.cache.max_memory());
+        let holding = self.cache.rules.budget.holding();
+        assert!(bytes <= holding, "{bytes} of {holding}");
+        assert!(holding <= self.holding, "{holding} after {}", self.holding);
+        assert!(bytes > self.cache.max_memory() || !self.cache.is_shrinking(), "{bytes} in use");
+        self.holding = holding;
         assert!(self.cache.max_keys().is_none_or(|max| keys <= max), "{keys} keys");
     }
 }
 
 fn run(config: Config, exact: bool, ops: Vec<Op>) {
     let cache = Cache::new(Config { seed: Some(1), ..config });
-    let mut run = Run { cache, model: Model::default(), now: 1_700_000_000_000, exact };
+    let first_bound = cache.max_memory();
+    let (model, now) = (Model::default(), 1_700_000_000_000);
+    let mut run = Run { cache, model, now, exact, holding: first_bound, first_bound };
     for op in ops {
         run.step(op);
         run.check();

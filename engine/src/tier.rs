@@ -35,12 +35,6 @@ impl Cache {
     pub fn exclusive_all(&self) -> Tier<'_> {
         Tier::exclusive(self, 0..self.shards())
     }
-
-    /// Changes the bound; a smaller one evicts at once.
-    pub fn set_max_memory(&self, bytes: usize, now: Millis) {
-        self.rules.budget.set_max_bytes(bytes);
-        self.tier().balance(0, now);
-    }
 }
 
 /// Reads never return an expired entry or a remembered absence.

@@ -211,7 +211,7 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
     explore(|| {
         let cache = cache(4);
         // Room for little: each write must also evict, from shards that the other thread may hold.
-        cache.set_max_memory(54 << 10, 0);
+        cache.set_max_memory(54 << 10);
         let writers: Vec<_> = [[b"a", b"b"], [b"b", b"a"]]
             .into_iter()
             .enumerate()
@@ -233,6 +233,57 @@ fn exclusive_operations_on_the_same_shards_neither_deadlock_nor_interleave() {
         if let (Some(a), Some(b)) = (read(&cache, b"a"), read(&cache, b"b")) {
             assert_eq!(a, b);
         }
+    });
+}
+
+/// One thread lowers the bound and shrinks, another raises it and lowers it to something else, and a
+/// third writes: the last bound counts, and nothing is held above it once a thread has shrunk.
+#[test]
+fn the_last_bound_holds_whoever_shrinks_meanwhile() {
+    fn shrink(cache: &Cache) {
+        while cache.shrink(0).is_some() {
+            thread::yield_now();
+        }
+    }
+    explore(|| {
+        let cache = cache(2);
+        for n in 0..40_u8 {
+            cache.tier().set(cache.key(&[n]), Write::new(&[n; 3000]), 0).expect("it fits");
+        }
+        let bounds: [&[usize]; 2] = [&[80 << 10], &[1 << 20, 90 << 10]];
+        let mut threads: Vec<_> = bounds
+            .into_iter()
+            .map(|bounds| {
+                let cache = cache.clone();
+                thread::spawn(move || {
+                    for bound in bounds {
+                        cache.set_max_memory(*bound);
+                        shrink(&cache);
+                    }
+                })
+            })
+            .collect();
+        threads.push({
+            let cache = cache.clone();
+            thread::spawn(move || {
+                for n in 40..44_u8 {
+                    cache.tier().set(cache.key(&[n]), Write::new(&[n; 3000]), 0).expect("it fits");
+                }
+            })
+        });
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        shrink(&cache);
+        let (stats, bound) = (cache.stats(), cache.max_memory());
+        assert!(bound == 80 << 10 || bound == 90 << 10, "{bound}");
+        assert!(!cache.is_shrinking() && stats.used_bytes <= bound as u64, "{stats:?}");
+        // What may be held is neither above the bound nor below it.
+        cache.set_max_memory(1 << 20);
+        for n in 50..60_u8 {
+            cache.tier().set(cache.key(&[n]), Write::new(&[n; 3000]), 0).expect("it fits");
+        }
+        assert!((50..60).all(|n| read(&cache, &[n]).is_some()));
     });
 }
 

@@ -2,6 +2,7 @@
 //! Parts of it change at run time ([`App::reload`]).
 mod current_metrics;
 mod reload;
+mod tier_shrink;
 
 use crate::{
     buffers::Buffers,
@@ -38,6 +39,8 @@ use std::{
     time::Duration,
 };
 
+use tier_shrink::BoundChanges;
+
 /// The state that all cores share. `net::run` builds it.
 pub struct App {
     /// The checked settings, as at start.
@@ -57,6 +60,8 @@ pub struct App {
     pub history: History,
     /// The memory tiers, in the order of `Settings::groups`. Index 0 is the group `default`.
     pub caches: Vec<Arc<larder_engine::Cache>>,
+    /// Wakes the task that brings tiers down to a lower bound.
+    pub(crate) bound_changes: BoundChanges,
     /// The shared part of each group's source and its health, in the same order.
     pub sources: Vec<SourceSetup>,
     /// Snapshots of the memory tiers.
@@ -211,6 +216,7 @@ impl App {
             telemetry,
             history,
             caches,
+            bound_changes: BoundChanges::default(),
             tls,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             tracking,

@@ -166,5 +166,6 @@ impl State {
         self.simulation.tick(self.all_reads, now);
         let share = self.simulation.share();
         self.simulation.set_bounds(curve::bounds(sizes.stats, sizes.max_keys, sizes.shards, share));
+        self.simulation.fit(now);
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     lru_sizes::LruSizes,
     policy_sizes::{Bounds, PolicySize},
-    slots::{Held, SIZES, Slots},
+    slots::{Held, NONE, SIZES, Slots},
 };
 use crate::{policy::Eviction, time::Millis};
 
@@ -260,6 +260,16 @@ impl Simulation {
     pub(super) fn set_bounds(&mut self, bounds: [Bounds; SIZES]) {
         self.bounds = bounds;
         self.policies.iter_mut().zip(bounds).for_each(|(policy, bounds)| policy.set_bounds(bounds));
+    }
+
+    /// Makes every size fit its bounds. Not left to the next key that is stored: after the tier's
+    /// bound was lowered it would have to evict all that is above it.
+    pub(super) fn fit(&mut self, now: Millis) {
+        let ticks = self.slots.ticks(now);
+        for size in 0..SIZES {
+            self.policies[size].make_room(&mut self.slots, NONE, ticks);
+            self.lru.make_room(&mut self.slots, size, self.bounds[size]);
+        }
     }
 
     /// Samples fewer keys if there was too much work for so many reads of the tier, and removes

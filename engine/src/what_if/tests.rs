@@ -131,6 +131,23 @@ fn keys_and_work_are_bounded() {
 }
 
 #[test]
+fn a_lower_bound_is_simulated_before_the_next_store() {
+    let config = Config { max_memory: 8 << 20, what_if: Some(0), shards: Some(1), ..Config::default() };
+    let cache = Cache::new(config);
+    for number in 0..900_u32 {
+        cache.tier().set(cache.key(&number.to_le_bytes()), Write::new(&[7; 8000]), 1000).expect("it fits");
+    }
+    let keys = || cache.what_if_sample().expect("it simulates").keys;
+    let before = keys();
+    assert!(before > 800, "{before}");
+    cache.set_max_memory(128 << 10);
+    assert_eq!(keys(), before, "the change of the bound does not wait for it");
+    cache.tick(1000);
+    // The largest size has eight times as much, under two policies that keep different keys.
+    assert!((50..before / 2).contains(&keys()), "{}", keys());
+}
+
+#[test]
 fn what_is_cleared_is_cleared_at_all_sizes() {
     let cache = cache(10, Some(0));
     let read = |key: &[u8]| cache.tier().get(cache.key(key), 1000, |_| ()).is_some();

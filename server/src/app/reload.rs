@@ -2,10 +2,9 @@
 //! where anything is wrong, nothing.
 use super::{App, freshness_table, millis};
 use crate::{
-    config::{ConfigChange, ConfigChanges, ConfigError, ShownSetting, shown_settings},
+    config::{ConfigChange, ConfigChanges, ConfigError, GroupSettings, Settings, ShownSetting, shown_settings},
     telemetry::{EventKind, NewEvent},
 };
-use larder_store::clock;
 
 impl App {
     /// What a reload would change now.
@@ -13,7 +12,9 @@ impl App {
     /// # Errors
     /// What is wrong with the file.
     pub fn config_changes(&self) -> Result<ConfigChanges, ConfigError> {
-        self.running.lock().changes()
+        let changes = self.running.lock().changes()?;
+        self.check_bounds(&changes)?;
+        Ok(changes)
     }
 
     /// The values of the process's settings and of group `default`, by name, as they are now.
@@ -54,6 +55,7 @@ impl App {
         // Held throughout: two reloads at the same time come one after the other.
         let mut running = self.running.lock();
         let changes = running.changes()?;
+        self.check_bounds(&changes)?;
         self.reload_users()?;
         self.apply(&changes);
         if let Some(tls) = &self.tls {
@@ -83,6 +85,24 @@ impl App {
         Ok(())
     }
 
+    /// The groups that run, by their number, with their new settings. Groups come and go only with a
+    /// restart, but they may stand in another order.
+    fn groups_of<'s>(&self, settings: &'s Settings) -> impl Iterator<Item = (usize, &'s GroupSettings)> {
+        let own = self.settings.groups.iter().enumerate();
+        own.filter_map(|(at, own)| Some((at, settings.groups.iter().find(|group| group.name == own.name)?)))
+    }
+
+    /// Bounds on memory that cannot be without a restart.
+    fn check_bounds(&self, changes: &ConfigChanges) -> Result<(), ConfigError> {
+        let groups = self.groups_of(&changes.outcome.settings);
+        let changed = groups.filter(|(at, group)| changes.is_live(&max_memory_path(*at, group)));
+        let problem = |(at, group): (usize, &GroupSettings)| {
+            Some(format!("group {}: {}", group.name, self.bound_problem(at, group.max_memory)?))
+        };
+        let problems: Vec<String> = changed.filter_map(problem).collect();
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
     fn apply(&self, changes: &ConfigChanges) {
         let settings = &changes.outcome.settings;
         self.live.replace(settings);
@@ -105,16 +125,10 @@ impl App {
         if changes.is_live("tracking-table-max-keys") {
             self.tracking.set_max_keys(settings.tracking_table_max_keys);
         }
-        // Groups come and go only with a restart, but they may stand in another order.
-        for (at, own) in self.settings.groups.iter().enumerate() {
-            let Some(group) = settings.groups.iter().find(|group| group.name == own.name) else { continue };
+        for (at, group) in self.groups_of(settings) {
             let cache = &self.caches[at];
-            let path = match at {
-                0 => String::new(),
-                _ => format!("groups.{}.", group.name),
-            };
-            if changes.is_live(&format!("{path}max-memory")) {
-                cache.set_max_memory(group.max_memory, clock::now());
+            if changes.is_live(&max_memory_path(at, group)) {
+                self.set_max_memory(at, group.max_memory);
             }
             self.freshness[at].replace(freshness_table(group));
             cache.set_default_ttl(group.freshness.ttl.map(millis));
@@ -123,6 +137,14 @@ impl App {
                 self.forget_denied(at);
             }
         }
+    }
+}
+
+/// The name of a group's `max-memory` among the changes.
+fn max_memory_path(at: usize, group: &GroupSettings) -> String {
+    match at {
+        0 => "max-memory".to_owned(),
+        _ => format!("groups.{}.max-memory", group.name),
     }
 }
 

@@ -73,6 +73,10 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
     tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
+    tokio::task::spawn_local({
+        let app = app.clone();
+        async move { app.shrink_tiers().await }
+    });
     // Nobody can read it elsewhere.
     if app.settings.admin.is_some() {
         tokio::task::spawn_local(sample_history(app.clone()));

@@ -616,6 +616,12 @@ pub const METRICS: &[MetricFamily] = &[
     },
     group!("larder_cache_flights", Gauge, cache.flights, "Flights: keys that are being fetched."),
     group!("larder_cache_max_bytes", Gauge, cache.max_bytes, "Byte budget of the memory tier (max-memory)."),
+    group!(
+        "larder_cache_shrink_bytes",
+        Gauge,
+        cache.shrink_bytes,
+        "Bytes that the memory tier has still to free because max-memory was lowered."
+    ),
     group!("larder_cache_used_bytes", Gauge, cache.used_bytes, "Bytes of the memory tier in use."),
     group!("larder_cache_live_bytes", Gauge, cache.live_bytes, "Bytes that live entries occupy."),
     group!("larder_cache_index_bytes", Gauge, cache.index_bytes, "Bytes of the index."),

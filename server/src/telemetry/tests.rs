@@ -129,6 +129,7 @@ fn every_number_of_the_engine_has_a_metric() {
         used_bytes: 2003,
         live_bytes: 2004,
         max_bytes: 2005,
+        shrink_bytes: 2035,
         segment_bytes: 2006,
         large_bytes: 2007,
         index_bytes: 2008,

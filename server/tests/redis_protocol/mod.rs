@@ -13,6 +13,7 @@ mod identity;
 mod innocent_bystanders;
 mod json_examples;
 mod maintenance_notifications;
+mod memory_bound;
 mod other_protocols;
 mod passthrough;
 mod password;

@@ -112,6 +112,28 @@ fn a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn a_memory_bound_that_the_shards_do_not_allow_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.toml");
+    let text = "ttl = \"1h\"\n[groups.other]\nmax-memory = \"64MiB\"\nshards = 16\n";
+    let larder = with_file(&path, text);
+    std::fs::write(&path, text.replace("1h", "2h").replace("64MiB", "1MiB")).unwrap();
+    for method in ["GET", "POST"] {
+        let (status, problem) = reload(&larder, method);
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!(status, 422, "{problem}");
+        for part in ["group other", "max-memory of 1MiB needs a restart", "at least 2MiB", "`shards`"] {
+            assert!(detail.contains(part), "{detail}");
+        }
+    }
+    let lifetime = lifetime(&mut larder.client(), "key");
+    assert!(lifetime <= 3600, "{lifetime}: the file is applied as a whole or not at all");
+    std::fs::write(&path, text.replace("64MiB", "2MiB")).unwrap();
+    assert_eq!(reload(&larder, "POST").0, 200);
+    assert_eq!(larder.metric("larder_cache_max_bytes{group=\"other\"}"), f64::from(2 << 20));
+}
+
+#[test]
 fn silent_connections_end_after_the_new_idle_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("larder.toml");

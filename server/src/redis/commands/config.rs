@@ -161,7 +161,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
             if bytes < MIN_MEMORY {
                 return Err(failed("argument must be at least 1mb"));
             }
-            changes.max_memory = Some(bytes);
+            changes.max_memory = Some(possible_memory(call, name, bytes)?);
         } else if parameter.name == MODE_RULES {
             changes.modes = Some(parse_modes(name, value)?);
         } else if parameter.name == LOG_LEVEL {
@@ -210,7 +210,7 @@ impl ConfigChanges {
             changed.map_err(|why| failed(MODE_RULES.as_bytes(), &why))?;
         }
         if let Some(bytes) = self.max_memory {
-            call.cache().set_max_memory(bytes, call.now);
+            call.worker.app.set_max_memory(0, bytes);
         }
         if let Some(keys) = self.tracked_keys {
             call.worker.app.tracking.set_max_keys(keys);
@@ -225,6 +225,12 @@ impl ConfigChanges {
         call.reply.ok();
         Ok(())
     }
+}
+
+/// A bound on memory that can be without a restart. `name`: the parameter.
+pub(super) fn possible_memory(call: &CommandContext<'_>, name: &[u8], bytes: usize) -> Result<usize, CommandError> {
+    // The Redis protocol serves only the first group.
+    call.worker.app.bound_problem(0, bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
 }
 
 /// The mode rules of the group, as text.

@@ -2,7 +2,7 @@
 //! All other names belong to Redis.
 use super::config::{
     ConfigChanges, MIN_MEMORY, MODE_RULES, MOST_SLOW, SLOW_LEN, SLOWER_THAN, TRACKED_KEYS, WATCH_FROM, failed,
-    mode_rules, parse_modes, unknown,
+    mode_rules, parse_modes, possible_memory, unknown,
 };
 use crate::{
     config::{LogLevel, TABLE},
@@ -146,7 +146,8 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             MAX_MEMORY => {
                 let bytes = parse_size(text).map_err(|why| failed(name, &why))?;
                 let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes >= MIN_MEMORY);
-                changes.max_memory = Some(bytes.ok_or_else(|| failed(name, "argument must be at least 1MiB"))?);
+                let bytes = bytes.ok_or_else(|| failed(name, "argument must be at least 1MiB"))?;
+                changes.max_memory = Some(possible_memory(call, name, bytes)?);
             }
             LOG_LEVEL => {
                 let names = "argument must be one of: off, error, warn, info, debug, trace";

@@ -83,6 +83,7 @@ impl Server {
             bound: Bound::default(),
             workers_with_ring: AtomicUsize::new(0),
             caches: vec![cache],
+            bound_changes: Default::default(),
             sources: Vec::new(),
             modes: Vec::new(),
             snapshots: Snapshots::new(&settings, &[]),

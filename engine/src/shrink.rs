@@ -1,0 +1,200 @@
+//! A cache comes down to a bound that was lowered, in steps, each under one shard's lock.
+//!
+//! ```text
+//!   bytes
+//!     │──── old bound
+//!     │▔▔▔╲        what may be held ([`Budget::holding`](crate::budget::Budget)): each fall of
+//!     │    ▔▔╲     the use lowers it, nothing raises it but a higher bound
+//!     │       ▔▔╲▁▁▁▁▁▁▁▁ new bound
+//!     └──────────────────► steps
+//! ```
+//!
+//! To evict all that is above the bound at once would hold up the caller, and everyone who waits for
+//! a lock, for as long as that takes: half a second for a million entries.
+
+use crate::{cache::Cache, shard::Shard, shard_common::Rules, sync::lock, time::Millis};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A step ends with the entry with which it has dropped or copied on so many: an entry that was read
+/// goes round once more before it is dropped, and an eviction may copy on some ten of them.
+const STEP_ENTRIES: u64 = 64;
+/// A step ends with the entry that makes it free so much: to give large memory back takes time.
+const STEP_BYTES: usize = 1 << 20;
+
+impl Cache {
+    /// Changes the bound on bytes. A higher one holds at once. A lower one takes no time: the cache
+    /// holds no more than it does now, and [`shrink`](Cache::shrink) brings it down.
+    pub fn set_max_memory(&self, bytes: usize) {
+        self.rules.budget.set_max_bytes(bytes);
+    }
+
+    /// Is more held than a bound that was lowered allows? Only until [`shrink`](Cache::shrink) is
+    /// done.
+    pub fn is_shrinking(&self) -> bool {
+        self.rules.budget.to_shrink() > 0
+    }
+
+    /// A step towards a bound that was lowered: drops some entries of one shard, and gives their
+    /// number (0: it has only moved some). `None`: the bound is reached, or nothing that is left
+    /// can be dropped now.
+    pub fn shrink(&self, now: Millis) -> Option<usize> {
+        let Rules { budget, shrink_next, changes, .. } = &self.rules;
+        // Once round: a shard may have nothing to give.
+        for _ in 0..self.shards() {
+            if budget.to_shrink() == 0 {
+                return None;
+            }
+            let number = shrink_next.fetch_add(1, Relaxed) % self.shards();
+            let dropped = lock(self.mutex(number)).shrink(&self.rules, now);
+            changes.settled();
+            // Also where a fall was not noticed, because it came with the change of the bound.
+            budget.follow_down();
+            if dropped.is_some() {
+                return dropped;
+            }
+        }
+        None
+    }
+}
+
+impl Shard {
+    /// Drops some entries; `None` if there was nothing to give.
+    fn shrink(&mut self, rules: &Rules, now: Millis) -> Option<usize> {
+        let (entries, moves, live) = (self.index.len(), self.log.moves(), self.log.live_bytes());
+        let mut has_given = false;
+        while rules.budget.bytes_over() && self.relieve(rules, now) {
+            has_given = true;
+            let work = (entries - self.index.len()) as u64 + self.log.moves() - moves;
+            if work >= STEP_ENTRIES || live - self.log.live_bytes() >= STEP_BYTES {
+                break;
+            }
+        }
+        has_given.then(|| entries - self.index.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cache, Config, Eviction, Write, sync::Arc};
+
+    const FULL: usize = 8 << 20;
+
+    /// A cache of four shards, filled up to its bound.
+    fn full(eviction: Eviction) -> Arc<Cache> {
+        let max_memory = if cfg!(miri) { FULL / 16 } else { FULL };
+        let cache = Cache::new(Config { max_memory, shards: Some(4), seed: Some(5), eviction, ..Config::default() });
+        fill(&cache, 0, max_memory / 150);
+        cache
+    }
+
+    fn fill(cache: &Cache, from: usize, entries: usize) {
+        for n in from..from + entries {
+            cache.tier().set(cache.key(&n.to_le_bytes()), Write::new(&[7; 150]), 0).expect("it fits");
+        }
+    }
+
+    fn shrink(cache: &Cache) -> usize {
+        std::iter::from_fn(|| cache.shrink(0)).sum()
+    }
+
+    #[test]
+    fn a_lower_bound_is_reached_in_steps_of_bounded_size() {
+        for eviction in [Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru] {
+            let cache = full(eviction);
+            let before = cache.stats();
+            cache.set_max_memory(before.max_bytes as usize / 4);
+            let set = cache.stats();
+            assert_eq!((set.entries, set.used_bytes), (before.entries, before.used_bytes), "not in one go");
+            assert!(cache.is_shrinking());
+            assert_eq!(set.shrink_bytes, set.used_bytes - set.max_bytes);
+            let (mut entries, mut steps) = (before.entries, 0);
+            while let Some(dropped) = cache.shrink(0) {
+                assert!(dropped as u64 <= super::STEP_ENTRIES);
+                let now = cache.stats();
+                assert_eq!(entries - now.entries, dropped as u64, "one step");
+                entries = now.entries;
+                steps += 1;
+            }
+            let after = cache.stats();
+            assert!(after.used_bytes <= after.max_bytes && after.shrink_bytes == 0 && !cache.is_shrinking());
+            assert!(steps > 10 && after.used_bytes > after.max_bytes / 2, "{steps} steps, {after:?}");
+            assert_eq!(after.evictions - before.evictions, before.entries - after.entries);
+        }
+    }
+
+    #[test]
+    fn a_cache_that_shrinks_grows_no_more() {
+        let cache = full(Eviction::S3Fifo);
+        let full = cache.max_memory();
+        cache.set_max_memory(full / 4);
+        let mut held = cache.stats().used_bytes;
+        for round in 0..20 {
+            fill(&cache, full + round * 100, 100);
+            cache.shrink(0);
+            let now = cache.stats();
+            assert!(now.used_bytes <= held, "{} after {held}", now.used_bytes);
+            held = now.shrink_bytes + now.max_bytes;
+        }
+        shrink(&cache);
+        fill(&cache, 3 * full, 1000);
+        assert!(cache.stats().used_bytes <= full as u64 / 4);
+    }
+
+    #[test]
+    fn a_higher_bound_ends_it() {
+        let cache = full(Eviction::S3Fifo);
+        let full = cache.max_memory();
+        cache.set_max_memory(full / 4);
+        cache.shrink(0);
+        cache.set_max_memory(2 * full);
+        assert!(!cache.is_shrinking() && cache.shrink(0).is_none());
+        let before = cache.stats().entries;
+        fill(&cache, full, 1000);
+        assert_eq!(cache.stats().entries, before + 1000, "there is room again");
+    }
+
+    #[test]
+    fn deletes_that_reach_the_bound_end_it() {
+        let cache = full(Eviction::S3Fifo);
+        let full = cache.max_memory();
+        cache.set_max_memory(full / 2);
+        let mut left = 0..full / 150;
+        while cache.stats().used_bytes > full as u64 / 2 {
+            let n = left.next().expect("the last delete leaves nothing");
+            cache.tier().delete(cache.key(&n.to_le_bytes()), 0);
+        }
+        assert!(!cache.is_shrinking(), "without a step");
+        fill(&cache, full, full / 150);
+        assert!(cache.stats().used_bytes <= full as u64 / 2, "the old bound holds no more");
+        cache.set_max_memory(full / 4);
+        cache.tier().clear();
+        assert!(!cache.is_shrinking());
+    }
+
+    #[test]
+    fn a_bound_that_cannot_be_reached_ends_in_nothing_to_give() {
+        let cache = full(Eviction::S3Fifo);
+        cache.set_max_memory(1000);
+        shrink(&cache);
+        let least = cache.stats();
+        assert_eq!((least.entries, cache.is_shrinking(), cache.shrink(0)), (0, true, None));
+        assert!(least.used_bytes <= *cache.memory_limits().start() as u64, "{least:?}");
+        cache.set_max_memory(*cache.memory_limits().start() + 400);
+        assert!(!cache.is_shrinking());
+        fill(&cache, 0, 10);
+        assert!(cache.stats().entries > 0);
+    }
+
+    #[test]
+    fn a_step_ends_once_it_has_freed_much() {
+        let cache = Cache::new(Config { max_memory: 64 << 20, shards: Some(1), ..Config::default() });
+        let value = vec![1; 900 << 10];
+        for n in 0..60_u8 {
+            cache.tier().set(cache.key(&[n]), Write::new(&value), 0).expect("it fits");
+        }
+        cache.set_max_memory(4 << 20);
+        assert_eq!(cache.shrink(0), Some(2));
+        shrink(&cache);
+        assert!(!cache.is_shrinking() && cache.stats().entries > 0);
+    }
+}

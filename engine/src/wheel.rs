@@ -14,10 +14,14 @@ const SLOTS: usize = 64;
 const SLOT_BITS: u32 = 6;
 /// The first level's slot is 2^8 ms.
 const TICK_BITS: u32 = 8;
+/// Hints of a due slot that are handed out at a time: the shard is locked meanwhile.
+const PART: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
     slots: Vec<Vec<Hint>>,
+    /// What is left of the slot that is due.
+    due: Vec<Hint>,
     /// Ticks that have been turned to.
     tick: u64,
     len: usize,
@@ -28,7 +32,7 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
-        Wheel { slots: Vec::new(), tick: 0, len: 0, bytes: 0, sweep: (0, 0) }
+        Wheel { slots: Vec::new(), due: Vec::new(), tick: 0, len: 0, bytes: 0, sweep: (0, 0) }
     }
 
     /// Hints held, those of vanished entries included.
@@ -63,8 +67,24 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Takes the hints of one slot that is due; `None` if there is none. Call until then.
+    /// Takes some hints of a slot that is due; `None` if there is none. Call until then.
     pub(crate) fn due(&mut self, now: Millis) -> Option<Vec<Hint>> {
+        if self.due.is_empty() {
+            self.due = self.due_slot(now)?;
+        }
+        let mut hints = self.due.split_off(self.due.len().saturating_sub(PART));
+        self.len -= hints.len();
+        if self.due.is_empty() {
+            self.bytes -= self.due.capacity() * size_of::<Hint>();
+            self.due = Vec::new();
+        }
+        hints.sort_unstable();
+        hints.dedup();
+        Some(hints)
+    }
+
+    /// Takes all hints of one slot that is due. They stay on the account.
+    fn due_slot(&mut self, now: Millis) -> Option<Vec<Hint>> {
         let target = now >> TICK_BITS;
         if self.len == 0 {
             self.tick = self.tick.max(target);
@@ -80,12 +100,7 @@ impl Wheel {
                 let number = (self.tick >> (SLOT_BITS * level)) as usize % SLOTS;
                 let slot = &mut self.slots[level as usize * SLOTS + number];
                 if !slot.is_empty() {
-                    let mut hints = std::mem::take(slot);
-                    self.len -= hints.len();
-                    self.bytes -= hints.capacity() * size_of::<Hint>();
-                    hints.sort_unstable();
-                    hints.dedup();
-                    return Some(hints);
+                    return Some(std::mem::take(slot));
                 }
             }
             if self.tick >= target {
@@ -128,14 +143,31 @@ impl Wheel {
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        assert_eq!(self.len, self.slots.iter().map(Vec::len).sum::<usize>());
-        assert_eq!(self.bytes, self.slots.iter().map(|s| s.capacity() * size_of::<Hint>()).sum::<usize>());
+        let all = || self.slots.iter().chain([&self.due]);
+        assert_eq!(self.len, all().map(Vec::len).sum::<usize>());
+        assert_eq!(self.bytes, all().map(|s| s.capacity() * size_of::<Hint>()).sum::<usize>());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_of_many_hints_comes_out_in_parts() {
+        let mut wheel = Wheel::new();
+        let count = if cfg!(miri) { 300 } else { 10_000 };
+        (0..count).for_each(|n| wheel.add(Hint::of(n << 32 | n), 1000, 0));
+        let mut came = Vec::new();
+        while let Some(hints) = wheel.due(2000) {
+            assert!(hints.len() <= 200, "{}", hints.len());
+            came.extend(hints);
+            wheel.check();
+        }
+        came.sort_unstable();
+        came.dedup();
+        assert_eq!((came.len(), wheel.len(), wheel.due(2000)), (count as usize, 0, None));
+    }
 
     /// Whatever the moment of adding and the expiry, a hint that is put back while not yet due
     /// comes out within two ticks after its expiry.

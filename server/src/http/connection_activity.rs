@@ -115,9 +115,13 @@ impl ConnectionActivity {
         });
     }
 
+    /// A request is in work, or its answer.
+    pub(super) fn is_busy(&self) -> bool {
+        self.handlers.get() + self.answers.get() > 0
+    }
+
     pub(super) fn head_begins(&self) {
-        let is_busy = self.handlers.get() + self.answers.get() > 0;
-        if !self.is_http2 && !is_busy && !self.in_head.replace(true) {
+        if !self.is_http2 && !self.is_busy() && !self.in_head.replace(true) {
             self.deadline.allow(Some(self.header_timeout));
         }
     }

@@ -36,6 +36,9 @@ const RESETS: usize = 20;
 const ERRORS: usize = 256;
 /// Time for the last words on a connection that we end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time in a drain for the rest of a head, or for an HTTP/2 client to confirm the end: the whole
+/// process waits for it.
+const DRAIN_REST: Duration = Duration::from_millis(200);
 
 /// Serves a connection to its end; `read` was already taken from it.
 pub(super) async fn serve<S: ClientStream>(
@@ -132,6 +135,8 @@ async fn drive(
 ) -> End {
     let mut finishing = false;
     let mut finish_now = false;
+    // Since when a drain waits for this client alone.
+    let mut waits_since = None;
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(result) = poll(cx, std::mem::take(&mut finish_now)) {
@@ -149,7 +154,15 @@ async fn drive(
             }
             match activity.deadline.verdict() {
                 Verdict::Live => return Poll::Pending,
-                Verdict::Drain if finishing => return Poll::Pending,
+                // A draining connection is polled at every tick.
+                Verdict::Drain if finishing => {
+                    if activity.is_busy() {
+                        waits_since = None;
+                    } else if waits_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_REST {
+                        return Poll::Ready(End::Dropped);
+                    }
+                    return Poll::Pending;
+                }
                 Verdict::Expired if finishing || activity.answers.get() > 0 => return Poll::Ready(End::Dropped),
                 Verdict::Expired if activity.in_head.get() => return Poll::Ready(End::HeadTimeout),
                 Verdict::Expired => activity.deadline.allow(Some(LAST_WORDS)),

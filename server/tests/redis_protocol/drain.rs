@@ -135,3 +135,23 @@ fn a_hangup_ends_nothing() {
     assert!(larder.wait().0.success());
     assert!(larder.stderr().contains("the configuration was read again"));
 }
+
+/// A head of which the rest does not come, and an HTTP/2 client that does not confirm the end.
+#[test]
+fn http_clients_that_say_no_more_hold_up_no_drain() {
+    let mut larder = Larder::start(&["--grace", "1m"]);
+    let mut half_a_head = super::larder::connect(larder.http);
+    half_a_head.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+    let mut http2 = super::larder::connect(larder.http);
+    let empty_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    http2.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &empty_settings[..]].concat()).unwrap();
+    let mut settings = [0; 9];
+    http2.read_exact(&mut settings).unwrap();
+    let read = || larder.metric("larder_received_bytes_total{protocol=\"http\"}");
+    wait_until("half a head to be read", || read() >= (23 + 24 + 9) as f64);
+    larder.signal(Signal::TERM);
+    let (status, took) = larder.wait();
+    assert!(status.success(), "{status}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    expect_end(&mut half_a_head);
+}

@@ -1,6 +1,7 @@
 //! The whole command line, and `larder serve` and `larder config`.
 use super::{
-    client_commands,
+    client_commands::{self, URL_VARIABLE},
+    examples,
     exit_codes::{self, USAGE},
     output::{self, print, print_json},
     shell_files, snapshot_commands, store_commands, table_commands,
@@ -20,7 +21,11 @@ use clap::{
     value_parser,
 };
 use serde_json::json;
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Runs the program.
 pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
@@ -68,7 +73,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
 }
 
 /// The whole command line.
-fn command() -> Command {
+pub(super) fn command() -> Command {
     const PRECEDENCE: &str = "Every setting may also be given as an environment variable (LARDER_MAX_MEMORY for --max-memory) or in the \
         file (max-memory = \"64MiB\"). A flag overrides a variable, and a variable overrides the file.";
     let serve = Command::new("serve")
@@ -107,7 +112,7 @@ fn command() -> Command {
         .subcommand(client_commands::config_diff_command())
         .subcommand(Command::new("sample").about("Print a configuration file with every setting as a comment"))
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
-    Command::new("larder")
+    let larder = Command::new("larder")
         .about("A read-through cache and key-value server")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
@@ -126,27 +131,59 @@ fn command() -> Command {
         .after_help(format!(
             "`larder` without a command is `larder serve`. `larder serve --help` lists its options.\n\n{}",
             exit_codes::help()
-        ))
+        ));
+    examples::add(larder)
 }
 
 /// Names the flag that was meant where another program's name for it is too far from Larder's for
 /// the usual suggestion.
 fn suggest(error: &mut clap::Error) {
-    const OTHERS: [(&str, &str); 4] = [
+    const OTHERS: [(&str, &str); 12] = [
         ("--port", "--redis"),
+        ("-p", "--redis"),
         ("--bind", "--redis"),
+        ("--host", "--http"),
+        ("--listen", "--http"),
+        ("--backend", "--source"),
+        ("--origin", "--source"),
+        ("--upstream", "--source"),
+        ("--maxclients", "--max-connections"),
         ("--maxmemory", "--max-memory"),
+        ("--maxmemory-policy", "--eviction"),
         ("--requirepass", "--password"),
     ];
-    if error.kind() != ErrorKind::UnknownArgument {
-        return;
+    match (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(typed)), _) => {
+            if let Some((_, meant)) = OTHERS.iter().find(|(other, _)| other == typed) {
+                error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
+                // They are made of the usual suggestion.
+                error.remove(ContextKind::Usage);
+                error.remove(ContextKind::Suggested);
+            }
+        }
+        // A message about `--url` must name the place of the value.
+        (ErrorKind::ValueValidation, Some(ContextValue::String(flag)), Some(ContextValue::String(value)))
+            if flag.starts_with("--url")
+                && std::env::var(URL_VARIABLE).is_ok_and(|of_variable| of_variable == *value) =>
+        {
+            tip(error, format!("the value is that of the variable {URL_VARIABLE}; --url overrides it"));
+        }
+        (ErrorKind::InvalidSubcommand, ..) => {
+            let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return };
+            if typed.contains("://") {
+                let typed = format!("larder --source {typed}");
+                tip(error, format!("to serve from a source: {typed}"));
+            } else if Path::new(typed).is_file() {
+                let typed = format!("larder serve {typed}");
+                tip(error, format!("to serve a table or a data file: {typed}"));
+            }
+        }
+        _ => {}
     }
-    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return };
-    if let Some((_, meant)) = OTHERS.iter().find(|(other, _)| other == typed) {
-        error.insert(ContextKind::SuggestedArg, ContextValue::String((*meant).to_owned()));
-        // It is made of the usual suggestion.
-        error.remove(ContextKind::Usage);
-    }
+}
+
+fn tip(error: &mut clap::Error, text: String) {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![text.into()]));
 }
 
 /// `larder config check` and `larder config print`

@@ -5,6 +5,7 @@
 mod client_commands;
 mod command_line;
 mod convert_command;
+mod examples;
 mod exit_codes;
 mod output;
 mod progress_bar;

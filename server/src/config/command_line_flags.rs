@@ -44,7 +44,8 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         Fallback::Is(text) | Fallback::Computed(text) => text,
         Fallback::Off => "none",
     };
-    let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder());
+    // A negative number is for the setting to refuse, by its name.
+    let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder()).allow_negative_numbers(true);
     // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding
     // to them.
     let arg = match setting.many {

@@ -265,9 +265,11 @@ pub(super) fn check_memory(settings: &Settings, machine: &Machine, problems: &mu
     let total: usize = settings.groups.iter().map(|group| group.max_memory).sum();
     if total as u64 > machine.memory.saturating_mul(TOO_MUCH) {
         problems.push(format!(
-            "max-memory is {} in all, more than {TOO_MUCH} times the {} that this process may use",
+            "max-memory is {} in all, more than {TOO_MUCH} times the {} that this process may use: write at most {}MiB, \
+             or leave it out for a quarter of that memory",
             show_size(total as u64),
-            show_rounded_size(machine.memory)
+            show_rounded_size(machine.memory),
+            machine.memory >> 20
         ));
     }
 }
@@ -278,7 +280,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     let mut warnings = Vec::new();
     if total as u64 > machine.memory {
         warnings.push(format!(
-            "max-memory is {} in all, more than the {} that this process may use",
+            "max-memory is {} in all, more than the {} that this process may use: the kernel may kill it",
             show_size(total as u64),
             show_rounded_size(machine.memory)
         ));

@@ -48,7 +48,10 @@ pub fn load_config(input: ConfigInput) -> Result<CheckedConfig, ConfigError> {
                 raw.groups = file.groups;
                 raw.listeners = file.listeners;
             }
-            Err(error) => problems.push(format!("{}: cannot be read: {error}", path.display())),
+            Err(error) => {
+                let setting = if input.file.is_some() { "--config" } else { env_variables::CONFIG };
+                problems.push(format!("{}: cannot be read ({setting}): {error}", path.display()));
+            }
         }
     }
     let peers = raw.top.get("peers").and_then(|peers| peers.texts.first()).cloned();

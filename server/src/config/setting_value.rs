@@ -198,7 +198,7 @@ fn share(text: &str) -> Result<u32, String> {
         .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     let percent: f64 = number
         .and_then(|number| number.parse().ok())
-        .ok_or_else(|| format!("`{text}` is not a share: write 0.1% or 5%"))?;
+        .ok_or_else(|| format!("`{text}` is not a share: write 100% for all, 5%, 0.1%, or `none`"))?;
     let millionths = (percent * 1e4).round();
     if (1.0..=1e6).contains(&millionths) {
         Ok(millionths as u32)

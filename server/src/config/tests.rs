@@ -485,14 +485,17 @@ fn a_file_that_cannot_be_read_is_a_problem() {
     let vars = env(&[("LARDER_CONFIG", "/nowhere/l.toml")]);
     let input = ConfigInput { flags: Layer::new(), file: None, env: vars, machine: MACHINE };
     let error = load_config(input).unwrap_err().to_string();
-    assert!(error.starts_with("/nowhere/l.toml: cannot be read: No such file"), "{error}");
+    assert!(error.starts_with("/nowhere/l.toml: cannot be read (LARDER_CONFIG): No such file"), "{error}");
 }
 
 #[test]
 fn more_memory_than_there_is_warns() {
     assert_eq!(loaded(&[], &[], "").warnings, [""; 0]);
     let config = loaded(&["--max-memory=3GiB"], &[], "[groups.a]\nmax-memory = '2GiB'");
-    assert_eq!(config.warnings, ["max-memory is 5GiB in all, more than the 4GiB that this process may use"]);
+    assert_eq!(
+        config.warnings,
+        ["max-memory is 5GiB in all, more than the 4GiB that this process may use: the kernel may kill it"]
+    );
 }
 
 #[test]

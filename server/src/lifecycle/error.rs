@@ -81,10 +81,16 @@ impl RunError {
     }
 }
 
-/// What to do about an address that another process has.
+/// What to do about an address that another process has, or that Larder may not have.
 fn other_address(error: &io::Error, setting: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("; choose another address with --{setting} ADDR, or --{setting} off"),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("; this machine does not have the address: choose one of its own with --{setting} ADDR")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose a higher one with --{setting} ADDR")
+        }
         _ => String::new(),
     }
 }

@@ -31,9 +31,74 @@ fn a_source_that_is_an_address_gets_a_url() {
 
 #[test]
 fn flags_of_other_programs_are_known() {
-    for (flag, meant) in [("--port", "--redis"), ("--maxmemory", "--max-memory"), ("--requirepass", "--password")] {
+    for (flag, meant) in [
+        ("--port", "--redis"),
+        ("-p", "--redis"),
+        ("--host", "--http"),
+        ("--maxmemory", "--max-memory"),
+        ("--maxmemory-policy", "--eviction"),
+        ("--requirepass", "--password"),
+    ] {
         let error = refused(&["serve", flag, "1"]);
         assert!(error.contains(&format!("'{meant}'")) && !error.contains("--peer-tls"), "{error}");
+        assert!(!error.contains("as a value"), "{error}");
+    }
+    let error = refused(&["config", "check", "--max-keys", "-5"]);
+    assert!(error.contains("max-keys: `-5` is not a whole number"), "{error}");
+}
+
+#[test]
+fn a_source_or_a_file_alone_is_a_command_to_type() {
+    let source = refused(&["redis://127.0.0.1:6379"]);
+    assert!(source.contains("larder --source redis://127.0.0.1:6379"), "{source}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let name = file.path().to_str().unwrap();
+    let error = refused(&[name]);
+    assert!(error.contains(&format!("larder serve {name}")), "{error}");
+}
+
+#[test]
+fn an_address_takes_many_forms() {
+    let larder = Larder::start(&[]);
+    let http = format!("127.0.0.1:{}", larder.http);
+    let redis = format!("127.0.0.1:{}", larder.redis);
+    assert_eq!(run(&["set", "k", "v", "--url", &format!("valkey://{redis}")], &[], b"").code, 0);
+    for address in [http.clone(), format!("http://{http}"), format!("redis://{redis}"), format!("valkey://{redis}")] {
+        for args in [["get", &address, "k"].as_slice(), &["get", "k", "--url", &address]] {
+            let got = run(args, &[], b"");
+            assert_eq!((got.code, got.text()), (0, "v"), "{args:?}: {}", got.error);
+        }
+        assert_eq!(run(&["get", "k"], &[("LARDER_URL", &address)], b"").text(), "v");
+    }
+    for command in [&["health"][..], &["status"], &["top", "--count", "1", "--interval", "10ms"], &["config", "diff"]] {
+        let answer = run(&[command, &[&format!("127.0.0.1:{}", larder.admin)]].concat(), &[], b"");
+        assert_eq!(answer.code, 0, "{command:?}: {}", answer.error);
+    }
+    // A command over HTTP cannot use the variable of one over the Redis protocol.
+    let other = run(&["status"], &[("LARDER_URL", "redis://127.0.0.1:6380")], b"");
+    assert_eq!(other.code, 2);
+    assert!(other.error.contains("this command asks over HTTP"), "{}", other.error);
+    assert!(other.error.contains("that of the variable LARDER_URL"), "{}", other.error);
+    let empty = run(&["get", "k", "--timeout", "nothing"], &[("LARDER_URL", "")], b"");
+    assert!(empty.error.contains("--timeout"), "{}", empty.error);
+}
+
+#[test]
+fn nothing_that_listens_says_so() {
+    for url in ["http://127.0.0.1:1", "redis://127.0.0.1:1"] {
+        let nowhere = run(&["get", "k", "--url", url], &[], b"");
+        assert_eq!(nowhere.code, 3);
+        assert!(nowhere.error.contains("is Larder running there?"), "{}", nowhere.error);
+        assert!(!nowhere.error.contains("source"), "{}", nowhere.error);
+    }
+}
+
+#[test]
+fn the_long_help_has_examples_and_the_exit_codes() {
+    let [short, long] = ["-h", "--help"].map(|help| run(&["store", "backup", help], &[], b""));
+    assert!(!short.text().contains("Examples:"), "{}", short.text());
+    for line in ["Examples:\n  larder store backup /var/lib/larder/store", "Exit codes:\n  0 "] {
+        assert!(long.text().contains(line), "{line}: {}", long.text());
     }
 }
 
@@ -76,7 +141,11 @@ fn a_missing_socket_and_a_server_without_tls_are_named() {
     assert!(redis.error.contains("does the server speak TLS on this port?"), "{}", redis.error);
     let other = run(&["get", &format!("127.0.0.1:{}", larder.redis), "k"], &[], b"");
     assert_eq!(other.code, 3);
-    assert!(other.error.contains("does the server speak HTTP on this port?"), "{}", other.error);
+    let hint = format!(
+        "does the server speak HTTP on this port? For the Redis protocol write redis://127.0.0.1:{}",
+        larder.redis
+    );
+    assert!(other.error.contains(&hint), "{}", other.error);
 }
 
 #[test]

@@ -44,7 +44,8 @@ fn status_and_top_show_groups() {
     let status = run(&["status", "--url", &url], &[], b"");
     assert_eq!(status.code, 0, "{}", status.error);
     assert!(status.text().starts_with("ready\nlarder 0.1.0, "), "{}", status.text());
-    let row = status.text().lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+    let row = status.text().lines().find(|line| line.starts_with("default")).unwrap();
+    let row = row.split_whitespace().collect::<Vec<_>>();
     assert_eq!(row[..5], ["default", "3", "1", "75.0", "%"], "{}", status.text());
     let document = json(&run(&["status", "--url", &url, "--json"], &[], b""));
     assert_eq!(document["stats"]["groups"]["default"]["cache_hits"], 3);

@@ -1,5 +1,5 @@
 //! `larder advise`: the hit ratio at other sizes, and the size for a wanted one, by `/v1/what-if`.
-use super::{get_set_del, over_http, server_status::Asked, tls_args};
+use super::{get_set_del, server_status::Asked, tls_args};
 use crate::cli::{
     exit_codes::{FAILED, USAGE},
     output,
@@ -11,11 +11,8 @@ use std::{fmt::Write as _, process::ExitCode};
 
 /// `larder advise [URL] [--hit-ratio 0.95]`
 pub(crate) fn command() -> Command {
-    let url = get_set_del::url(get_set_del::ADMIN_URL)
-        .value_parser(over_http::HttpUrl::parse)
-        .help("The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT");
-    let address =
-        Arg::new("address").value_name("ADDRESS").value_parser(over_http::HttpUrl::parse).help("The same as --url");
+    let help = "The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT";
+    let url = get_set_del::http_url(get_set_del::ADMIN_URL, help);
     let ratio = Arg::new("hit-ratio")
         .long("hit-ratio")
         .value_name("RATIO")
@@ -24,7 +21,8 @@ pub(crate) fn command() -> Command {
         .help("The hit ratio that is wanted, from 0 to 1 or in per cent: 0.95, 95%");
     Command::new("advise")
         .about("Show the hit ratio that a running server would have at other sizes")
-        .args([address, url, ratio, output::json(), get_set_del::timeout()])
+        .args(url)
+        .args([ratio, output::json(), get_set_del::timeout()])
         .args(tls_args::args())
         .after_help("The ratios are estimated from a sample of the keys: docs/what-if.md.")
 }
@@ -57,7 +55,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn advice(document: &Value) -> String {
     let groups = document["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     if groups.is_empty() {
-        return "Nothing is simulated: `what-if` is off, or no group reads from the memory tier.\n".to_owned();
+        return "Nothing is simulated: the server runs with `what-if = false`, or no group of it has a memory tier.\n"
+            .to_owned();
     }
     let groups: Vec<String> = groups.iter().map(group_advice).collect();
     groups.join("\n")
@@ -99,15 +98,47 @@ fn group_advice(group: &Value) -> String {
     let smallest = factor(sizes.first());
     let _ = match wanted["factor"].as_f64() {
         Some(factor) if factor <= smallest => {
-            writeln!(text, "\n{ratio} need {factor} of the size at most: {}.", bounds(wanted))
+            writeln!(
+                text,
+                "\n{ratio} need {factor} of the size at most: {}.\n{}",
+                bounds(wanted),
+                to_write(name, wanted)
+            )
         }
-        Some(factor) => writeln!(text, "\n{ratio} need about {factor:.2} times the size: {}.", bounds(wanted)),
+        Some(factor) => writeln!(
+            text,
+            "\n{ratio} need about {factor:.2} times the size: {}.\n{}",
+            bounds(wanted),
+            to_write(name, wanted)
+        ),
         None => {
             let largest = sizes.last().map(|size| per_cent(&size["hit_ratio"])).unwrap_or_default();
-            writeln!(text, "\n{ratio} need more than {} times the size, which gives {largest}.", factor(sizes.last()))
+            let _ = writeln!(
+                text,
+                "\n{ratio} need more than {} times the size, which gives {largest}.",
+                factor(sizes.last())
+            );
+            let at = |size: Option<&Value>| size.and_then(|size| size["hit_ratio"].as_f64());
+            let present = at(sizes.iter().find(|size| size["factor"].as_f64() == Some(1.0)));
+            match (present, at(sizes.last())) {
+                (Some(present), Some(largest)) if largest - present < 0.01 => writeln!(
+                    text,
+                    "More memory gains less than 1 %: the other misses are first reads, or expired or changed keys \
+                     (larder_cache_miss_causes_total)."
+                ),
+                _ => Ok(()),
+            }
         }
     };
     text
+}
+
+/// What to write into the configuration: in numbers that it takes.
+fn to_write(group: &str, wanted: &Value) -> String {
+    let mebibytes = wanted["max_memory"].as_u64().unwrap_or(0).div_ceil(1 << 20);
+    let keys = wanted["max_keys"].as_u64().map_or(String::new(), |keys| format!(", max-keys = {keys}"));
+    let place = if group == "default" { String::new() } else { format!(" in [groups.{group}]") };
+    format!("To set it{place}: max-memory = \"{mebibytes}MiB\"{keys}. A reload applies it.")
 }
 
 #[cfg(test)]
@@ -131,9 +162,16 @@ mod tests {
         assert_eq!(lines[0], "group default: 64MiB, 1000 reads, 80.0 % hits");
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["0.5", "x", "32MiB", "70.0", "%", "60.0", "%"]);
         assert_eq!(lines[7], "95.0 % need about 2.00 times the size: 128MiB.");
-        assert!(advice(&document(json!(0.5))).ends_with("95.0 % need 0.5 of the size at most: 128MiB.\n"));
+        assert_eq!(lines[8], "To set it: max-memory = \"128MiB\". A reload applies it.");
+        assert!(advice(&document(json!(0.5))).contains("\n95.0 % need 0.5 of the size at most: 128MiB.\nTo set it"));
+        let wanted = json!({ "max_memory": 134_217_729, "max_keys": 10 });
+        let text = to_write("a", &wanted);
+        assert_eq!(text, "To set it in [groups.a]: max-memory = \"129MiB\", max-keys = 10. A reload applies it.");
         let never = advice(&document(Value::Null));
         assert!(never.ends_with("95.0 % need more than 8 times the size, which gives 97.5 %.\n"), "{never}");
+        let mut flat = document(Value::Null);
+        flat["groups"][0]["sizes"][2]["hit_ratio"] = json!(0.805);
+        assert!(advice(&flat).contains("which gives 80.5 %.\nMore memory gains less than 1 %"), "{}", advice(&flat));
         assert!(advice(&json!({"groups": []})).starts_with("Nothing is simulated"));
     }
 

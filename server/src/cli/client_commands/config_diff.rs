@@ -1,30 +1,32 @@
 //! `larder config diff`: what a reload would change in a running server, from its `GET
 //! /v1/config/reload`.
-use super::{get_set_del, over_http};
+use super::{get_set_del, server_status::Asked, tls_args};
 use crate::cli::{
     exit_codes,
     output::{self, json},
 };
 use clap::{ArgMatches, Command};
 use serde_json::Value;
-use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, process::ExitCode};
 
 /// `diff` and its arguments.
 pub(crate) fn command() -> Command {
-    let url = get_set_del::url(get_set_del::ADMIN_URL)
-        .value_parser(over_http::HttpUrl::parse)
-        .help("The admin listener of the server: http://HOST:PORT");
+    let url = get_set_del::http_url(get_set_del::ADMIN_URL, "The admin listener of the server: http://HOST:PORT");
     Command::new("diff")
         .about("Compare the configuration file of a running server with the settings in use")
-        .args([url, get_set_del::timeout(), json()])
+        .args(url)
+        .args([get_set_del::timeout(), json()])
+        .args(tls_args::args())
         .after_help("The server reads its file and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
 }
 
 /// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default");
-    let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
-    match get_set_del::block_on(over_http::document(url, "/v1/config/reload", timeout)) {
+    let asked = match Asked::of(matches) {
+        Ok(asked) => asked,
+        Err(error) => return get_set_del::fail(exit_codes::USAGE, &error),
+    };
+    match asked.document("/v1/config/reload") {
         Ok(document) if matches.get_flag("json") => output::print_json(&document),
         Ok(document) => output::print(&lines(&document)),
         Err(error) => get_set_del::fail(exit_codes::FAILED, &error),
@@ -47,7 +49,7 @@ fn lines(document: &Value) -> String {
         }
     }
     if out.is_empty() {
-        out.push_str("The file says what runs.\n");
+        out.push_str("The running settings are those of the file.\n");
     }
     out
 }
@@ -70,6 +72,9 @@ A restart is needed for:
   password: (not shown) -> (not shown)
 ";
         assert_eq!(lines(&document), expected);
-        assert_eq!(lines(&json!({ "changes": [], "needs_restart": [] })), "The file says what runs.\n");
+        assert_eq!(
+            lines(&json!({ "changes": [], "needs_restart": [] })),
+            "The running settings are those of the file.\n"
+        );
     }
 }

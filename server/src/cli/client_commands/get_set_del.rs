@@ -23,6 +23,12 @@ use tokio::runtime::{Builder, LocalOptions};
 
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 pub(super) const ADMIN_URL: &str = "http://127.0.0.1:8081";
+/// The default of `--url`, if it is not empty.
+pub(crate) const URL_VARIABLE: &str = "LARDER_URL";
+
+const ADDRESSES: &str =
+    "write HOST:PORT, http://HOST:PORT, https://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH";
+
 /// Where to send it.
 #[derive(Debug, Clone)]
 enum Target {
@@ -50,7 +56,8 @@ pub(crate) fn commands() -> [Command; 3] {
         .value_parser(clap::value_parser!(OsString))
         .help("The key");
     let url = url(DEFAULT_URL).value_parser(target_of).help(
-        "http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or unix:///PATH",
+        "HOST:PORT or http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or \
+         unix:///PATH",
     );
     // `get HOST:PORT KEY`: of two words the first is the address, so clap sees one list.
     let place = Arg::new("key")
@@ -59,7 +66,7 @@ pub(crate) fn commands() -> [Command; 3] {
         .num_args(1..=2)
         .allow_negative_numbers(true)
         .value_parser(clap::value_parser!(OsString))
-        .help("The key, optionally after the address of an HTTP listener, which replaces --url");
+        .help("The key, optionally after an address as in --url");
     let timeout = timeout();
     let value = Arg::new("value")
         .value_name("VALUE")
@@ -78,7 +85,7 @@ pub(crate) fn commands() -> [Command; 3] {
     [
         command("get", "Write the value of a key to standard output, unchanged")
             .mut_arg("key", |_| place.clone())
-            .override_usage("larder get [OPTIONS] [HOST:PORT] <KEY>"),
+            .override_usage("larder get [OPTIONS] [ADDRESS] <KEY>"),
         command("set", "Store a value").args([value, ttl]),
         command("del", "Delete a key"),
     ]
@@ -86,9 +93,20 @@ pub(crate) fn commands() -> [Command; 3] {
 
 /// `--url`, or the variable `LARDER_URL`.
 pub(super) fn url(default: &'static str) -> Arg {
-    // The URL may have a password.
-    let url = Arg::new("url").long("url").value_name("URL").env("LARDER_URL").hide_env_values(true);
-    url.default_value(default)
+    let url = Arg::new("url").long("url").value_name("URL").default_value(default);
+    // Compose files pass variables on that are empty.
+    match std::env::var_os(URL_VARIABLE) {
+        Some(value) if value.is_empty() => url,
+        // The URL may have a password.
+        _ => url.env(URL_VARIABLE).hide_env_values(true),
+    }
+}
+
+/// `--url` of commands that ask over HTTP, and the same without the flag.
+pub(super) fn http_url(default: &'static str, help: &'static str) -> [Arg; 2] {
+    let parser = over_http::HttpUrl::parse;
+    let address = Arg::new("address").value_name("ADDRESS").value_parser(parser).help("The same as --url");
+    [url(default).value_parser(parser).help(help), address.conflicts_with("url")]
 }
 
 /// `--timeout`
@@ -126,10 +144,9 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let timeout = *matches.get_one("timeout").expect("it has a default");
     let mut target = matches.get_one::<Target>("url").expect("it has a default").clone();
     if let Some(address) = words.pop() {
-        let url = address.to_str().filter(|text| text.contains(':')).map(|text| target_of(&format!("http://{text}")));
-        match url {
-            Some(Ok(url)) => target = url,
-            _ => return fail(USAGE, &format!("{}: write HOST:PORT before the key", address.display())),
+        match address.to_str().ok_or_else(|| ADDRESSES.to_owned()).and_then(target_of) {
+            Ok(url) => target = url,
+            Err(error) => return fail(USAGE, &format!("{}: {error}, before the key", address.display())),
         }
     }
     if let Err(error) = tls_args::apply(matches, target.tls()) {
@@ -185,9 +202,9 @@ pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
 fn target_of(text: &str) -> Result<Target, String> {
     match text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
         Some("http" | "https") => over_http::HttpUrl::parse(text).map(Target::Http),
-        Some("redis" | "rediss" | "unix") => text.parse().map(Target::Redis),
-        _ => Err("write http://HOST:PORT, https://HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH"
-            .to_string()),
+        Some("redis" | "rediss" | "valkey" | "valkeys" | "unix") => text.parse().map(Target::Redis),
+        _ if text.contains("://") => Err(ADDRESSES.to_owned()),
+        _ => over_http::HttpUrl::parse(text).map(Target::Http).map_err(|_| ADDRESSES.to_owned()),
     }
 }
 

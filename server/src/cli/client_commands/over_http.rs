@@ -12,7 +12,7 @@ use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::htt
 use hyper_util::rt::TokioIo;
 use larder_units::show_duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use std::{future::Future, time::Duration};
+use std::{future::Future, io, time::Duration};
 use tokio::time;
 
 /// RFC 3986's unreserved characters stay as they are.
@@ -22,7 +22,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// A ring of tens of thousands of nodes takes less.
 const MAX_DOCUMENT: usize = 16 << 20;
 
-/// `http://[USER:PASSWORD@]HOST[:PORT][/BASE]`, or `https://…`
+/// `http://[USER:PASSWORD@]HOST[:PORT][/BASE]`, `https://…` or `HOST:PORT`
 #[derive(Debug, Clone)]
 pub(super) struct HttpUrl {
     /// For the `Host` header.
@@ -40,10 +40,14 @@ pub(super) struct HttpUrl {
 
 impl HttpUrl {
     pub(super) fn parse(text: &str) -> Result<HttpUrl, String> {
-        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
+        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}; write http://HOST:PORT"))?;
         let authority = uri.authority().ok_or("the host is missing: write http://HOST:PORT")?;
         let is_tls = uri.scheme_str() == Some("https");
-        let is_http = is_tls || uri.scheme_str() == Some("http");
+        // HOST:PORT alone is a URL without a scheme.
+        let is_http = is_tls || uri.scheme_str() == Some("http") || uri.scheme().is_none() && uri.port().is_some();
+        if !is_http && uri.scheme().is_some() {
+            return Err("this command asks over HTTP: write the admin or HTTP listener, http://HOST:PORT".to_owned());
+        }
         let (user, shown) = match authority.as_str().rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority.as_str()),
@@ -92,7 +96,11 @@ pub(super) async fn send(
         .map_err(|error| format!("the key is too long for a URL: {error}"))?;
 
     let at = |error: &dyn std::fmt::Display| format!("{}: {error}", url.authority);
-    let answer = exchange(url, request_head, timeout).await?;
+    let other_protocol = |error: String| match error.ends_with(NO_HTTP) {
+        true => format!("{error} For the Redis protocol write redis://{}", url.authority),
+        false => error,
+    };
+    let answer = exchange(url, request_head, timeout).await.map_err(other_protocol)?;
     match (request, answer.status()) {
         (ClientRequest::Get, StatusCode::OK) => copy_out(answer, sink, timeout).await.map_err(|error| at(&error)),
         (ClientRequest::Set { .. }, StatusCode::CREATED | StatusCode::NO_CONTENT) => Ok(RequestOutcome::Done),
@@ -122,7 +130,7 @@ async fn exchange(
         .await
         // A server without TLS may wait for more of what it takes for a request.
         .map_err(|late| if tls.is_some() { late + "; does the server speak TLS on this port?" } else { late })
-        .and_then(|result| result.map_err(|error| error.to_string()))
+        .and_then(|result| result.map_err(|error| not_connected(&error)))
         .map_err(|error| at(&error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
     // Its errors reach the sender as well.
@@ -136,7 +144,19 @@ async fn exchange(
 /// A port of another protocol closes the connection, or answers with other bytes.
 fn hint(error: &hyper::Error) -> &'static str {
     let is_no_http = error.is_incomplete_message() || error.is_parse();
-    if is_no_http { "; does the server speak HTTP on this port?" } else { "" }
+    if is_no_http { NO_HTTP } else { "" }
+}
+
+const NO_HTTP: &str = "; does the server speak HTTP on this port?";
+
+/// What to do where nothing listens.
+pub(super) const REFUSED: &str = "is Larder running there? Name another address with --url or LARDER_URL";
+
+fn not_connected(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("connection refused: {REFUSED}"),
+        _ => error.to_string(),
+    }
 }
 
 /// Asks for a path below that of the URL.
@@ -253,11 +273,13 @@ mod tests {
             ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
             ("http://[::1]:1/", "::1", 1, ""),
             ("HTTP://cache.internal/larder/", "cache.internal", 80, "/larder"),
+            ("cache.internal:8081", "cache.internal", 8081, ""),
+            ("[::1]:8081", "::1", 8081, ""),
         ] {
             let url = HttpUrl::parse(text).unwrap();
             assert_eq!((url.host.as_str(), url.port, url.base.as_str()), (host, port, base));
         }
-        for text in ["http://", "http://u@h", "http://h/?a", "http:h", "http://a b"] {
+        for text in ["http://", "http://u@h", "http://h/?a", "http:h", "http://a b", "h", "redis://h:1", ""] {
             HttpUrl::parse(text).unwrap_err();
         }
     }

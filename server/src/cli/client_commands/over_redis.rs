@@ -1,10 +1,13 @@
 //! The client over the Redis protocol: the connection is a source's, with its handshake, TLS and
 //! deadline.
-use super::client_request::{ClientRequest, MAX_VALUE, RequestOutcome, ValueSink};
+use super::{
+    client_request::{ClientRequest, MAX_VALUE, RequestOutcome, ValueSink},
+    over_http,
+};
 use crate::{
     buffers::Buffers,
     config::SourceUrl,
-    source::{SourceLimits, SourceSetup},
+    source::{SourceError, SourceLimits, SourceSetup},
 };
 use larder_proto::resp::{View, encode, view};
 use std::time::Duration;
@@ -40,7 +43,16 @@ pub(super) async fn send(
             encode(&[b"SET", key, value, b"PX", millis.as_bytes()])
         }
     };
-    let replies = relay.relay(command.into(), 1, false).await.map_err(|error| format!("{url}: {error}"))?;
+    let failed = |error: SourceError| {
+        // Whether it is anybody's source does not matter here.
+        let error = error.to_string();
+        let error = error.strip_prefix("source unavailable: ").unwrap_or(&error);
+        match error {
+            "connection refused" => format!("{url}: {error}: {}", over_http::REFUSED),
+            _ => format!("{url}: {error}"),
+        }
+    };
+    let replies = relay.relay(command.into(), 1, false).await.map_err(failed)?;
     match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
         (ClientRequest::Get, View::Bulk(value)) => sink.put(value).map(|()| RequestOutcome::Done),
         (ClientRequest::Get, View::Null) | (ClientRequest::Del, View::Integer(0)) => Ok(RequestOutcome::Absent),

@@ -1,12 +1,12 @@
 //! `larder health|status|top`: a running server, by its `/readyz`, `/healthz` and `/v1/stats`.
-use super::{get_set_del, over_http, tls_args};
+use super::{get_set_del, over_http, status_table, tls_args};
 use crate::cli::{
     exit_codes::{FAILED, NO, USAGE},
     output,
 };
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hyper::StatusCode;
-use larder_units::{parse_duration, show_rounded_size};
+use larder_units::parse_duration;
 use serde_json::{Value, json};
 use std::{
     io::{self, IsTerminal as _},
@@ -16,11 +16,10 @@ use std::{
 
 /// `health`, `status` and `top`.
 pub(crate) fn commands() -> [Command; 3] {
-    let url = get_set_del::url(get_set_del::ADMIN_URL)
-        .value_parser(over_http::HttpUrl::parse)
-        .help("The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT");
+    let help = "The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT";
+    let url = get_set_del::http_url(get_set_del::ADMIN_URL, help);
     let command = |name, about| {
-        Command::new(name).about(about).args([url.clone(), get_set_del::timeout()]).args(tls_args::args())
+        Command::new(name).about(about).args(url.clone()).arg(get_set_del::timeout()).args(tls_args::args())
     };
     let alive = Arg::new("alive")
         .long("alive")
@@ -41,8 +40,8 @@ pub(crate) fn commands() -> [Command; 3] {
         command("health", "Ask whether a server is ready: exit code 0, or 1 if it is not")
             .args([alive, output::json()])
             .after_help("For container checks: HEALTHCHECK CMD [\"larder\", \"health\", \"--timeout\", \"2s\"]"),
-        command("status", "Show hits, misses, memory and sources of a running server").arg(output::json()),
-        command("top", "Show hits, misses and other numbers of a running server, per second").args([
+        command("status", "Show hits, misses, memory, commands and sources of a running server").arg(output::json()),
+        command("top", "Show hits, misses, commands and other numbers of a running server, per second").args([
             interval,
             count,
             output::json().help(
@@ -114,7 +113,7 @@ pub(crate) fn run_status(matches: &ArgMatches) -> ExitCode {
         Ok((ready, stats)) if matches.get_flag("json") => {
             output::print_json(&json!({ "ready": ready, "stats": stats }))
         }
-        Ok((ready, stats)) => output::print(&format!("{ready}\n{}", table(&stats, None))),
+        Ok((ready, stats)) => output::print(&format!("{ready}\n{}", status_table::show(&stats, None))),
         Err(error) => get_set_del::fail(FAILED, &error),
     }
 }
@@ -139,7 +138,7 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         if let Some((before, then)) = &last {
             let code = match matches.get_flag("json") {
                 true => output::print_json(&json!({ "seconds": (now - *then).as_secs_f64(), "stats": stats })),
-                false => output::print(&format!("{clear}{}", table(&stats, Some((before, now - *then))))),
+                false => output::print(&format!("{clear}{}", status_table::show(&stats, Some((before, now - *then))))),
             };
             looks -= 1;
             if code != ExitCode::SUCCESS || looks == 0 {
@@ -148,111 +147,5 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         }
         last = Some((stats, now));
         std::thread::sleep(interval);
-    }
-}
-
-/// The numbers of a group: totals, or per second since `before`.
-fn table(stats: &Value, before: Option<(&Value, Duration)>) -> String {
-    let count = |document: &Value, group: &str, name: &str| document["groups"][group][name].as_u64().unwrap_or(0);
-    let shown = |group: &str, name: &str| {
-        let now = count(stats, group, name);
-        match before {
-            None => now.to_string(),
-            Some((before, time)) => {
-                let made = now.saturating_sub(count(before, group, name));
-                format!("{:.0}", made as f64 / time.as_secs_f64().max(1e-3))
-            }
-        }
-    };
-    let ratio = |group: &str| {
-        let made = |name| {
-            count(stats, group, name)
-                - before.map_or(0, |(before, _)| count(before, group, name).min(count(stats, group, name)))
-        };
-        let (hits, misses) = (made("cache_hits"), made("cache_misses"));
-        match hits + misses {
-            0 => "-".to_owned(),
-            all => format!("{:.1} %", 100.0 * hits as f64 / all as f64),
-        }
-    };
-    let per = if before.is_some() { "/s" } else { "" };
-    let header = [
-        "group".to_owned(),
-        format!("hits{per}"),
-        format!("misses{per}"),
-        "hit ratio".to_owned(),
-        format!("evictions{per}"),
-        format!("fetches{per}"),
-        format!("errors{per}"),
-        "entries".to_owned(),
-        "memory".to_owned(),
-        "source".to_owned(),
-    ];
-    let groups = stats["groups"].as_object();
-    let rows: Vec<[String; 10]> = groups
-        .into_iter()
-        .flat_map(|groups| groups.keys())
-        .map(|group| {
-            let size = |name| show_rounded_size(count(stats, group, name));
-            let up = match stats["groups"][group]["source_up"].as_f64() {
-                Some(up) if up > 0.0 => "up",
-                Some(_) => "down",
-                None => "-",
-            };
-            [
-                group.clone(),
-                shown(group, "cache_hits"),
-                shown(group, "cache_misses"),
-                ratio(group),
-                shown(group, "cache_evictions"),
-                shown(group, "source_fetches"),
-                shown(group, "source_errors"),
-                count(stats, group, "cache_entries").to_string(),
-                format!("{} of {}", size("cache_used_bytes"), size("cache_max_bytes")),
-                up.to_owned(),
-            ]
-        })
-        .collect();
-    let version = stats["build_info"]["version"].as_str().unwrap_or("?");
-    let connections = |kind: &str| stats["connections"][kind].as_u64().unwrap_or(0);
-    let mut out =
-        format!("larder {version}, {} HTTP and {} Redis connections\n\n", connections("http"), connections("redis"));
-    output::columns(&header, &rows, &[0, 9], &mut out);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stats(hits: u64, misses: u64) -> Value {
-        json!({
-            "build_info": { "version": "1.2.3" },
-            "connections": { "http": 2, "redis": 7 },
-            "groups": { "default": {
-                "cache_hits": hits, "cache_misses": misses, "cache_evictions": 0, "source_fetches": misses, "source_errors": 1,
-                "cache_entries": 5, "cache_used_bytes": 1_048_576, "cache_max_bytes": 67_108_864, "source_up": 1,
-            } },
-        })
-    }
-
-    #[test]
-    fn totals_and_rates() {
-        let text = table(&stats(30, 10), None);
-        assert!(text.starts_with("larder 1.2.3, 2 HTTP and 7 Redis connections\n\ngroup "), "{text}");
-        let row = text.lines().last().unwrap();
-        assert_eq!(
-            row.split_whitespace().collect::<Vec<_>>(),
-            ["default", "30", "10", "75.0", "%", "0", "10", "1", "5", "1MiB", "of", "64MiB", "up"]
-        );
-        // Half of what is new was a hit; the totals do not count.
-        let (before, now) = (stats(30, 10), stats(50, 30));
-        let text = table(&now, Some((&before, Duration::from_secs(2))));
-        let row = text.lines().last().unwrap();
-        assert_eq!(row.split_whitespace().take(5).collect::<Vec<_>>(), ["default", "10", "10", "50.0", "%"]);
-        assert!(text.contains("hits/s"), "{text}");
-        // A server that was started again counts from 0.
-        assert!(table(&stats(1, 1), Some((&now, Duration::from_secs(1)))).contains("default"));
-        assert!(table(&Value::Null, None).starts_with("larder ?"));
     }
 }

@@ -1,33 +1,31 @@
 //! `larder peers`: the ring, as a node sees it, from its `GET /v1/peers`.
-use super::{get_set_del, over_http, tls_args};
+use super::{get_set_del, over_http, server_status::Asked, tls_args};
 use crate::cli::{
     exit_codes,
     output::{self, json},
 };
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
-use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, process::ExitCode};
 
 /// `peers` and its arguments.
 pub(crate) fn command() -> Command {
-    let url = get_set_del::url(get_set_del::DEFAULT_URL)
-        .value_parser(over_http::HttpUrl::parse)
-        .help("The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT");
+    let help = "The HTTP or admin listener of any node: http://HOST:PORT or https://HOST:PORT";
+    let url = get_set_del::http_url(get_set_del::DEFAULT_URL, help);
     let key = Arg::new("key").long("key").value_name("KEY").help("Also show which node owns this key");
     let about = "Show the ring: its nodes, their shares of the keys and their health";
-    Command::new("peers").about(about).args([url, get_set_del::timeout(), json(), key]).args(tls_args::args())
+    Command::new("peers").about(about).args(url).args([get_set_del::timeout(), json(), key]).args(tls_args::args())
 }
 
 /// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let mut url = matches.get_one::<over_http::HttpUrl>("url").expect("it has a default").clone();
-    if let Err(error) = tls_args::apply(matches, url.tls.as_mut()) {
-        return get_set_del::fail(exit_codes::USAGE, &error);
-    }
-    let timeout = *matches.get_one::<Duration>("timeout").expect("it has a default");
+    let asked = match Asked::of(matches) {
+        Ok(asked) => asked,
+        Err(error) => return get_set_del::fail(exit_codes::USAGE, &error),
+    };
     let key = matches.get_one::<String>("key").map(|key| over_http::escaped(key.as_bytes()));
     let path = key.map_or("/v1/peers".to_owned(), |key| format!("/v1/peers?key={key}"));
-    match get_set_del::block_on(over_http::document(&url, &path, timeout)) {
+    match asked.document(&path) {
         Ok(document) if matches.get_flag("json") => output::print_json(&document),
         Ok(document) => output::print(&table(&document)),
         Err(error) => get_set_del::fail(exit_codes::FAILED, &error),

@@ -1,0 +1,210 @@
+//! The text of `larder status` and `larder top`, from `/v1/stats`.
+use crate::cli::output;
+use larder_units::show_rounded_size;
+use serde_json::Value;
+use std::{fmt::Write as _, time::Duration};
+
+/// Commands that are listed.
+const COMMANDS: usize = 10;
+
+/// The process, its groups, and the Redis commands with the most calls: totals, or per second since
+/// `before`.
+pub(super) fn show(stats: &Value, before: Option<(&Value, Duration)>) -> String {
+    let mut out = process(stats, before);
+    out.push('\n');
+    groups(stats, before, &mut out);
+    commands(stats, before, &mut out);
+    out
+}
+
+/// The sum of the numbers of an object.
+fn sum(document: &Value) -> u64 {
+    let members = document.as_object().into_iter().flat_map(|members| members.values());
+    members.filter_map(Value::as_u64).sum()
+}
+
+fn process(stats: &Value, before: Option<(&Value, Duration)>) -> String {
+    let version = stats["build_info"]["version"].as_str().unwrap_or("?");
+    let uptime = stats["uptime_seconds"].as_f64().unwrap_or_default() as u64;
+    let uptime = match (uptime / 86_400, uptime / 3600 % 24, uptime / 60 % 60, uptime % 60) {
+        (0, 0, 0, seconds) => format!("{seconds}s"),
+        (0, 0, minutes, seconds) => format!("{minutes}m {seconds}s"),
+        (0, hours, minutes, _) => format!("{hours}h {minutes}m"),
+        (days, hours, ..) => format!("{days}d {hours}h"),
+    };
+    let resident = show_rounded_size(stats["process_resident_memory_bytes"].as_u64().unwrap_or(0));
+    let cpu = |document: &Value| document["process_cpu_seconds"].as_f64().unwrap_or_default();
+    let cpu = match before {
+        None => format!("{:.1} s of CPU", cpu(stats)),
+        Some((before, time)) => {
+            let share = (cpu(stats) - cpu(before)).max(0.0) / time.as_secs_f64().max(1e-3);
+            format!("{:.0} % of a core", 100.0 * share)
+        }
+    };
+    let connections = |kind: &str| stats["connections"][kind].as_u64().unwrap_or(0);
+    let made = |name: &str| {
+        let now = sum(&stats[name]);
+        match before {
+            None => now,
+            Some((before, time)) => {
+                let made = now.saturating_sub(sum(&before[name]));
+                (made as f64 / time.as_secs_f64().max(1e-3)).round() as u64
+            }
+        }
+    };
+    let per = if before.is_some() { "/s" } else { "" };
+    format!(
+        "larder {version}, up {uptime}, {resident} resident, {cpu}\n\
+         {} HTTP and {} Redis connections; {} HTTP responses{per}, {} Redis commands{per}; {}{per} in, {}{per} out\n",
+        connections("http"),
+        connections("redis"),
+        made("http_responses"),
+        made("redis_commands"),
+        show_rounded_size(made("received_bytes")),
+        show_rounded_size(made("sent_bytes")),
+    )
+}
+
+/// The Redis commands with the most calls.
+fn commands(stats: &Value, before: Option<(&Value, Duration)>, out: &mut String) {
+    let calls = |document: &Value, name: &str| document["redis_commands"][name].as_u64().unwrap_or(0);
+    let failed = |document: &Value, name: &str| sum(&document["redis_command_errors"][name]);
+    let since = |of: &dyn Fn(&Value, &str) -> u64, name: &str| {
+        of(stats, name).saturating_sub(before.map_or(0, |(before, _)| of(before, name)))
+    };
+    let names = stats["redis_commands"].as_object().into_iter().flat_map(|commands| commands.keys());
+    let mut busiest: Vec<(u64, &String)> = names.map(|name| (since(&calls, name), name)).collect();
+    busiest.retain(|(calls, _)| *calls > 0);
+    if busiest.is_empty() {
+        return;
+    }
+    busiest.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    busiest.truncate(COMMANDS);
+    let shown = |count: u64| match before {
+        None => count.to_string(),
+        Some((_, time)) => format!("{:.0}", count as f64 / time.as_secs_f64().max(1e-3)),
+    };
+    let per = if before.is_some() { "/s" } else { "" };
+    let header = ["command".to_owned(), format!("calls{per}"), format!("errors{per}")];
+    let row = |(calls, name): (u64, &String)| [name.clone(), shown(calls), shown(since(&failed, name))];
+    let rows: Vec<[String; 3]> = busiest.into_iter().map(row).collect();
+    let _ = writeln!(out);
+    output::columns(&header, &rows, &[0], out);
+}
+
+/// The numbers of a group: totals, or per second since `before`.
+fn groups(stats: &Value, before: Option<(&Value, Duration)>, out: &mut String) {
+    let count = |document: &Value, group: &str, name: &str| document["groups"][group][name].as_u64().unwrap_or(0);
+    let shown = |group: &str, name: &str| {
+        let now = count(stats, group, name);
+        match before {
+            None => now.to_string(),
+            Some((before, time)) => {
+                let made = now.saturating_sub(count(before, group, name));
+                format!("{:.0}", made as f64 / time.as_secs_f64().max(1e-3))
+            }
+        }
+    };
+    let ratio = |group: &str| {
+        let made = |name| {
+            count(stats, group, name)
+                - before.map_or(0, |(before, _)| count(before, group, name).min(count(stats, group, name)))
+        };
+        let (hits, misses) = (made("cache_hits"), made("cache_misses"));
+        match hits + misses {
+            0 => "-".to_owned(),
+            all => format!("{:.1} %", 100.0 * hits as f64 / all as f64),
+        }
+    };
+    let per = if before.is_some() { "/s" } else { "" };
+    let header = [
+        "group".to_owned(),
+        format!("hits{per}"),
+        format!("misses{per}"),
+        "hit ratio".to_owned(),
+        format!("evictions{per}"),
+        format!("fetches{per}"),
+        format!("errors{per}"),
+        "entries".to_owned(),
+        "memory".to_owned(),
+        "source".to_owned(),
+    ];
+    let groups = stats["groups"].as_object();
+    let rows: Vec<[String; 10]> = groups
+        .into_iter()
+        .flat_map(|groups| groups.keys())
+        .map(|group| {
+            let size = |name| show_rounded_size(count(stats, group, name));
+            let up = match stats["groups"][group]["source_up"].as_f64() {
+                Some(up) if up > 0.0 => "up",
+                Some(_) => "down",
+                None => "-",
+            };
+            [
+                group.clone(),
+                shown(group, "cache_hits"),
+                shown(group, "cache_misses"),
+                ratio(group),
+                shown(group, "cache_evictions"),
+                shown(group, "source_fetches"),
+                shown(group, "source_errors"),
+                count(stats, group, "cache_entries").to_string(),
+                format!("{} of {}", size("cache_used_bytes"), size("cache_max_bytes")),
+                up.to_owned(),
+            ]
+        })
+        .collect();
+    output::columns(&header, &rows, &[0, 9], out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn stats(hits: u64, misses: u64) -> Value {
+        json!({
+            "build_info": { "version": "1.2.3" },
+            "connections": { "http": 2, "redis": 7 },
+            "uptime_seconds": 93_784.5,
+            "process_resident_memory_bytes": 25_165_824,
+            "process_cpu_seconds": hits as f64 / 100.0,
+            "http_responses": { "2xx": hits, "4xx": misses },
+            "received_bytes": { "http": 100, "redis": 1948 },
+            "redis_commands": { "get": hits, "set": misses, "ping": 0 },
+            "redis_command_errors": { "set": { "failed": 1, "rejected": 2 } },
+            "groups": { "default": {
+                "cache_hits": hits, "cache_misses": misses, "cache_evictions": 0, "source_fetches": misses, "source_errors": 1,
+                "cache_entries": 5, "cache_used_bytes": 1_048_576, "cache_max_bytes": 67_108_864, "source_up": 1,
+            } },
+        })
+    }
+
+    #[test]
+    fn totals_and_rates() {
+        let text = show(&stats(30, 10), None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "larder 1.2.3, up 1d 2h, 24MiB resident, 0.3 s of CPU");
+        assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 40 HTTP responses, 40 Redis commands; 2KiB in, 0B out");
+        assert_eq!(
+            lines[4].split_whitespace().collect::<Vec<_>>(),
+            ["default", "30", "10", "75.0", "%", "0", "10", "1", "5", "1MiB", "of", "64MiB", "up"]
+        );
+        assert_eq!(lines[6..], ["command  calls  errors", "get         30       0", "set         10       3"]);
+        // Half of what is new was a hit; the totals do not count.
+        let (before, now) = (stats(30, 10), stats(50, 30));
+        let text = show(&now, Some((&before, Duration::from_secs(2))));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with("24MiB resident, 10 % of a core"), "{text}");
+        assert!(lines[1].contains("; 20 HTTP responses/s, 20 Redis commands/s; 0B/s in"), "{text}");
+        assert_eq!(lines[4].split_whitespace().take(5).collect::<Vec<_>>(), ["default", "10", "10", "50.0", "%"]);
+        assert_eq!(
+            lines[6..],
+            ["command  calls/s  errors/s", "get           10         0", "set           10         0"]
+        );
+        assert!(text.contains("hits/s"), "{text}");
+        // A server that was started again counts from 0.
+        assert!(show(&stats(1, 1), Some((&now, Duration::from_secs(1)))).contains("default"));
+        assert!(show(&Value::Null, None).starts_with("larder ?"));
+    }
+}

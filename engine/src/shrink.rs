@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 const STEP_ENTRIES: u64 = 64;
 /// A step ends with the entry that makes it free so much: to give large memory back takes time.
 const STEP_BYTES: usize = 1 << 20;
+/// Hints of the wheel that are looked at for each entry that is dropped. Else those of entries that
+/// have left would take what the new bound allows: they wait for an expiry that may be far away.
+const HINTS: usize = 8;
 
 impl Cache {
     /// Changes the bound on bytes. A higher one holds at once. A lower one takes no time: the cache
@@ -61,10 +64,19 @@ impl Shard {
     /// Drops some entries; `None` if there was nothing to give.
     fn shrink(&mut self, rules: &Rules, now: Millis) -> Option<usize> {
         let (entries, moves, live) = (self.index.len(), self.log.moves(), self.log.live_bytes());
-        let mut has_given = false;
-        while rules.budget.bytes_over() && self.relieve(rules, now) {
+        let (mut has_given, mut looks) = (false, 0);
+        while rules.budget.bytes_over() {
+            let has_strays = self.has_stray_hints();
+            if has_strays {
+                self.sweep_hints(HINTS, false);
+                looks += 1;
+            }
+            // It settles the account. Where all entries are gone, hints may still be there.
+            if !self.relieve(rules, now) && !has_strays {
+                break;
+            }
             has_given = true;
-            let work = (entries - self.index.len()) as u64 + self.log.moves() - moves;
+            let work = looks.max((entries - self.index.len()) as u64 + self.log.moves() - moves);
             if work >= STEP_ENTRIES || live - self.log.live_bytes() >= STEP_BYTES {
                 break;
             }
@@ -75,7 +87,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Cache, Config, Eviction, Write, sync::Arc};
+    use crate::{Cache, Config, Eviction, Expiry, Write, sync::Arc};
 
     const FULL: usize = 8 << 20;
 
@@ -138,6 +150,22 @@ mod tests {
         shrink(&cache);
         fill(&cache, 3 * full, 1000);
         assert!(cache.stats().used_bytes <= full as u64 / 4);
+    }
+
+    /// What waits for its expiry in the wheel is memory, too, and of entries that have left it must
+    /// not take what the bound allows.
+    #[test]
+    fn what_is_left_of_entries_that_would_expire_does_not_fill_the_bound() {
+        let cache = Cache::new(Config { max_memory: FULL, shards: Some(4), ..Config::default() });
+        for n in 0..FULL / 40 {
+            let write = Write { expiry: Expiry::At(3_600_000), ..Write::new(b"v") };
+            cache.tier().set(cache.key(&n.to_le_bytes()), write, 0).expect("it fits");
+        }
+        cache.set_max_memory(FULL / 16);
+        shrink(&cache);
+        let after = cache.stats();
+        assert!(!cache.is_shrinking() && after.entries > 1000, "{after:?}");
+        assert!(after.wheel_bytes < after.max_bytes / 4, "{after:?}");
     }
 
     #[test]

@@ -110,15 +110,15 @@ impl Wheel {
         }
     }
 
-    /// Looks at up to `count` hints and forgets those for which `keep` says no, and those that a
-    /// slot holds twice.
-    pub(crate) fn sweep(&mut self, count: usize, mut keep: impl FnMut(Hint) -> bool) {
+    /// Looks at up to `count` hints and forgets those for which `keep` says no, and, if it
+    /// `sorts`, those that a slot holds twice. To sort a slot of many hints takes a while.
+    pub(crate) fn sweep(&mut self, count: usize, sorts: bool, mut keep: impl FnMut(Hint) -> bool) {
         let (mut number, mut at) = self.sweep;
         for _ in 0..count {
             let Some(slot) = self.slots.get_mut(number) else {
                 return;
             };
-            if at == 0 {
+            if at == 0 && sorts {
                 let before = slot.len();
                 slot.sort_unstable();
                 slot.dedup();

@@ -540,15 +540,21 @@ impl Shard {
         {
             self.wheel.add(Hint::of(hash), due(end), now);
         }
-        if self.wheel.len() > 2 * self.expiring + STRAY_HINTS {
-            self.sweep_hints();
+        if self.has_stray_hints() {
+            self.sweep_hints(16, true);
         }
     }
 
+    /// Has the wheel many hints of entries that have left?
+    pub(crate) fn has_stray_hints(&self) -> bool {
+        self.wheel.len() > 2 * self.expiring + STRAY_HINTS
+    }
+
+    /// Looks at some hints of the wheel and forgets strays; also doubles, if it `sorts`.
     #[cold]
-    fn sweep_hints(&mut self) {
+    pub(crate) fn sweep_hints(&mut self, count: usize, sorts: bool) {
         let (index, log) = (&self.index, &self.log);
-        self.wheel.sweep(16, |hint| {
+        self.wheel.sweep(count, sorts, |hint| {
             let mut expires = false;
             index.hinted(hint, |p| expires |= Meta::read(log.record(p)).has_expiry());
             expires

@@ -236,8 +236,8 @@ fn a_traced_redis_session_shows_its_commands() {
         let said = names.map(|name| said(span, name));
         assert_eq!(said, ["redis", &*span.name, "0", "127.0.0.1"]);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
-        // The clock of a thread and that of the day may differ by a moment.
-        assert!(span.start_time_unix_nano + 1_000_000 > before, "they follow each other: {spans:?}");
+        // Two clocks are read one after the other, and the kernel may take the core in between.
+        assert!(span.start_time_unix_nano + 500_000_000 > before, "they follow each other: {spans:?}");
         before = span.start_time_unix_nano;
     }
     let traces: std::collections::HashSet<&[u8]> = spans.iter().map(|span| &*span.trace_id).collect();

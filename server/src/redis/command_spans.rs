@@ -7,12 +7,14 @@ use crate::{
     clients::Client,
     telemetry::{Span, SpanKind},
 };
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Commands of one row that have just ended, one after the other.
 pub(super) struct EndedCommands {
     pub(super) row: u16,
     pub(super) commands: u32,
+    /// When the last of them ended.
+    pub(super) ended: Instant,
     /// How long they took together.
     pub(super) took: Duration,
     /// They waited for an answer, and it is an error.
@@ -22,9 +24,11 @@ pub(super) struct EndedCommands {
 /// Keeps the spans of those that are sampled. Each of them took its equal part of the time.
 #[cold]
 pub(super) fn keep(worker: &Worker, client: &Client, ended: EndedCommands) {
-    let EndedCommands { row, commands, took, has_failed } = ended;
+    let EndedCommands { row, commands, ended, took, has_failed } = ended;
     let tracer = &worker.app.telemetry.tracer;
     let each = took / commands.max(1);
+    // The kernel may have taken the core since they ended: then the next command began before now.
+    let begun = SystemTime::now() - ended.elapsed() - took;
     for at in 0..commands {
         let Some(ids) = tracer.sample(None) else { continue };
         let name: Box<str> = operation(worker.app.commands.name(row)).into();
@@ -34,7 +38,7 @@ pub(super) fn keep(worker: &Worker, client: &Client, ended: EndedCommands) {
             parent: None,
             kind: SpanKind::Server,
             name: name.clone(),
-            begun: SystemTime::now() - took + each * at,
+            begun: begun + each * at,
             took: each,
             has_failed,
             texts: vec![

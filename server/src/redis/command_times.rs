@@ -108,7 +108,8 @@ impl CommandTimes {
         worker.app.commands.took(worker.id, row, commands.into(), took);
         let each = took / commands;
         if worker.app.telemetry.tracer.is_on() {
-            command_spans::keep(worker, client, EndedCommands { row, commands, took, has_failed: false });
+            let ended = EndedCommands { row, commands, ended: now, took, has_failed: false };
+            command_spans::keep(worker, client, ended);
         }
         worker.app.telemetry.slow.is_slow(each).then_some((row, each))
     }
@@ -181,7 +182,7 @@ impl TimedCommand {
             worker.app.commands.failed(worker.id, self.row);
         }
         if worker.app.telemetry.tracer.is_on() {
-            let ended = EndedCommands { row: self.row, commands: 1, took, has_failed: is_error };
+            let ended = EndedCommands { row: self.row, commands: 1, ended: now, took, has_failed: is_error };
             command_spans::keep(worker, client, ended);
         }
         if let Some(args) = self.args.filter(|_| worker.app.telemetry.slow.is_slow(took)) {

@@ -851,7 +851,7 @@ pub const METRICS: &[MetricFamily] = &[
         "larder_store_in_place_pauses_total",
         Counter,
         in_place_pauses,
-        "Writes of workers that took over 1 ms. For 50 times as long, only the committer thread writes."
+        "Writes of workers that took over 1 ms. For 50 times as long (at most 10 s), only the committer thread writes."
     ),
     store!(
         "larder_store_in_place_reads_total",

@@ -73,14 +73,22 @@ fn the_console_can_be_read_and_used_in_a_browser() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let output = checked_in_a_browser(&root, folder.path(), &larder);
-        is_over.store(true, Relaxed);
-        output
+        // Also if it panics: the scope waits for the thread.
+        let _over = Over(&is_over);
+        checked_in_a_browser(&root, folder.path(), &larder)
     });
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     println!("{said}");
     assert!(!worker.is_open(), "the connection that was ended by hand");
+}
+
+/// Says so when it goes.
+struct Over<'a>(&'a AtomicBool);
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Runs `check.js`. Its pictures go to `$CONSOLE_PICTURES`, or into the folder.

@@ -13,7 +13,7 @@ const USED: &str = "larder_cache_used_bytes{group=\"default\"}";
 const SHRINK: &str = "larder_cache_shrink_bytes{group=\"default\"}";
 const ENTRIES: &str = "larder_cache_entries{group=\"default\"}";
 const MIB: f64 = (1 << 20) as f64;
-/// So many entries take some 50 MiB.
+/// So many entries take 40 MiB.
 const FILLED: u32 = 150_000;
 
 fn value(number: u32) -> String {
@@ -46,9 +46,8 @@ fn set_bound(client: &mut Client, bound: &str) -> Reply {
 
 #[track_caller]
 fn wait_for_bound(larder: &Larder, bound: f64) {
-    wait_until("the memory to reach its bound", || larder.metric(SHRINK) == 0.0);
-    let used = larder.metric(USED);
-    assert!(used <= bound, "{used} of {bound}");
+    // A write that opens a segment is above the bound until it has evicted as much.
+    wait_until("the memory to reach its bound", || larder.metric(SHRINK) == 0.0 && larder.metric(USED) <= bound);
 }
 
 #[test]
@@ -108,12 +107,12 @@ fn the_last_of_several_bounds_counts() {
     fill(&mut client, 0..FILLED);
     let used = larder.metric(USED);
     assert!((20.0 * MIB..=24.0 * MIB).contains(&used), "{used}");
-    // A rise in the middle ends it: all that is left stays, and there is room for more.
+    // A rise in the middle ends it: there is room again, for more than any bound before.
     assert_eq!(set_bound(&mut client, "4mb"), Reply::ok());
     assert_eq!(set_bound(&mut client, "64mb"), Reply::ok());
     assert_eq!(larder.metric(SHRINK), 0.0);
     fill(&mut client, FILLED..2 * FILLED);
-    assert!(larder.metric(USED) > 48.0 * MIB);
+    assert!(larder.metric(ENTRIES) >= f64::from(FILLED));
     // All entries go on their own: nothing is left to be freed.
     assert_eq!(set_bound(&mut client, "4mb"), Reply::ok());
     assert_eq!(client.command(&["FLUSHALL"]), Reply::ok());

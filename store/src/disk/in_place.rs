@@ -11,8 +11,9 @@
 //! - other programs' work on the same disk, which is not known here.
 //!
 //! The gate ([`write_gate`](super::write_gate)) is shut for the first two. For the rest there is a
-//! bound. After a write that took longer than 1 ms, the gate is shut for 50 times as long. A core
-//! thus spends at most a fiftieth of its time on waiting for the disk.
+//! bound. After a write that took longer than 1 ms, the gate is shut for 50 times as long, or 10 s.
+//! A core thus spends at most a fiftieth of its time on waiting for the disk, unless single writes
+//! take longer than 0.2 s.
 use super::{
     change::StoreChange, commit_replies::Answer, format::MAX_KEY, settings::Durability, shared::Shared, stats::Counts,
     write_queue::Written,

@@ -10,11 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Far longer than the gate is shut after a write from which the kernel took the core.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Writes single entries until one is written in place: flushes and compactions are over.
 fn wait_for_open_gate(store: &Store) {
     let (begun, before) = (Instant::now(), store.stats().in_place);
     while store.stats().in_place == before {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", store.stats());
+        assert!(begun.elapsed() < PATIENCE, "{:?}", store.stats());
         write_all(store, [put(0, "v", None)]);
     }
 }
@@ -47,64 +50,74 @@ fn step() -> impl Strategy<Value = Step> {
 fn writes_in_place_keep_their_order_among_those_that_wait() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path(), StoreSettings { write_buffer: 1 << 20, ..SETTINGS });
-    let mut runner = TestRunner::new(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() });
-    let before = store.stats();
-    let checked = runner.run(&prop::collection::vec(step(), 1..80), |steps| {
-        wait_for_open_gate(&store);
-        let mut model: BTreeMap<u32, Bytes> = BTreeMap::new();
-        let mut number = 0_u64;
-        // A value that no other write has.
-        let mut value = |bytes: usize| {
-            number += 1;
-            let mut value = number.to_be_bytes().to_vec();
-            value.resize(8 + bytes, b'v');
-            Bytes::from(value)
+    let config = ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() };
+    let begun = Instant::now();
+    // Again, where a busy machine has shut the gate most of the time.
+    loop {
+        let before = store.stats();
+        let checked = TestRunner::new(config.clone())
+            .run(&prop::collection::vec(step(), 1..80), |steps| keeps_the_order(&store, steps));
+        checked.expect("the order of the writes");
+        let after = store.stats();
+        let in_place = after.in_place - before.in_place;
+        if in_place > 100 && after.writes - before.writes - in_place > 100 {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "both ways are taken: {after:?}");
+    }
+}
+
+fn keeps_the_order(store: &Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    wait_for_open_gate(store);
+    let mut model: BTreeMap<u32, Bytes> = BTreeMap::new();
+    let mut number = 0_u64;
+    // A value that no other write has.
+    let mut value = |bytes: usize| {
+        number += 1;
+        let mut value = number.to_be_bytes().to_vec();
+        value.resize(8 + bytes, b'v');
+        Bytes::from(value)
+    };
+    write_all(store, [StoreChange::Clear]);
+    let mut pending: Vec<Pending> = Vec::new();
+    for step in steps {
+        let changes = match step {
+            Step::Wait => {
+                pending.drain(..).for_each(Pending::answered);
+                continue;
+            }
+            Step::Clear => {
+                model.clear();
+                vec![StoreChange::Clear]
+            }
+            Step::Many(number, count) => {
+                let changes: Vec<_> = (0..count).map(|_| (number, value(10))).collect();
+                model.extend(changes.last().cloned());
+                changes.into_iter().map(|(number, value)| put(number, value, None)).collect()
+            }
+            Step::Apply(entries) => {
+                let entries: BTreeMap<u32, Option<Bytes>> =
+                    entries.into_iter().map(|(key, bytes)| (key, bytes.map(&mut value))).collect();
+                for (number, to) in &entries {
+                    match to {
+                        Some(to) => model.insert(*number, to.clone()),
+                        None => model.remove(number),
+                    };
+                }
+                let stored = |to: Bytes| crate::StoredValue::string(to, None);
+                vec![StoreChange::Apply(
+                    entries.into_iter().map(|(number, to)| (key(number), to.map(stored))).collect(),
+                )]
+            }
         };
-        write_all(&store, [StoreChange::Clear]);
-        let mut pending: Vec<Pending> = Vec::new();
-        for step in steps {
-            let changes = match step {
-                Step::Wait => {
-                    pending.drain(..).for_each(Pending::answered);
-                    continue;
-                }
-                Step::Clear => {
-                    model.clear();
-                    vec![StoreChange::Clear]
-                }
-                Step::Many(number, count) => {
-                    let changes: Vec<_> = (0..count).map(|_| (number, value(10))).collect();
-                    model.extend(changes.last().cloned());
-                    changes.into_iter().map(|(number, value)| put(number, value, None)).collect()
-                }
-                Step::Apply(entries) => {
-                    let entries: BTreeMap<u32, Option<Bytes>> =
-                        entries.into_iter().map(|(key, bytes)| (key, bytes.map(&mut value))).collect();
-                    for (number, to) in &entries {
-                        match to {
-                            Some(to) => model.insert(*number, to.clone()),
-                            None => model.remove(number),
-                        };
-                    }
-                    let stored = |to: Bytes| crate::StoredValue::string(to, None);
-                    vec![StoreChange::Apply(
-                        entries.into_iter().map(|(number, to)| (key(number), to.map(stored))).collect(),
-                    )]
-                }
-            };
-            pending.push(hand_over(&store, changes));
-        }
-        pending.drain(..).for_each(Pending::answered);
-        for number in 0..6 {
-            let found = store.shared().tree.get(&key(number), 0).expect("read").map(|found| found.value);
-            prop_assert_eq!(found.as_ref(), model.get(&number), "key {}", number);
-        }
-        Ok(())
-    });
-    checked.expect("the order of the writes");
-    let after = store.stats();
-    let in_place = after.in_place - before.in_place;
-    assert!(in_place > 100 && after.writes - in_place > 100, "both ways were taken: {after:?}");
+        pending.push(hand_over(store, changes));
+    }
+    pending.drain(..).for_each(Pending::answered);
+    for number in 0..6 {
+        let found = store.shared().tree.get(&key(number), 0).expect("read").map(|found| found.value);
+        prop_assert_eq!(found.as_ref(), model.get(&number), "key {}", number);
+    }
+    Ok(())
 }
 
 #[test]
@@ -117,9 +130,7 @@ fn the_gate_is_shut_while_something_holds_writers_up() {
         store.stats().in_place > before
     };
     wait_for_open_gate(&store);
-    // Some may meet with upkeep's look at the gate.
     let one = |number| put(number, "v", None);
-    assert!((0..100).any(|number| in_place(one(number))));
     let shared = store.shared();
     assert!(!shared.gate.while_syncing(|| (0..100).any(|number| in_place(one(number)))), "during a sync");
     let writer = shared.writer.lock();

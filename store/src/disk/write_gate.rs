@@ -13,6 +13,9 @@ use std::{
 const SLOW: Duration = Duration::from_millis(1);
 /// After a slow write the gate is shut for so many times as long.
 const PAUSE: u32 = 50;
+/// But not for longer: a process that was stopped for an hour in the middle of a write must not hand
+/// over all writes for two days.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A compaction begins soon after a flush or compaction, so the gate opens when none was seen for
 /// this long.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -73,8 +76,24 @@ impl Pass<'_> {
     pub(super) fn end(mut self) -> bool {
         let took = self.begun.elapsed();
         if took > SLOW {
-            self.state.shut_until = Some(self.begun + took * PAUSE);
+            self.state.shut_until = Some(self.begun + took + pause(took));
         }
         took > SLOW
+    }
+}
+
+/// For how long the gate is shut after a write that took so long.
+fn pause(took: Duration) -> Duration {
+    took.saturating_mul(PAUSE).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_write_shuts_the_gate_for_a_while_and_not_for_ever() {
+        let millis = Duration::from_millis;
+        assert_eq!([millis(2), millis(3_600_000)].map(pause), [millis(100), LONGEST_PAUSE]);
     }
 }

@@ -80,6 +80,7 @@ pub(super) enum RouteHandler {
     ClearFaults,
     Reload,
     Backup,
+    Backups,
     Snapshot,
     BeginSnapshot,
     Console,
@@ -115,7 +116,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 76] = [
+pub(super) static ROUTES: [Route; 77] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -182,6 +183,7 @@ pub(super) static ROUTES: [Route; 76] = [
     route(Method::GET, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ModeRules),
     route(Method::PUT, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::SetModeRules),
     route(Method::DELETE, "/v1/groups/{group}/mode-rules", RouteListeners::Admin, RouteHandler::ResetModeRules),
+    route(Method::GET, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backups),
     route(Method::POST, "/v1/store/backup", RouteListeners::Admin, RouteHandler::Backup),
     route(Method::GET, "/v1/snapshot", RouteListeners::Admin, RouteHandler::Snapshot),
     route(Method::POST, "/v1/snapshot", RouteListeners::Admin, RouteHandler::BeginSnapshot),
@@ -274,7 +276,7 @@ impl Route {
             H::Record => Command("monitor"),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
             H::SlowLog => Command("slowlog|get"),
-            H::Snapshot => Command("lastsave"),
+            H::Snapshot | H::Backups => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
         }
     }
@@ -291,7 +293,8 @@ impl Route {
             H::Range(RangeFormat::Lines) => Some(&["start", "end", "limit", "reverse"]),
             H::ClearPrefix => Some(&["prefix", "soft"]),
             H::ClearGroup | H::ClearTag => Some(&["soft"]),
-            H::Backup => Some(&["name", "group"]),
+            H::Backup => Some(&["name", "group", "wait"]),
+            H::Backups => Some(&["group"]),
             H::BeginSnapshot => Some(&["wait"]),
             H::Record => Some(&["sample"]),
             H::HotKeys | H::Connections | H::SlowLog => Some(&["count"]),

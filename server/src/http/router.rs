@@ -347,6 +347,7 @@ where
         RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),
         RouteHandler::BeginSnapshot => snapshot_routes::begin(context, query).await,
         RouteHandler::Backup => store_backup::backup(context, query).await,
+        RouteHandler::Backups => store_backup::backups(context, query),
         RouteHandler::ModeRules => Ok(mode_rules::mode_rules(&request)),
         RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),
         RouteHandler::ResetModeRules => mode_rules::reset_mode_rules(&request),

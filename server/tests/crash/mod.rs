@@ -527,6 +527,7 @@ fn a_backup_of_a_running_server_is_of_one_moment() {
         ("/v1/store/backup?name=.x", 400),
         ("/v1/store/backup", 400),
         ("/v1/store/backup?name=x&group=none", 404),
+        ("/v1/store/backup?name=x&wait=perhaps", 400),
     ] {
         let (status, body) = ask(path);
         assert_eq!(status, expected, "{path}: {}", String::from_utf8_lossy(&body));
@@ -563,6 +564,52 @@ fn filled_with_much(dir: &Path) {
 }
 fn names(dir: &Path) -> Vec<String> {
     std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_backup_is_a_job_with_progress() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    filled_with_much(Path::new(&path("store")));
+    let server = Server::start(Path::new(&path("store")), &["--data-dir", &path("data")], None);
+    let ask = |method: &str, query: &str| {
+        let path = format!("/v1/store/backup{query}");
+        let (status, body) = Http::connect(server.admin).unwrap().ask(method, &path, b"").unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        (status, document)
+    };
+    assert_eq!(ask("GET", ""), (200, serde_json::json!({ "backups": [] })));
+    let ended = || {
+        let begun = Instant::now();
+        loop {
+            let (status, document) = ask("GET", "?group=default");
+            assert!(status == 200 && begun.elapsed() < PATIENCE, "{status} {document}");
+            let newest = document["backups"][0].clone();
+            if newest["state"] != "running" {
+                return newest;
+            }
+            assert!(newest["entries"].as_u64() <= newest["of_entries"].as_u64(), "{newest}");
+        }
+    };
+    let (status, begun) = ask("POST", "?name=copy&wait=false");
+    assert_eq!((status, &begun["backups"][0]["file"]), (202, &path("data/copy").into()), "{begun}");
+    let done = ended();
+    let bytes = std::fs::metadata(path("data/copy")).unwrap().len();
+    assert_eq!((&done["state"], &done["entries"]), (&"done".into(), &64.into()), "{done}");
+    assert_eq!((done["bytes"].as_u64(), &done["left_ms"]), (Some(bytes), &serde_json::Value::Null), "{done}");
+    // The same name again is an error of the backup, because the answer does not wait for it.
+    assert_eq!(ask("POST", "?name=copy&wait=false").0, 202);
+    let failed = ended();
+    assert_eq!(failed["state"], "failed", "{failed}");
+    assert!(failed["error"].as_str().unwrap().contains("is there already"), "{failed}");
+    // One that is waited for is on the list as well.
+    assert_eq!(ask("POST", "?name=second").0, 200);
+    let (_, all) = ask("GET", "");
+    let states: Vec<_> = all["backups"].as_array().unwrap().iter().map(|backup| &backup["state"]).collect();
+    assert_eq!(states, ["done", "failed", "done"], "{all}");
+    assert_eq!(ask("GET", "?group=none").0, 404);
+    let (done, text) = larder(&["store", "restore", &path("data/copy"), &path("copy")]);
+    assert!(done && text.starts_with("64 entries, "), "{text}");
 }
 
 #[test]

@@ -29,6 +29,7 @@
 //! Lock order: writer, then gate or queue. A queue's lock is never held while fjall is called.
 mod background;
 pub mod backup;
+mod backup_jobs;
 mod batch_writer;
 mod cached_reads;
 #[cfg(test)]
@@ -63,6 +64,7 @@ mod write_gate;
 mod write_queue;
 mod write_stop_reason;
 
+pub use backup_jobs::BackupStatus;
 pub use cached_reads::Cached;
 pub use change::{StoreChange, StoreEntry, WriteError};
 pub use commit_replies::{CommitReplies, Sender};

@@ -1,6 +1,7 @@
 //! An open store: its threads, and what is asked of them.
 use super::{
     backup,
+    backup_jobs::{BackupJobs, BackupStatus},
     batch_writer::BatchWriter,
     cached_reads::Cached,
     change::WriteError,
@@ -39,8 +40,7 @@ pub struct Store(Arc<Owner>);
 struct Owner {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Which file they write.
-    backups: Mutex<Vec<(PathBuf, JoinHandle<()>)>>,
+    backups: BackupJobs,
 }
 
 impl Store {
@@ -66,7 +66,7 @@ impl Store {
             tree,
             dir,
         });
-        let mut owner = Owner { shared, threads: Vec::new(), backups: Mutex::default() };
+        let mut owner = Owner { shared, threads: Vec::new(), backups: BackupJobs::default() };
         for at in 0..settings.threads {
             owner.start(&format!("store-read-{at}"), readers::run)?;
         }
@@ -99,28 +99,11 @@ impl Store {
     /// ([`AlreadyExists`](io::ErrorKind::AlreadyExists)); then those of
     /// [`Tree::backup`](super::Tree::backup).
     pub fn backup(&self, dir: PathBuf, name: &str) -> io::Result<oneshot::Receiver<io::Result<backup::Copied>>> {
-        let (reply, answer) = oneshot::channel();
-        let (shared, to) = (self.shared().clone(), dir.join(name));
-        let mut backups = self.0.backups.lock();
-        backups.retain(|(_, backup)| !backup.is_finished());
-        if backups.iter().any(|(other, _)| *other == to) {
-            let text = format!("{}: is being written", to.display());
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        }
-        let thread = std::thread::Builder::new().name("store-backup".to_string());
-        let file = to.clone();
-        let started = thread.spawn(move || {
-            let made = match std::fs::create_dir(&dir) {
-                Err(error) if !dir.is_dir() => {
-                    Err(io::Error::other(format!("{}: cannot be made: {error}", dir.display())))
-                }
-                _ => Ok(()),
-            };
-            // The receiver may be gone; the file is there nevertheless.
-            let _ = reply.send(made.and_then(|()| shared.tree.backup(&to, &shared.closing, &mut |_| {})));
-        });
-        backups.push((file, started?));
-        Ok(answer)
+        self.0.backups.begin(self.shared(), dir, name)
+    }
+    /// The running backups and the latest that have ended, the newest first.
+    pub fn backups(&self) -> Vec<BackupStatus> {
+        self.0.backups.list()
     }
     /// Has readers' threads run these.
     pub fn read(&self, work: impl IntoIterator<Item = Work>) {
@@ -189,9 +172,7 @@ impl Drop for Owner {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        for (_, backup) in self.backups.get_mut().drain(..) {
-            let _ = backup.join();
-        }
+        self.backups.join();
         self.shared.upkeep.stop();
         if let Some(upkeep) = upkeep {
             let _ = upkeep.join();

@@ -1,7 +1,7 @@
 //! How far a long command is, on a terminal: a bar with the rate and the time left. Where standard
 //! error is not a terminal, there is nothing.
-use indicatif::{ProgressBar as Bar, ProgressDrawTarget, ProgressStyle};
-use std::time::Duration;
+use indicatif::{ProgressBar as Bar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::{fmt::Write, time::Duration};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ impl Unit {
     fn template(self) -> &'static str {
         match self {
             Unit::Bytes => "{msg} [{bar:30}] {percent:>3} %  {binary_bytes_per_sec}  {eta} left",
-            Unit::Entries => "{msg} [{bar:30}] {percent:>3} %  {per_sec}  {eta} left",
+            Unit::Entries => "{msg} [{bar:30}] {percent:>3} %  {rate}  {eta} left",
         }
     }
 }
@@ -67,5 +67,9 @@ impl Drop for ProgressBar {
 
 fn bar_style(unit: Unit) -> ProgressStyle {
     let style = ProgressStyle::with_template(unit.template()).expect("the template is valid");
-    style.progress_chars("##-")
+    // Its own rate of a count has four digits after the point.
+    let rate = |state: &ProgressState, out: &mut dyn Write| {
+        let _ = write!(out, "{:.0} entries/s", state.per_sec());
+    };
+    style.progress_chars("##-").with_key("rate", rate)
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use larder_store::disk::{self, Compression, LEVELS, Offline, StoreSettings, damage};
-use larder_units::show_size;
+use larder_units::show_rounded_size;
 use serde_json::json;
 use std::{
     fmt::Write as _,
@@ -86,7 +86,7 @@ fn backup(dir: &Path, file: &Path) -> Result<Report, String> {
 
 fn copied_report(copied: &disk::backup::Copied) -> Report {
     Report {
-        text: format!("{} entries, {}\n", copied.entries, show_size(copied.bytes)),
+        text: format!("{} entries, {}\n", copied.entries, show_rounded_size(copied.bytes)),
         document: json!({ "entries": copied.entries, "bytes": copied.bytes }),
         is_bad: false,
     }
@@ -105,7 +105,7 @@ fn verify(dir: &Path) -> Result<Report, String> {
     }
     let is_bad = !problems.is_empty();
     Ok(Report {
-        text: if is_bad { String::new() } else { format!("{files} files, {}: no damage\n", show_size(bytes)) },
+        text: if is_bad { String::new() } else { format!("{files} files, {}: no damage\n", show_rounded_size(bytes)) },
         document: json!({ "files": files, "bytes": bytes, "problems": problems, "notes": notes }),
         is_bad,
     })
@@ -114,12 +114,16 @@ fn verify(dir: &Path) -> Result<Report, String> {
 fn stats(dir: &Path) -> Result<Report, String> {
     let store = open(dir)?;
     let (stats, entries) = (store.tree().stats(), store.tree().count()?);
-    let mut text = format!("entries      {entries}\non disk      {}\n", show_size(stats.disk_bytes));
+    let mut text = format!("entries      {entries}\non disk      {}\n", show_rounded_size(stats.disk_bytes));
     for level in (0..LEVELS).filter(|level| stats.tables[*level] > 0) {
         let _ = writeln!(text, "level {level}      {} tables", stats.tables[level]);
     }
-    let _ =
-        writeln!(text, "in memory    {} to be flushed, {} journals", show_size(stats.memtable_bytes), stats.journals);
+    let _ = writeln!(
+        text,
+        "in memory    {} to be flushed, {} journals",
+        show_rounded_size(stats.memtable_bytes),
+        stats.journals
+    );
     let document = json!({
         "entries": entries,
         "disk_bytes": stats.disk_bytes,
@@ -138,7 +142,7 @@ fn compact(dir: &Path) -> Result<Report, String> {
     drop(bar);
     let now = store.tree().stats().disk_bytes;
     Ok(Report {
-        text: format!("{} before, {} now\n", show_size(before), show_size(now)),
+        text: format!("{} before, {} now\n", show_rounded_size(before), show_rounded_size(now)),
         document: json!({ "disk_bytes_before": before, "disk_bytes": now }),
         is_bad: false,
     })

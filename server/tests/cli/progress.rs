@@ -37,6 +37,7 @@ fn long_commands_show_it_on_a_terminal_only() {
     ] {
         let shown = on_a_terminal(args);
         assert!(shown.contains(expected), "{args:?}: {shown:?}");
+        assert_eq!(shown.contains(" entries/s"), args[1] == "backup", "{args:?}: {shown:?}");
     }
     assert!(!run(&["store", "verify", &again], &[], b"").error.contains("reading ["));
 }

@@ -6,7 +6,7 @@ use crate::stats::Stats;
 /// The sizes, in parts of the tier's bound.
 pub(super) const FACTORS: [f64; SIZES] = [0.5, 1.0, 1.5, 2.0, 4.0, 8.0];
 /// The place of the tier's own size among them.
-const OWN: usize = 1;
+pub(super) const OWN: usize = 1;
 /// Bytes that an entry costs beside its record while that is not known from the tier itself: its
 /// places in index and ghost.
 const BESIDE: f64 = 14.0;

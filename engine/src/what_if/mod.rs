@@ -18,9 +18,9 @@
 //! What holds, always:
 //! - A key that is not sampled costs no memory, no lock and no shared cache line.
 //! - A sampled one never waits: if another core simulates at this moment, the event is left out.
-//! - Memory and work are bounded: at a number of keys that depends on the tier's bytes (at most
-//!   [`MOST_KEYS`](simulation::MOST_KEYS)), or beyond the share of work, the share of keys sampled is
-//!   halved.
+//! - Memory and work are bounded: at a number of keys that depends on the tier's bytes and on how
+//!   full it is (at most [`MOST_KEYS`](simulation::MOST_KEYS)), or beyond the share of work, the share
+//!   of keys sampled is halved.
 
 mod curve;
 mod handle;

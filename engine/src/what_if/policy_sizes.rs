@@ -170,6 +170,13 @@ impl PolicySize {
         self.policy.history.is_none() && (self.lists.entries >= keys || self.lists.bytes() >= bytes - bytes / 64)
     }
 
+    /// The share of its bound that it holds: of the bytes or of the keys, whichever is larger.
+    pub(super) fn fullness(&self) -> f64 {
+        let share = |held: usize, bound: usize| held as f64 / bound.max(1) as f64;
+        let Lists { entries, bounds, .. } = self.lists;
+        share(self.lists.bytes(), bounds.bytes).max(share(entries, bounds.keys))
+    }
+
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.lists.bounds = bounds;
     }

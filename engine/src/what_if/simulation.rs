@@ -1,17 +1,18 @@
 //! The simulation of all sizes: what happens to a sampled key in each of them.
 
 use super::{
+    curve::OWN,
     lru_sizes::LruSizes,
     policy_sizes::{Bounds, PolicySize},
     slots::{Held, NONE, SIZES, Slots},
 };
 use crate::{policy::Eviction, time::Millis};
 
-/// Sampled keys of a large tier, at most.
+/// Sampled keys of a large tier that is full, at most.
 pub(super) const MOST_KEYS: usize = 16 << 10;
-/// The same for the smallest tiers.
+/// The same for the smallest tiers, and for those that hold little.
 const FEWEST_KEYS: usize = 2 << 10;
-/// A tier has one sampled key for so many of its bytes, at most, between these two.
+/// A full tier has one sampled key for so many of its bytes, at most, between these two.
 const BYTES_OF_KEY: usize = 4 << 10;
 /// Work that is done whatever it costs, so that the curves of short tests are exact; in reads that
 /// are hits at all sizes.
@@ -56,7 +57,7 @@ pub(super) struct Simulation {
     lru: LruSizes,
     bounds: [Bounds; SIZES],
     eviction: Eviction,
-    /// Sampled keys, at most.
+    /// Sampled keys when the tier is full, at most.
     most_keys: usize,
     /// One key in 2 to this power is sampled.
     shift: u32,
@@ -66,7 +67,7 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    /// With so many sampled keys at most ([`most_keys`]).
+    /// With so many sampled keys at most when the tier is full ([`most_keys`]).
     pub(super) fn new(shift: u32, eviction: Eviction, most_keys: usize, bounds: [Bounds; SIZES]) -> Simulation {
         Simulation {
             slots: Slots::new(),
@@ -230,15 +231,24 @@ impl Simulation {
     }
 
     fn bound_keys(&mut self) {
+        let most_keys = self.most_keys_now();
         // The sizes forget least when they have not evicted yet, and those of the policy and of LRU will
         // soon not hold the same keys.
-        let is_crowded = self.slots.len() > self.most_keys / 2 && self.policies[SIZES - 1].has_just_filled();
+        let is_crowded = self.slots.len() > most_keys / 2 && self.policies[SIZES - 1].has_just_filled();
         if is_crowded {
             self.sample_fewer();
         }
-        while self.slots.len() >= self.most_keys {
+        while self.slots.len() >= most_keys {
             self.sample_fewer();
         }
+    }
+
+    /// Sampled keys, at most, of a tier that is as full as this one is. A tier that holds a tenth of
+    /// what it can hold needs a tenth of the keys for the share that it will have when it is full.
+    /// So the memory of the simulation follows that of the entries.
+    fn most_keys_now(&self) -> usize {
+        let keys = self.most_keys as f64 * self.policies[OWN].fullness();
+        (keys as usize).clamp(FEWEST_KEYS, self.most_keys)
     }
 
     /// From now on half as many keys are sampled.
@@ -301,7 +311,7 @@ impl Simulation {
     }
 }
 
-/// Sampled keys, at most, of a tier of so many bytes: the simulation of a small tier must not take
+/// Sampled keys, at most, of a full tier of so many bytes: the simulation of a small tier must not take
 /// more memory than the tier.
 pub(super) fn most_keys(max_bytes: usize) -> usize {
     (max_bytes / BYTES_OF_KEY).clamp(FEWEST_KEYS, MOST_KEYS)

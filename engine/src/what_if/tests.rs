@@ -237,3 +237,20 @@ fn a_small_tier_takes_little() {
         assert!((point.hit_ratio - replayed).abs() < 0.01, "{point:?}: {replayed}");
     }
 }
+
+/// The simulation grows with what the tier holds, and loses no more of its share than a full tier
+/// would take from it.
+#[test]
+fn a_tier_that_holds_little_takes_little() {
+    const MOST: u32 = 40_000;
+    let bounds = Config { max_memory: 1 << 30, max_keys: Some(MOST as usize), ..Config::default() };
+    let cache = Cache::new(Config { what_if: Some(0), seed: Some(3), ..bounds });
+    let set = |number: u32| cache.tier().set(cache.key(&number.to_le_bytes()), Write::new(b"v"), 1000);
+    (0..MOST / 8).for_each(|number| _ = set(number).expect("it fits"));
+    let sample = cache.what_if_sample().expect("it simulates");
+    assert!(sample.keys <= 2048 && sample.bytes < 640 << 10, "{sample:?}");
+    (MOST / 8..MOST).for_each(|number| _ = set(number).expect("it fits"));
+    let sample = cache.what_if_sample().expect("it simulates");
+    // 10,000 keys: the half of 16,384 that is left after the keys were halved the last time, or more.
+    assert!(sample.share == 0.25 && sample.keys > 8 << 10, "{sample:?}");
+}

@@ -425,7 +425,7 @@ fn misses_are_read_from_replicas() {
 fn what_may_have_been_written_is_forgotten() {
     let cluster = Cluster::of_masters();
     let larder =
-        Larder::start(&["--source", &cluster.url(), "--source-timeout", "400ms", "--coherence", "ttl", "--ttl", "1h"]);
+        Larder::start(&["--source", &cluster.url(), "--source-timeout", "2s", "--coherence", "ttl", "--ttl", "1h"]);
     let mut client = larder.client();
     let (silent, spread) = (names_of(&cluster, 0), names_of(&cluster, 1).remove(0));
     let [set, spread_too, probe] = &silent[..3] else { panic!("keys of node 0") };

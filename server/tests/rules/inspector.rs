@@ -57,8 +57,7 @@ fn coherent_copies_are_never_older() {
 fn nothing_is_compared_while_the_source_fails_or_unless_it_is_asked_for() {
     let mut redis = RedisServer::start();
     set(&redis, "k", "1");
-    let larder =
-        before(&redis, &["--coherence", "ttl", "--ttl", "1h", "--inspect", "100%", "--source-timeout", "300ms"]);
+    let larder = before(&redis, &["--coherence", "ttl", "--ttl", "1h", "--inspect", "100%", "--source-timeout", "10s"]);
     let off = before(&redis, &["--coherence", "ttl", "--ttl", "1h"]);
     let (mut client, mut of_off) = (larder.client(), off.client());
     client.command(&["GET", "k"]);

@@ -146,7 +146,7 @@ fn what_a_rule_denies_is_neither_kept_nor_served() {
 fn an_observed_read_does_not_fall_back_on_the_tier() {
     let mut redis = RedisServer::start();
     set(&redis, "k", "1");
-    let larder = before(&redis, &["--mode", "observe", "--stale-if-error", "1h", "--source-timeout", "300ms"]);
+    let larder = before(&redis, &["--mode", "observe", "--stale-if-error", "1h", "--source-timeout", "10s"]);
     let mut client = larder.client();
     for _ in 0..2 {
         assert_eq!(client.command(&["GET", "k"]), Reply::bulk("1"));

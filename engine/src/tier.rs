@@ -113,6 +113,12 @@ impl<'t> Tier<'t> {
         }
     }
 
+    /// [`Cache::prefetch`] through the locks that are held.
+    pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = Key<'k>> + Clone) {
+        keys.clone().for_each(|key| self.on_key(key, |shard| shard.prefetch_bucket(key.hash)));
+        keys.for_each(|key| self.on_key(key, |shard| shard.prefetch_record(key.hash)));
+    }
+
     /// Reads an entry and counts the access: for eviction, and as a hit or a miss.
     pub fn get<R>(&mut self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let rules = &self.cache.rules;

@@ -212,6 +212,39 @@ pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     })
 }
 
+/// The first argument of each command that `input` begins with, `None` for a command without one: a
+/// glance ahead that checks no limits. The first command that is inline, or not all there, ends it.
+pub fn first_arguments(mut input: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    std::iter::from_fn(move || {
+        let (count, mut rest) = header_ahead(input, b'*')?;
+        let mut argument = None;
+        for at in 0..count {
+            let (len, value) = header_ahead(rest, b'$')?;
+            if at == 1 {
+                argument = value.get(..len);
+            }
+            rest = value.get(len + 2..)?;
+        }
+        input = rest;
+        Some(argument)
+    })
+}
+
+/// The number after `mark`, if it has at most seven digits, and what follows its line.
+#[inline]
+fn header_ahead(input: &[u8], mark: u8) -> Option<(usize, &[u8])> {
+    let (first, rest) = input.split_first()?;
+    let mut number = 0;
+    for (at, byte) in rest.iter().take(8).enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
+            b'\r' if *first == mark && at > 0 => return Some((number, rest.get(at + 2..)?)),
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// An incremental parser of one connection's commands. It holds no bytes: it remembers how far it
 /// came in the command that the input begins with, so that a large argument that arrives in pieces
 /// is not looked at again for each of them.

@@ -226,6 +226,14 @@ impl Group {
         });
     }
 
+    /// Has the processor fetch what reads of these keys will look at. Pays from two keys on.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
+        match self.source.reads() {
+            Reads::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
+            Reads::Tier | Reads::Through => self.cache.prefetch(keys),
+        }
+    }
+
     /// Hold the result while related reads are started: they then use one table, even if a reload
     /// replaces it meanwhile. `None` for other sources.
     pub fn one_table(&self) -> Option<PinnedTable<'_>> {

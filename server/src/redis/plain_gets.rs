@@ -3,23 +3,16 @@
 //! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
 //! command.
 use super::{
-    command_counts::count_calls, command_lookup::GET, pending_read::PendingRead, session::Session,
+    command_counts::count_calls, command_lookup::GET, keys_ahead::AHEAD, pending_read::PendingRead, session::Session,
     string_values::reply_value,
 };
-use crate::{
-    app::Worker,
-    read::StartedRead,
-    source::{Fetch, Reads},
-};
+use crate::{app::Worker, read::StartedRead, source::Fetch};
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
     resp::{self, Reply},
 };
 use smallvec::SmallVec;
-
-/// Reads that are prefetched together: about as many cache misses as a core can have in progress.
-const AHEAD: usize = 16;
 
 /// Bytes of a plain GET before its name and after its key: `*2`, `$3`, and three ends of lines.
 const AROUND: usize = 10;
@@ -33,16 +26,6 @@ pub struct GetRun {
     pub consumed: usize,
     /// The last command waits for its flight. The replies to the others are in the output.
     pub pending: Option<PendingRead>,
-}
-
-/// The key of the plain GET at the start of `input`, if reads look at the memory tier first.
-#[inline]
-pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
-    let group = &*worker.groups[0];
-    match group.source.reads() {
-        Reads::Table(_) => None,
-        Reads::Tier | Reads::Through => resp::gets_ahead(input).next().map(|(key, _)| group.cache.key(key)),
-    }
 }
 
 /// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes.
@@ -79,11 +62,7 @@ pub fn begin(
     }
     let _one_table = group.one_table();
     if row.len() > 1 {
-        let keys = row.iter().map(|(key, _)| *key);
-        match group.source.reads() {
-            Reads::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
-            Reads::Tier | Reads::Through => group.cache.prefetch(keys),
-        }
+        group.prefetch(row.iter().map(|(key, _)| *key));
     }
     let before = out.len();
     let mut reply = Reply::new(out, session.resp3);

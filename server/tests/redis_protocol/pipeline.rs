@@ -27,6 +27,33 @@ fn bulk(value: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
+/// More keys than are prefetched together, and commands among which the glance at their keys ends.
+#[test]
+fn rows_of_keys_are_answered_whole() {
+    let redis = RedisServer::start();
+    for larder in [Larder::start(&[]), Larder::start(&["--source", &redis.url()])] {
+        let (mut input, mut expected) = (Vec::new(), Vec::new());
+        let names: Vec<String> = (0..50).map(|number| format!("key:{number}")).collect();
+        for name in names.iter().step_by(3) {
+            input.extend(encode(&[b"SET", name.as_bytes(), &[b'x'; 300]]));
+            input.extend(encode(&[b"ECHO", &[b'e'; 300]]));
+            input.extend(b"PING\r\n*0\r\n");
+            expected.extend([b"+OK\r\n", &bulk(&[b'e'; 300])[..], b"+PONG\r\n"].concat());
+        }
+        // Twice: in front of a source the second is answered from memory.
+        for _ in 0..2 {
+            let mget: Vec<&[u8]> =
+                std::iter::once(&b"MGET"[..]).chain(names.iter().map(|name| name.as_bytes())).collect();
+            input.extend(encode(&mget));
+            expected.extend(b"*50\r\n");
+            for number in 0..50 {
+                expected.extend(if number % 3 == 0 { bulk(&[b'x'; 300]) } else { b"$-1\r\n".to_vec() });
+            }
+        }
+        exchange(larder.stream(), input, &expected);
+    }
+}
+
 #[test]
 fn ten_thousand_commands_keep_their_order() {
     let larder = Larder::start(&[]);

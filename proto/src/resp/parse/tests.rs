@@ -280,6 +280,33 @@ proptest! {
             rest = &rest[len..];
         }
     }
+
+    #[test]
+    fn the_first_arguments_are_those_that_the_parser_sees(
+        commands in proptest::collection::vec(
+            proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 1..4), 1..4),
+        at: prop::sample::Index,
+        byte: u8,
+        cut: prop::sample::Index,
+    ) {
+        let encoded = |command: &Vec<Vec<u8>>| {
+            crate::resp::encode(&command.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        };
+        let mut input: Vec<u8> = commands.iter().flat_map(encoded).collect();
+        let whole: Vec<_> = first_arguments(&input).map(|argument| argument.map(<[u8]>::to_vec)).collect();
+        let expected: Vec<_> = commands.iter().map(|command| command.get(1).cloned()).collect();
+        prop_assert_eq!(whole, expected);
+        // What is damaged or cut is the parser's to refuse; the glance sees nothing that the parser does not.
+        let at = at.index(input.len());
+        input[at] = byte;
+        input.truncate(cut.index(input.len() + 1));
+        let (mut parser, mut rest) = (Parser::default(), &input[..]);
+        for argument in first_arguments(&input) {
+            let Ok(Parsed::Command { consumed }) = parser.parse(rest, &Limits::new(1024)) else { break };
+            prop_assert_eq!(parser.args(rest).get(1), argument);
+            rest = &rest[consumed..];
+        }
+    }
 }
 
 #[test]

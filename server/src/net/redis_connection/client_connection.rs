@@ -134,10 +134,10 @@ impl ClientConnection {
         }
     }
 
-    /// The key that a plain GET at the front of the input will look up in the memory tier.
+    /// The key that the command at the front of the input will look up in the memory tier.
     #[inline]
     pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { redis::plain_gets::first_key(worker, self.input.unread()) } else { None }
+        if self.parser.is_fresh() { redis::keys_ahead::first_key(worker, self.input.unread()) } else { None }
     }
 
     /// Processes commands until the input is used up or a step stops it. Then passes the misses to
@@ -162,6 +162,7 @@ impl ClientConnection {
         let mut begun = 0;
         let mut admission = worker.queue_delay.admission();
         let mut judge_again = JUDGED;
+        let mut prefetched = 0;
         while begun < TURN {
             if begun >= judge_again && worker.queue_delay.is_on() {
                 admission = worker.queue_delay.admission();
@@ -180,6 +181,10 @@ impl ClientConnection {
                     continue;
                 }
             }
+            if prefetched == 0 && self.parser.is_fresh() {
+                prefetched = redis::keys_ahead::prefetch(worker, self.input.unread()).max(1);
+            }
+            prefetched = prefetched.saturating_sub(1);
             begun += 1;
             self.limits.authenticated = self.session.authenticated();
             let (out, behind) = match self.queue.back_mut() {

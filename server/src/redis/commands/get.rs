@@ -6,6 +6,7 @@ use crate::{
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::Flow,
+        keys_ahead,
         pending_read::{PendingRead, Slot},
         reply_budget::ReplyBudget,
         string_values::{reply_value, reply_value_or_null},
@@ -93,17 +94,19 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
     let mut slots: Vec<Slot> = Vec::new();
     let (mut known, mut room) = (0, ReplyBudget::new(call.worker));
     let _one_table = group.one_table();
-    for key in keys {
-        room.take(reply.output().owned() + known)?;
-        let key = group.cache.key(key);
-        if slots.is_empty() {
-            // No value has to be awaited so far, so values go straight into the output.
-            match group.begin(key, call.now, batch, |entry| reply_value_or_null(reply, &entry)) {
-                StartedRead::Hit(()) => {}
-                StartedRead::Absent => reply.null(),
-                StartedRead::Wait(wait) => slots.push(Slot::Wait(wait)),
+    for row in keys_ahead::rows(&group.cache, keys) {
+        group.prefetch(row.iter().copied());
+        for key in row {
+            room.take(reply.output().owned() + known)?;
+            if slots.is_empty() {
+                // No value has to be awaited so far, so values go straight into the output.
+                match group.begin(key, call.now, batch, |entry| reply_value_or_null(reply, &entry)) {
+                    StartedRead::Hit(()) => {}
+                    StartedRead::Absent => reply.null(),
+                    StartedRead::Wait(wait) => slots.push(Slot::Wait(wait)),
+                }
+                continue;
             }
-        } else {
             let begun = group
                 .begin(key, call.now, batch, |entry| (!is_document(entry.metadata())).then(|| entry.value.to_bytes()));
             slots.push(match begun {
@@ -129,11 +132,13 @@ pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
     let mut room = ReplyBudget::new(call.worker);
-    for key in keys {
-        room.take(call.reply.output().owned())?;
-        let key = call.cache().key(key);
-        if read_in(call, tier, key, reply_value_or_null).is_none() {
-            call.reply.null();
+    for row in keys_ahead::rows(call.cache(), keys) {
+        tier.prefetch(row.iter().copied());
+        for key in row {
+            room.take(call.reply.output().owned())?;
+            if read_in(call, tier, key, reply_value_or_null).is_none() {
+                call.reply.null();
+            }
         }
     }
     Ok(())

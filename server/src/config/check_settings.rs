@@ -24,7 +24,7 @@ use super::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
         Settings, TierMode,
     },
-    settings_table::{Fallback, TABLE},
+    settings_table::{Fallback, all_settings},
     snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
     source_url::SourceUrl,
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
@@ -137,7 +137,7 @@ fn prefix_scopes(
 fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> EffectiveSettings {
     let prefix = prefix(table.as_ref());
     let mut scope = EffectiveSettings { table, values: Vec::new() };
-    for setting in TABLE.iter().filter(|setting| scope.table.as_ref().is_none_or(|table| table.takes(setting))) {
+    for setting in all_settings().filter(|setting| scope.table.as_ref().is_none_or(|table| table.takes(setting))) {
         let (texts, origin) = match (layer.get(setting.name), setting.default) {
             (Some(raw), _) => (raw.texts.clone(), raw.origin.clone()),
             (None, Fallback::Is(text)) => (vec![text.to_string()], SettingOrigin::Default),

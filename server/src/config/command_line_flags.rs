@@ -1,7 +1,7 @@
 //! The flags of `larder serve`, made from the table.
 use super::{
     raw_settings::{Layer, RawValue, SettingOrigin, split},
-    settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind},
+    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings},
 };
 use clap::{Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub fn flag_args() -> Vec<Arg> {
         .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
     let settings = SettingSection::ALL
         .into_iter()
-        .flat_map(|section| TABLE.iter().filter(move |setting| setting.section == section).map(arg));
+        .flat_map(|section| all_settings().filter(move |setting| setting.section == section).map(arg));
     [config].into_iter().chain(settings).collect()
 }
 
@@ -45,7 +45,8 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         Fallback::Off => "none",
     };
     // A negative number is for the setting to refuse, by its name.
-    let arg = Arg::new(setting.name).long(setting.name).value_name(setting.placeholder()).allow_negative_numbers(true);
+    let arg =
+        Arg::new(setting.name).long(setting.name).value_name(setting.kind.placeholder()).allow_negative_numbers(true);
     // The last one counts, so that the arguments of a wrapper or an image can be overridden by adding
     // to them.
     let arg = match setting.many {
@@ -72,7 +73,7 @@ fn first_sentence(help: &str) -> &str {
 /// What was typed: the file's name and the layer of flags.
 pub fn flag_layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
     let mut layer = Layer::new();
-    for setting in TABLE {
+    for setting in all_settings() {
         if let Some(texts) = matches.get_many::<String>(setting.name) {
             let texts = texts.flat_map(|text| split(setting, text)).collect();
             layer.insert(setting.name, RawValue { texts, origin: SettingOrigin::Flag(setting.name) });

@@ -5,7 +5,7 @@ use super::{
     nearest_name::nearest,
     peer_entry::{PODS, PeerEntry},
     raw_settings::{Layer, RawValue, SettingOrigin, split},
-    settings_table::{SettingSpec, TABLE, find},
+    settings_table::{SettingSpec, all_settings, find},
 };
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const URL: &str = "LARDER_URL";
 /// service called `larder`.
 pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
     let mut layer = Layer::new();
-    let names: Vec<(String, &SettingSpec)> = TABLE.iter().map(|s| (s.env(), s)).collect();
+    let names: Vec<(String, &SettingSpec)> = all_settings().map(|s| (s.env(), s)).collect();
     for (name, text) in env.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
             let value = RawValue { texts: split(setting, text), origin: SettingOrigin::Env(name.clone()) };

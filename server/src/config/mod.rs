@@ -7,7 +7,7 @@
 //!  file  ──┘   text + origin                            value + origin  cross_checks └───> config print
 //! ```
 //!
-//! One table ([`TABLE`]) names every setting and feeds parser, help, documentation and `config
+//! One table ([`settings_table`]) names every setting and feeds parser, help, documentation and `config
 //! print`. Each value remembers where it comes from; all problems are reported at once, each with
 //! its place. Nothing here reads the process's environment or arguments: they are arguments
 //! ([`ConfigInput`]), and so is the machine.
@@ -93,7 +93,7 @@ pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
     RefreshAhead, Settings, TierMode,
 };
-pub use settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind};
+pub use settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings};
 pub use short_file::read_short_file;
 pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
 pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};

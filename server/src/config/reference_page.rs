@@ -1,6 +1,6 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
 use super::{
-    settings_table::{Fallback, SettingSection, SettingSpec, TABLE, ValueKind},
+    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings},
     wrapped_text::wrapped,
 };
 use larder_units::{show_duration, show_size};
@@ -9,7 +9,7 @@ use std::{fmt::Write as _, time::Duration};
 const INTRODUCTION: &str = "\
 # Configuration reference
 
-<!-- Made by `larder config docs`; do not edit. The table is in server/src/config/settings_table.rs. -->
+<!-- Made by `larder config docs`; do not edit. The table is in server/src/config/settings_table/. -->
 
 You can give every setting as a flag of `larder serve`, as an environment variable and in a TOML file (`--config FILE` or `LARDER_CONFIG`). A flag overrides a variable, a variable overrides the file, and the file overrides the default. Unknown names and impossible values stop the start (exit code 2) with the place and the nearest valid name.
 
@@ -76,7 +76,7 @@ pub fn reference_page() -> String {
     let mut out = INTRODUCTION.to_string();
     for section in SettingSection::ALL {
         let _ = writeln!(out, "\n## {}", section.title());
-        for setting in TABLE.iter().filter(|setting| setting.section == section) {
+        for setting in all_settings().filter(|setting| setting.section == section) {
             entry(setting, &mut out);
         }
     }
@@ -88,7 +88,7 @@ fn entry(setting: &SettingSpec, out: &mut String) {
     let _ = writeln!(
         out,
         "\n### {name}\n\n{help}\n\n`--{name} {}` · `{}` · `{}`\n\n{}.",
-        setting.placeholder(),
+        setting.kind.placeholder(),
         setting.env(),
         file_line(setting, setting.example),
         facts(setting)

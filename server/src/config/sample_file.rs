@@ -2,7 +2,7 @@
 //! default. It is `deploy/larder.toml`, and the `/etc/larder/larder.toml` of the package.
 use super::{
     reference_page::{facts, file_line},
-    settings_table::{Fallback, SettingSection, SettingSpec, TABLE},
+    settings_table::{Fallback, SettingSection, SettingSpec, all_settings},
     wrapped_text::{WIDTH, wrapped_to},
 };
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub fn sample_file() -> String {
     comment(INTRODUCTION, &mut out);
     for section in SettingSection::ALL {
         let _ = writeln!(out, "\n# --- {} ---", section.title());
-        for setting in TABLE.iter().filter(|setting| setting.section == section) {
+        for setting in all_settings().filter(|setting| setting.section == section) {
             entry(setting, &mut out);
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_default_without_its_comment_sign_is_the_default() {
-        let defaults: Vec<String> = (TABLE.iter())
+        let defaults: Vec<String> = (all_settings())
             .filter(|setting| matches!(setting.default, Fallback::Is(_)))
             .map(|setting| format!("#{} = ", setting.name))
             .collect();
@@ -122,7 +122,7 @@ mod tests {
         let sample = sample_file();
         // The examples of tables have some of the names again.
         let (top, _) = sample.split_once("# --- Tables ---").unwrap();
-        for setting in TABLE {
+        for setting in all_settings() {
             let start = format!("#{} = ", setting.name);
             assert_eq!(top.lines().filter(|line| line.starts_with(&start)).count(), 1, "{start}");
         }

@@ -19,7 +19,7 @@ use larder_store::disk::StoreSettings;
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table
-/// ([`super::settings_table::TABLE`]) under its name with hyphens.
+/// ([`super::settings_table`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs)]
 pub struct Settings {

@@ -80,9 +80,9 @@ fn is_of_a_pair(setting: &SettingSpec) -> bool {
 
 #[test]
 fn the_table_is_whole() {
-    let names: BTreeSet<_> = TABLE.iter().map(|setting| setting.name).collect();
-    assert_eq!(names.len(), TABLE.len(), "names are unique");
-    for setting in TABLE {
+    let names: BTreeSet<_> = all_settings().map(|setting| setting.name).collect();
+    assert_eq!(names.len(), all_settings().count(), "names are unique");
+    for setting in all_settings() {
         let name = setting.name;
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name}");
         assert!(setting.help.ends_with('.') && setting.help.len() > 10, "{name}");
@@ -99,7 +99,7 @@ fn the_table_is_whole() {
 #[test]
 fn every_setting_reaches_the_settings() {
     let plain = format!("{:?}", loaded(&[], &[], "").settings);
-    for setting in TABLE.iter().filter(|setting| !is_of_a_pair(setting)) {
+    for setting in all_settings().filter(|setting| !is_of_a_pair(setting)) {
         let mut args = companions(setting);
         let before = loaded(&args.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
         args.push(flag(setting, setting.example));
@@ -114,7 +114,7 @@ fn every_setting_reaches_the_settings() {
 
 #[test]
 fn flag_outweighs_variable_outweighs_file_outweighs_default() {
-    for setting in TABLE.iter().filter(|setting| !is_of_a_pair(setting)) {
+    for setting in all_settings().filter(|setting| !is_of_a_pair(setting)) {
         let SettingSpec { name, example, .. } = setting;
         let companion = companions(setting);
         let companion: Vec<&str> = companion.iter().map(String::as_str).collect();
@@ -585,7 +585,7 @@ fn what_is_printed_reads_back_as_the_same_settings() {
             && !is_secret_file(s)
             && !is_of_a_feature(s)
     };
-    let everything: Vec<String> = TABLE.iter().filter(is_shown).map(|s| flag(s, s.example)).collect();
+    let everything: Vec<String> = all_settings().filter(is_shown).map(|s| flag(s, s.example)).collect();
     // The settings of a storage have no meaning without one.
     let storage = "--snapshot-file=s3://bucket/key";
     let everything: Vec<&str> = everything.iter().map(String::as_str).chain([storage]).collect();
@@ -635,10 +635,10 @@ fn the_help_names_every_setting() {
     let mut command = clap::Command::new("larder").args(flag_args());
     let help = command.render_long_help().to_string();
     let mut seen = BTreeMap::new();
-    for setting in TABLE {
+    for setting in all_settings() {
         let value = match setting.kind {
-            ValueKind::Switch => format!("[<{}>]", setting.placeholder()),
-            _ => format!("<{}>", setting.placeholder()),
+            ValueKind::Switch => format!("[<{}>]", setting.kind.placeholder()),
+            _ => format!("<{}>", setting.kind.placeholder()),
         };
         let flag = format!("--{} {value}", setting.name);
         assert!(help.contains(&flag), "{flag} is missing from\n{help}");

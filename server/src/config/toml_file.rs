@@ -5,7 +5,7 @@ use super::{
     key_length::MAX_KEY,
     nearest_name::nearest,
     raw_settings::{Layer, RawTable, RawValue, SettingOrigin},
-    settings_table::{SettingSpec, TABLE, ValueKind, find},
+    settings_table::{SettingSpec, ValueKind, all_settings, find},
 };
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
 use toml::{
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 Err(error) => self.problems.push(format!("{origin}: {scope}{name}: {error}")),
             },
             (None, _) => {
-                let names = TABLE.iter().filter(|s| table.is_none_or(|table| table.takes(s))).map(|s| s.name);
+                let names = all_settings().filter(|s| table.is_none_or(|table| table.takes(s))).map(|s| s.name);
                 let tables: &[&str] = match table {
                     None => &[GROUPS, LISTENERS, PREFIXES],
                     Some(NamedTable::Group(_)) => &[PREFIXES],

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  worker 0: Counters ─┐
-//!  worker 1: Counters ─┤ summed when read      ┌─> /metrics   (prometheus_text)
-//!  engine, sources ────┼─> Snapshot ─> METRICS┤
-//!  /proc/self ─────────┘          │            └─> /v1/stats  (stats_json)
+//!  worker 1: Counters ─┤ summed when read           ┌─> /metrics   (prometheus_text)
+//!  engine, sources ────┼─> Snapshot ─> metric_table ┤
+//!  /proc/self ─────────┘          │                 └─> /v1/stats  (stats_json)
 //!                                 └─ each second ─> history: the last hours, events, what goes live
 //! ```
 //!
-//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`METRICS`],
+//! Each thread adds to its own [`Counters`] and to no other. A metric has one row in [`metric_table`],
 //! which names it, explains it and reads it from a [`Snapshot`]; both outputs are made from that
 //! row, so they cannot disagree.
 mod command_stats;
@@ -54,7 +54,7 @@ pub use latency_events::LatencySummary;
 pub use log_limiter::LogLimiter;
 pub use log_writer::LastLines;
 pub use logs::Logs;
-pub use metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink};
+pub use metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics};
 pub use metrics_snapshot::{
     AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, FaultsSnapshot, GroupSnapshot, InspectionSnapshot,
     ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,

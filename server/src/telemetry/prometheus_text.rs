@@ -4,7 +4,7 @@
 //! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 use super::{
     histogram::HistogramSample,
-    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
+    metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics},
     metrics_snapshot::Snapshot,
 };
 use std::fmt::{Display, Write as _};
@@ -22,7 +22,7 @@ pub enum MetricsFormat {
 pub fn prometheus_text(snapshot: &Snapshot, format: MetricsFormat) -> String {
     let mut out = String::with_capacity(16 << 10);
     let is_open = format == MetricsFormat::OpenMetrics;
-    for family in METRICS {
+    for family in all_metrics() {
         let MetricFamily { name, kind, help, read } = family;
         let (kind, suffix) = match kind {
             MetricKind::Counter => ("counter", "_total"),

@@ -10,7 +10,7 @@
 //! in seconds, each bucket with all that is shorter, as in `/metrics`.
 use super::{
     histogram::HistogramSample,
-    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
+    metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics},
     metrics_snapshot::Snapshot,
 };
 use larder_engine::Stats;
@@ -22,7 +22,7 @@ const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.99
 /// Renders all metrics.
 pub fn stats_json(snapshot: &Snapshot) -> Value {
     let mut root = Map::new();
-    for family in METRICS {
+    for family in all_metrics() {
         (family.read)(snapshot, &mut Json { root: &mut root, family });
     }
     for group in &snapshot.groups {

@@ -5,7 +5,7 @@ use super::config::{
     mode_rules, parse_modes, possible_memory, unknown,
 };
 use crate::{
-    config::{LogLevel, TABLE},
+    config::{LogLevel, all_settings},
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
 };
 use larder_proto::{glob, resp::Args};
@@ -48,7 +48,7 @@ pub(in crate::redis) fn whose(args: Args<'_>) -> Whose {
 
 /// Everything that is called `larder-…`: the settings, and the rules that are several settings.
 fn names() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|setting| setting.name).chain([&MODE_RULES[PREFIX.len()..]])
+    all_settings().map(|setting| setting.name).chain([&MODE_RULES[PREFIX.len()..]])
 }
 
 /// The setting's part of a parameter name.

@@ -2,7 +2,7 @@
 use super::resource::{OtlpResource, nanos, scope, text};
 use crate::telemetry::{
     histogram::HistogramSample,
-    metric_table::{Labels, METRICS, MetricFamily, MetricKind, MetricSink},
+    metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics},
     metrics_snapshot::Snapshot,
 };
 use opentelemetry_proto::tonic::{
@@ -19,7 +19,7 @@ use prost::Message as _;
 pub fn metrics_message(resource: &OtlpResource, snapshot: &Snapshot) -> Vec<u8> {
     let begun = nanos(snapshot.started);
     let now = nanos(snapshot.started + snapshot.uptime);
-    let metrics = METRICS.iter().map(|family| metric(family, snapshot, (begun, now)));
+    let metrics = all_metrics().map(|family| metric(family, snapshot, (begun, now)));
     let scope_metrics =
         ScopeMetrics { scope: scope(), metrics: metrics.filter(has_points).collect(), ..ScopeMetrics::default() };
     let resource_metrics = ResourceMetrics {

@@ -2,7 +2,7 @@
 //! (<https://opentelemetry.io/docs/specs/otlp/>), version 1, in protobuf. No I/O: `net` sends them.
 //!
 //! Invariants:
-//! - The metrics are those of [`METRICS`](super::METRICS), by the same names without `_total`.
+//! - The metrics are those of [`all_metrics`](super::all_metrics), by the same names without `_total`.
 //! - Sums and histograms are cumulative since the start of the process.
 mod metrics;
 mod resource;

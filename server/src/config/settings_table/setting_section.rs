@@ -1,0 +1,53 @@
+//! The sections of help and documentation.
+
+/// Headings of help and documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs)]
+pub enum SettingSection {
+    Listening,
+    Tls,
+    Cache,
+    Freshness,
+    Source,
+    Store,
+    Snapshots,
+    Peers,
+    Replication,
+    Limits,
+    Throttle,
+    Process,
+}
+impl SettingSection {
+    /// In the order of the documentation.
+    pub const ALL: [SettingSection; 12] = [
+        SettingSection::Listening,
+        SettingSection::Tls,
+        SettingSection::Cache,
+        SettingSection::Freshness,
+        SettingSection::Source,
+        SettingSection::Store,
+        SettingSection::Snapshots,
+        SettingSection::Peers,
+        SettingSection::Replication,
+        SettingSection::Limits,
+        SettingSection::Throttle,
+        SettingSection::Process,
+    ];
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            SettingSection::Listening => "Listening",
+            SettingSection::Tls => "TLS",
+            SettingSection::Cache => "Memory tier",
+            SettingSection::Freshness => "Freshness",
+            SettingSection::Source => "Source",
+            SettingSection::Store => "Disk store",
+            SettingSection::Snapshots => "Snapshots",
+            SettingSection::Peers => "Peers",
+            SettingSection::Replication => "Replication",
+            SettingSection::Limits => "Limits",
+            SettingSection::Throttle => "Throttle",
+            SettingSection::Process => "Process",
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The sources of the groups.
+use super::{
+    MetricFamily,
+    MetricKind::{Counter, Gauge, Histogram},
+};
+
+pub(super) const SOURCE: &[MetricFamily] = &[
+    group!("larder_source_up", Gauge, source.up, "1 if the source can be reached."),
+    group!("larder_source_fetches_total", Counter, source.fetches, "Keys fetched from the source."),
+    group!(
+        "larder_source_errors_total",
+        Counter,
+        source.errors,
+        "Fetches that failed, and forwarded commands that the source did not answer."
+    ),
+    group!("larder_source_reconnects_total", Counter, source.reconnects, "Reconnections to the source."),
+    group!(
+        "larder_source_tracking_connections",
+        Gauge,
+        source.tracking,
+        "Connections on which the source announces changes (tracking)."
+    ),
+    group!(
+        "larder_source_untracked_connections",
+        Gauge,
+        source.untracked,
+        "Connections on which the source refused to announce changes; values fetched on them are not cached."
+    ),
+    group!(
+        "larder_source_invalidations_total",
+        Counter,
+        source.invalidations,
+        "Invalidations from the source; a flush of all keys counts as one."
+    ),
+    group!(
+        "larder_source_tracking_losses_total",
+        Counter,
+        source.tracking_losses,
+        "Lost tracking connections; after each, no copy counts as fresh."
+    ),
+    group!("larder_table_entries", Gauge, source.table.entries, "Entries of the group's table; 0 for other sources."),
+    group!("larder_table_bytes", Gauge, source.table.bytes, "Bytes of the table's file."),
+    group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that replaced another."),
+    group!(
+        "larder_table_refused_total",
+        Counter,
+        source.table.refused,
+        "New files that were not valid tables; the old table stays."
+    ),
+    group!("larder_source_in_flight", Gauge, source.in_flight, "Fetches in flight."),
+    group!("larder_source_waiting", Gauge, source.admission.waiting, "Fetches waiting for their turn."),
+    group!(
+        "larder_source_limit",
+        Gauge,
+        source.admission.limit,
+        "Current limit of fetches in flight at the source's server (source-adaptive)."
+    ),
+    MetricFamily {
+        name: "larder_source_circuit",
+        kind: Gauge,
+        help: "1 for the current state of the source's circuit breaker (source-breaker).",
+        read: |s, to| {
+            for group in &s.groups {
+                for (state, is_now) in group.source.admission.circuit.iter().flatten() {
+                    to.number(&[("group", &group.name), ("state", state)], u64::from(*is_now));
+                }
+            }
+        },
+    },
+    group!(
+        "larder_source_circuit_opened_total",
+        Counter,
+        source.admission.opened,
+        "Times that the circuit opened, including failed probes."
+    ),
+    MetricFamily {
+        name: "larder_source_rejected_total",
+        kind: Counter,
+        help: "Fetches that failed without being sent, because the circuit was open, the limit was reached, or a background renewal yielded.",
+        read: |s, to| {
+            for group in &s.groups {
+                let admission = &group.source.admission;
+                for (reason, count) in [
+                    ("circuit", admission.rejected_circuit),
+                    ("limit", admission.rejected_limit),
+                    ("background", admission.rejected_background),
+                ] {
+                    to.number(&[("group", &group.name), ("reason", reason)], count);
+                }
+            }
+        },
+    },
+    group!("larder_source_retries_total", Counter, source.admission.retries, "Fetches that were retried."),
+    group!(
+        "larder_source_retries_denied_total",
+        Counter,
+        source.admission.retries_denied,
+        "Fetches not retried, because retries exceeded a tenth of the fetches."
+    ),
+    MetricFamily {
+        name: "larder_source_fetch_duration_seconds",
+        kind: Histogram,
+        help: "Duration of fetches from the source, including failed ones.",
+        read: |s, to| {
+            for group in &s.groups {
+                to.distribution(&[("group", &group.name)], &group.source.seconds);
+            }
+        },
+    },
+];

@@ -45,6 +45,8 @@ pub(super) struct Connection {
     /// The last so many in flight are not wholly written.
     unwritten: usize,
     flight: VecDeque<InFlight>,
+    /// A whole pipeline was sent, and not all of it is answered.
+    batch_is_open: bool,
     /// The last ones in flight, if there is a delay.
     held: HeldRequests,
     /// The beginning of a reply, and how many bytes it has at least.
@@ -69,6 +71,7 @@ impl Connection {
             blocked: false,
             unwritten: 0,
             flight: VecDeque::new(),
+            batch_is_open: false,
             held: HeldRequests::default(),
             partial: Vec::new(),
             least: 0,
@@ -81,7 +84,8 @@ impl Connection {
     }
 
     pub(super) fn has_room(&self, shared: &ThreadState) -> bool {
-        shared.started && self.is_up() && self.flight.len() < shared.pipeline
+        let waits = shared.batches && self.batch_is_open;
+        shared.started && self.is_up() && self.flight.len() < shared.pipeline && !waits
     }
 
     /// Is something to be written that the kernel was not offered?
@@ -208,6 +212,7 @@ impl Connection {
             shared.delayed.push_back((now + shared.delay, self.token));
         }
         self.flight.push_back(request);
+        self.batch_is_open |= self.flight.len() == shared.pipeline;
     }
 
     /// Lets requests go whose delay is over; [`Connection::flush`] sends them.
@@ -335,6 +340,7 @@ impl Connection {
             }
             let Some(mut request) = self.flight.pop_front() else { return Err(ErrorKind::Protocol) };
             shared.in_flight -= 1;
+            self.batch_is_open &= !self.flight.is_empty();
             let sent = self.flight.len() - self.held.len();
             if sent < self.unwritten {
                 // Answered before the kernel had taken all that was offered with it.

@@ -33,6 +33,10 @@ pub(crate) struct GeneratorOptions {
     /// Most requests in flight on a connection
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) pipeline: usize,
+    /// Send the requests of --pipeline together and wait for all their replies before the next ones,
+    /// as redis-benchmark -P does; without it each reply lets the next request go. For closed loops
+    #[arg(long, conflicts_with = "think_time")]
+    pub(crate) batches: bool,
     /// Each connection is a user who thinks for this long between a reply and the next request: 1s,
     /// or 500ms-2s for a random time of that range; for closed loops with --pipeline 1
     #[arg(long, value_name = "DURATION", conflicts_with = "pipeline")]
@@ -75,6 +79,7 @@ impl Default for GeneratorOptions {
             connections: 1,
             threads: 1,
             pipeline: 1,
+            batches: false,
             think_time: None,
             delay: Duration::ZERO,
             timeout: Duration::from_secs(10),

@@ -85,7 +85,7 @@ impl GeneratorThread {
                     own.lag.saturating_record(now - time);
                 }
             });
-            while shared.in_flight < shared.up * shared.pipeline
+            while has_room(connections, shared)
                 && let Some(due) = shared.schedule.take(now)
             {
                 while !connections[cursor].has_room(shared) {
@@ -177,6 +177,12 @@ impl GeneratorThread {
         let LatencyRecorder { phases, replies, .. } = self.shared.recorder;
         Ok(ThreadEnd { last, phases, replies, own })
     }
+}
+
+/// Can any connection take a request?
+fn has_room(connections: &[Connection], shared: &ThreadState) -> bool {
+    let is_below = shared.in_flight < shared.up * shared.pipeline;
+    is_below && (!shared.batches || connections.iter().any(|connection| connection.has_room(shared)))
 }
 
 /// The thread's use of its core between the end of the warm-up and the end of the schedule.

@@ -87,12 +87,16 @@ impl Played {
 
 impl LoadPlan {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let &GeneratorOptions { connections, threads, pipeline, think_time, .. } = &self.client;
+        let &GeneratorOptions { connections, threads, pipeline, think_time, batches, .. } = &self.client;
         ensure!(connections > 0 && threads > 0 && pipeline > 0, "--connections, --threads, --pipeline: from 1");
         ensure!(threads <= connections, "--threads {threads} is more than --connections {connections}");
         ensure!(self.keys.count > 0, "--keys is 0");
+        let closed = self.rate.is_none() && self.played.is_none();
+        ensure!(
+            closed || !batches,
+            "--batches is for closed loops: with a rate or a trace, the schedule says when requests are sent"
+        );
         if think_time.is_some() {
-            let closed = self.rate.is_none() && self.played.is_none();
             ensure!(
                 closed,
                 "--think-time is for closed loops: with a rate or a trace, the schedule says when users send"

@@ -27,6 +27,7 @@ pub(crate) fn preload(plan: &LoadPlan, url: &str) -> anyhow::Result<()> {
             connections: 4,
             pipeline,
             spin: false,
+            batches: false,
             think_time: None,
             delay: Duration::ZERO,
             ..plan.client.clone()

@@ -128,6 +128,7 @@ fn generator_thread(
             target: plan.target.clone(),
             poll: Poll::new()?,
             pipeline: plan.client.pipeline,
+            batches: plan.client.batches,
             timeout: plan.client.timeout,
             delay: plan.client.delay.as_nanos() as u64,
             delayed: VecDeque::new(),

@@ -27,6 +27,8 @@ pub(super) struct ThreadState {
     pub(super) poll: Poll,
     /// Most requests in flight on a connection.
     pub(super) pipeline: usize,
+    /// A connection sends again when all its requests are answered.
+    pub(super) batches: bool,
     /// How long a reply may take.
     pub(super) timeout: Duration,
     /// How long a written request is held back, ns.

@@ -106,7 +106,7 @@ fn setting(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
             false => format!("{cpu}, {cores} cores, {memory_gib:.1} GiB, Linux {kernel}"),
         };
         let server = run.server_version.as_deref().unwrap_or("does not say");
-        let mut load = format!("{} connections, {} at a time, {} threads", run.connections, run.pipeline, run.threads);
+        let mut load = run.concurrency();
         if let Some(think) = &run.think_time {
             let _ = write!(load, ", users think for {think}");
         }

@@ -108,6 +108,9 @@ pub(crate) struct RunSummary {
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     pub(crate) pipeline: usize,
+    /// The pipeline was sent and awaited together.
+    #[serde(default)]
+    pub(crate) batches: bool,
     pub(crate) requests: u64,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) duration_s: f64,
@@ -194,6 +197,13 @@ pub(crate) fn heat_step(nanoseconds: u64) -> i32 {
 }
 
 impl RunSummary {
+    /// How many connections sent how many requests at a time.
+    pub(crate) fn concurrency(&self) -> String {
+        let &RunSummary { connections, pipeline, batches, threads, .. } = self;
+        let batches = if batches { ", in batches" } else { "" };
+        format!("{connections} connections, {pipeline} at a time{batches}, {threads} threads")
+    }
+
     /// The summary of a run.
     pub(crate) fn new(
         program: &str,
@@ -217,6 +227,7 @@ impl RunSummary {
             connections: plan.client.connections,
             threads: plan.client.threads,
             pipeline: plan.client.pipeline,
+            batches: plan.client.batches,
             requests: counts.requests,
             errors: errors.collect(),
             duration_s: ms(outcome.duration.as_nanos() as f64) / 1e3,

@@ -24,8 +24,7 @@ pub(crate) fn write(out: &mut dyn Write, run: &RunSummary) -> io::Result<()> {
         (None, Some(think)) => format!("closed loop, users think for {think}"),
         (None, None) => "closed loop".to_owned(),
     };
-    let connections = format!("{} connections, {} at a time, {} threads", run.connections, run.pipeline, run.threads);
-    writeln!(out, "{} ({connections})\n", run.name)?;
+    writeln!(out, "{} ({})\n", run.name, run.concurrency())?;
     writeln!(out, "{:<11}{:.1}/s ({target})", "throughput", run.throughput)?;
     writeln!(out, "{:<11}{} in {:.3} s", "requests", run.requests, run.duration_s)?;
     if run.delay_ms > 0.0 {

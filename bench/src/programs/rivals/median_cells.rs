@@ -9,9 +9,18 @@ pub(super) struct CellKey {
     pub(super) section: PageSection,
     pub(super) load: RivalLoad,
     pub(super) pipeline: usize,
+    /// The pipeline is sent and awaited together.
+    pub(super) batches: bool,
     pub(super) connections: usize,
     /// Closed loop, or at a rate.
     pub(super) open: bool,
+}
+
+impl CellKey {
+    /// A closed loop of one request at a time on each connection.
+    pub(super) fn lone(section: PageSection, load: RivalLoad, connections: usize) -> CellKey {
+        CellKey { section, load, pipeline: 1, batches: false, connections, open: false }
+    }
 }
 
 /// The median of several runs, the least and the most.
@@ -90,9 +99,9 @@ impl Cells {
         for record in records {
             match record {
                 RawRecord::Sample(sample) => {
-                    let &SampleRecord { section, load, pipeline, connections, rate, .. } = sample;
+                    let &SampleRecord { section, load, pipeline, batches, connections, rate, .. } = sample;
                     let servers = samples
-                        .entry(CellKey { section, load, pipeline, connections, open: rate.is_some() })
+                        .entry(CellKey { section, load, pipeline, batches, connections, open: rate.is_some() })
                         .or_default();
                     match servers.iter_mut().find(|(server, _)| *server == sample.server) {
                         Some((_, samples)) => samples.push(sample),

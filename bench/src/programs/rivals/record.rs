@@ -128,6 +128,9 @@ pub(crate) struct SampleRecord {
     pub(crate) server: String,
     pub(crate) connections: usize,
     pub(crate) pipeline: usize,
+    /// The pipeline was sent and awaited together; else each reply let the next request go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) batches: bool,
     pub(crate) run: u64,
     pub(crate) seconds: f64,
     pub(crate) requests: u64,

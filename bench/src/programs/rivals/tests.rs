@@ -41,6 +41,9 @@ fn raw() -> Vec<RawRecord> {
                 json!(run == 1),
             ));
         }
+        let by_16 = with(sample("commands", "get", "larder", 64, run, cpu / 8.0, 8000.0), "pipeline", json!(16));
+        values.push(by_16.clone());
+        values.push(with(with(by_16, "cpu_us", json!(cpu / 9.0)), "batches", json!(true)));
         let miss = sample("commands", "miss", "larder", 50, run, 2.0 * cpu, 1000.0);
         values.push(with(miss, "source_cpu_us", json!(2.0)));
         values.push(sample("commands", "miss", "redis-server", 50, run, 4.0, 1000.0));
@@ -69,8 +72,7 @@ fn raw() -> Vec<RawRecord> {
 #[test]
 fn figures_are_medians_with_their_range() {
     let cells = Cells::of(&raw());
-    let key =
-        CellKey { section: PageSection::Commands, load: RivalLoad::Get, pipeline: 1, connections: 64, open: false };
+    let key = CellKey::lone(PageSection::Commands, RivalLoad::Get, 64);
     assert_eq!(cells.cell(key, "larder").expect("measured").cpu_us, RunSpread { median: 4.5, low: 4.0, high: 5.0 });
     assert!(cells.cell(key, "faster").expect("measured").saturated);
     assert_eq!(cells.at(key).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["larder", "slower", "faster"]);
@@ -93,6 +95,10 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     let with_source = "The redis-server behind Larder takes 2.00 µs for a miss: with it 1.29.";
     assert!(words.contains(with_source), "{words}");
     // Beaten beyond the spread.
+    has("### GET, 16 at a time\n");
+    has("| larder | 0.56 (0.50–0.62) |");
+    has("### GET, in batches of 16\n");
+    has("| larder | 0.50 (0.44–0.56) |");
     has("- get, 64 connections: CPU: faster (0.22)\n");
     has("- get, 64 connections: throughput: faster (1.50)\n");
     assert!(!page.contains("CPU: slower") && !page.contains("CPU: wrong"));

@@ -52,6 +52,52 @@ fn users_end_by_count_and_when_the_server_is_gone() {
     }
 }
 
+/// In batches the next request comes when the whole pipeline is answered; else with each reply.
+#[test]
+fn batches_wait_for_all_replies() {
+    const PIPELINE: usize = 4;
+    const REQUESTS: usize = 10 * PIPELINE;
+    for batches in [true, false] {
+        let early = Arc::new(AtomicU64::new(0));
+        let url = {
+            let early = early.clone();
+            server(move |mut stream| {
+                let mut input = [0; 65536];
+                let mut seen = 0;
+                let mut read = |stream: &mut TcpStream, patience: Option<Duration>| {
+                    stream.set_read_timeout(patience).expect("a timeout");
+                    let count = stream.read(&mut input).unwrap_or(0);
+                    let requests = input[..count].iter().filter(|&&byte| byte == b'*').count();
+                    seen += requests;
+                    (requests, seen == REQUESTS)
+                };
+                let (mut open, mut is_last) = read(&mut stream, None);
+                while open > 0 {
+                    while open < PIPELINE && !is_last {
+                        let more = read(&mut stream, None);
+                        (open, is_last) = (open + more.0, more.1);
+                    }
+                    let _ = stream.write_all(&b"$-1\r\n".repeat(open - 1));
+                    let (more, _) = read(&mut stream, Some(Duration::from_millis(20)));
+                    early.fetch_add(more as u64, Ordering::SeqCst);
+                    let _ = stream.write_all(&b"$-1\r\n".repeat(1 + more));
+                    (open, is_last) = read(&mut stream, None);
+                }
+            })
+        };
+        let mut plan = wide(1, PIPELINE, plan(&url, "get"));
+        plan.client.batches = batches;
+        plan.stop = RunEnd::Requests(REQUESTS as u64);
+        let counts = load(&plan).total.counts;
+        assert_eq!((counts.requests, counts.all_errors()), (REQUESTS as u64, 0));
+        assert_eq!(early.load(Ordering::SeqCst) == 0, batches);
+    }
+    let mut wrong = plan("redis://127.0.0.1:1", "get");
+    (wrong.rate, wrong.client.batches) = (Some(10.0), true);
+    let error = run(&wrong, &mut |_| {}).expect_err("that cannot be").to_string();
+    assert!(error.contains("--batches"), "{error}");
+}
+
 /// The modelled round trip is in latency and service time of each request, and a closed loop sends
 /// so much less; requests stay in order.
 #[test]

@@ -67,19 +67,20 @@ impl Bench<'_> {
                     RivalLoad::NotFound,
                     RivalLoad::BadRequest,
                 ];
-                loads.into_iter().try_for_each(|load| self.group(section, load, CONNECTIONS, 1))
+                loads.into_iter().try_for_each(|load| self.group(Shape::lone(section, load, CONNECTIONS)))
             }
             PageSection::Commands => {
                 for load in [RivalLoad::Get, RivalLoad::Set, RivalLoad::Mget] {
-                    for pipeline in [1, PIPELINE] {
+                    for (pipeline, batches) in [(1, false), (PIPELINE, false), (PIPELINE, true)] {
                         for connections in self.scale.connections.clone() {
-                            self.group(section, load, connections, pipeline)?;
+                            let lone = Shape::lone(section, load, connections);
+                            self.group(Shape { pipeline, batches, ..lone })?;
                         }
                     }
                 }
-                [1, PIPELINE]
-                    .into_iter()
-                    .try_for_each(|pipeline| self.group(section, RivalLoad::Miss, CONNECTIONS, pipeline))
+                [1, PIPELINE].into_iter().try_for_each(|pipeline| {
+                    self.group(Shape { pipeline, ..Shape::lone(section, RivalLoad::Miss, CONNECTIONS) })
+                })
             }
             PageSection::Latency => [RivalLoad::HttpHit, RivalLoad::HttpMiss, RivalLoad::Get, RivalLoad::Miss]
                 .into_iter()
@@ -87,7 +88,7 @@ impl Bench<'_> {
             PageSection::Lookup => {
                 for load in [RivalLoad::BadRequest, RivalLoad::LookupMiss, RivalLoad::LookupHit] {
                     for connections in self.scale.lookup_connections.clone() {
-                        self.group(section, load, connections, 1)?;
+                        self.group(Shape::lone(section, load, connections))?;
                     }
                 }
                 Ok(())
@@ -116,25 +117,24 @@ impl Bench<'_> {
 
     /// One load of all servers that know it: run by run in turn, so that what happens to the
     /// machine happens to all.
-    fn group(
-        &mut self,
-        section: PageSection,
-        load: RivalLoad,
-        connections: usize,
-        pipeline: usize,
-    ) -> anyhow::Result<()> {
+    fn group(&mut self, shape: Shape) -> anyhow::Result<()> {
+        let Shape { section, load, connections, pipeline, batches, .. } = shape;
         let able = self.able(|rival| {
             // The published form is Larder's route; nginx only serves the same bytes.
             rival.ask(load, 0).is_some() && (section != PageSection::Lookup || rival == Rival::Larder)
         });
-        progress(section, load, &format!("{connections} connections, {pipeline} at a time"));
+        progress(
+            section,
+            load,
+            &format!("{connections} connections, {pipeline} at a time{}", if batches { " in batches" } else { "" }),
+        );
         let mut out = BTreeSet::new();
         for run in 0..self.scale.runs {
             for &rival in &able {
                 if out.contains(&rival) {
                     continue;
                 }
-                let shape = Shape { section, load, connections, pipeline, run };
+                let shape = Shape { run, ..shape };
                 let stop = RunEnd::After(self.scale.load);
                 let result = match run {
                     0 => self.warm_up(rival, shape),
@@ -158,7 +158,7 @@ impl Bench<'_> {
         progress(section, load, "half of the highest rate");
         let mut peaks = Vec::new();
         for rival in self.able(|rival| rival.ask(load, 0).is_some()) {
-            let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run: 0 };
+            let shape = Shape::lone(section, load, CONNECTIONS);
             let peak = self.warm_up(rival, shape).and_then(|()| {
                 let peak = self.sample(rival, shape, None, RunEnd::After(self.scale.load), |ask| ask)?;
                 ensure!(peak.errors.is_empty(), "at the highest rate: {:?}", peak.errors);
@@ -174,7 +174,7 @@ impl Bench<'_> {
         }
         for run in 0..self.scale.runs {
             for &(rival, rate) in &peaks {
-                let shape = Shape { section, load, connections: CONNECTIONS, pipeline: 1, run };
+                let shape = Shape { run, ..Shape::lone(section, load, CONNECTIONS) };
                 match self.sample(rival, shape, Some(rate), RunEnd::After(self.scale.latency), |ask| ask) {
                     Ok(sample) => self.note(RawRecord::Sample(sample))?,
                     Err(error) => self.failed(section, Some(load), rival, &error)?,
@@ -212,7 +212,7 @@ impl Bench<'_> {
     }
 
     fn item_run(&mut self, rival: Rival, run: u64) -> anyhow::Result<()> {
-        let shape = |load| Shape { section: PageSection::Item, load, connections: ITEM_CONNECTIONS, pipeline: 1, run };
+        let shape = |load| Shape { run, ..Shape::lone(PageSection::Item, load, ITEM_CONNECTIONS) };
         let after = RunEnd::After(self.scale.load);
         let unique = self.sample(rival, shape(RivalLoad::ItemUnique), None, after, |ask| ask)?;
         let (stored, nonce) = (unique.requests.max(1), self.nonce);

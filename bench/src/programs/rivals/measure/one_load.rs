@@ -124,6 +124,7 @@ impl Bench<'_> {
         let mut plan = plan(&started.server, &ask, setting, VALUE_SIZE)?;
         (plan.rate, plan.stop) = (rate, stop);
         (plan.client.connections, plan.client.pipeline) = (shape.connections, shape.pipeline);
+        plan.client.batches = shape.batches;
         let source = started.source.as_ref().filter(|_| rival == Rival::Larder);
         let fetched = || -> anyhow::Result<u64> {
             let Some(source) = source else { return Ok(0) };
@@ -150,13 +151,14 @@ impl Bench<'_> {
         }
         errors.retain(|_, count| *count > 0);
         let each = |cpu: Duration| figures::rounded(cpu.as_secs_f64() * 1e6 / summary.requests.max(1) as f64);
-        let Shape { section, load, connections, pipeline, run } = shape;
+        let Shape { section, load, connections, pipeline, batches, run } = shape;
         Ok(SampleRecord {
             section,
             load,
             server: rival.name().to_owned(),
             connections,
             pipeline,
+            batches,
             run,
             seconds: summary.duration_s,
             requests: summary.requests,
@@ -178,7 +180,16 @@ pub(super) struct Shape {
     pub(super) load: RivalLoad,
     pub(super) connections: usize,
     pub(super) pipeline: usize,
+    /// The pipeline is sent and awaited together.
+    pub(super) batches: bool,
     pub(super) run: u64,
+}
+
+impl Shape {
+    /// The first run of one request at a time on each connection.
+    pub(super) fn lone(section: PageSection, load: RivalLoad, connections: usize) -> Shape {
+        Shape { section, load, connections, pipeline: 1, batches: false, run: 0 }
+    }
 }
 
 /// A plan of one connection that asks a server; without a rate.

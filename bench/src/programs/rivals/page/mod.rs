@@ -164,15 +164,19 @@ impl<'a> RivalsPage<'a> {
 
     /// The CPU time of all others by load, and their memory.
     fn in_short(&mut self) {
-        let key = |section, load, pipeline, connections| CellKey { section, load, pipeline, connections, open: false };
+        let key =
+            |section, load, pipeline, connections| CellKey { pipeline, ..CellKey::lone(section, load, connections) };
+        let batches = |load| CellKey { batches: true, ..key(PageSection::Commands, load, 16, 64) };
         let rows = [
             ("HTTP GET, hit", key(PageSection::Http, RivalLoad::HttpHit, 1, 50)),
             ("`/lookup`, hit", key(PageSection::Http, RivalLoad::LookupHit, 1, 50)),
             ("HTTP GET, miss", key(PageSection::Http, RivalLoad::HttpMiss, 1, 50)),
             ("GET, one at a time", key(PageSection::Commands, RivalLoad::Get, 1, 64)),
             ("GET, 16 at a time", key(PageSection::Commands, RivalLoad::Get, 16, 64)),
+            ("GET, in batches of 16", batches(RivalLoad::Get)),
             ("SET, one at a time", key(PageSection::Commands, RivalLoad::Set, 1, 64)),
             ("SET, 16 at a time", key(PageSection::Commands, RivalLoad::Set, 16, 64)),
+            ("SET, in batches of 16", batches(RivalLoad::Set)),
             ("MGET, one at a time", key(PageSection::Commands, RivalLoad::Mget, 1, 64)),
         ];
         let mut lines = Vec::new();
@@ -376,14 +380,24 @@ fn name(what: &impl serde::Serialize) -> String {
 }
 
 fn describe(key: CellKey) -> String {
-    let CellKey { section, load, pipeline, connections, open } = key;
+    let CellKey { section, load, pipeline, batches, connections, open } = key;
     let how = match (open, pipeline) {
         (true, _) => "half of the highest rate".to_owned(),
         (false, 1) => format!("{connections} connections"),
+        (false, _) if batches => format!("{connections} connections × batches of {pipeline}"),
         (false, _) => format!("{connections} connections × {pipeline}"),
     };
     match section {
         PageSection::Lookup => format!("/lookup, {}, {how}", name(&load)),
         _ => format!("{}, {how}", name(&load)),
+    }
+}
+
+/// How a load sends its requests.
+fn depth(pipeline: usize, batches: bool) -> String {
+    match (pipeline, batches) {
+        (1, _) => "one at a time".to_owned(),
+        (_, false) => format!("{pipeline} at a time"),
+        (_, true) => format!("in batches of {pipeline}"),
     }
 }

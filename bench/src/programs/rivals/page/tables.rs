@@ -1,5 +1,5 @@
 //! The sections of the page: a table for each load, and what belongs to it.
-use super::{Cell, Figure, RivalsPage, milliseconds, words};
+use super::{Cell, Figure, RivalsPage, depth, milliseconds, words};
 use crate::{
     lib::results::chart::plain,
     programs::rivals::{
@@ -11,7 +11,7 @@ use crate::{
 
 impl RivalsPage<'_> {
     pub(super) fn http(&mut self) {
-        let key = |load| CellKey { section: PageSection::Http, load, pipeline: 1, connections: 50, open: false };
+        let key = |load| CellKey::lone(PageSection::Http, load, 50);
         let loads = [
             (
                 RivalLoad::HttpHit,
@@ -54,20 +54,20 @@ impl RivalsPage<'_> {
             return;
         }
         self.line("## Commands\n");
-        self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys: with memcached the way to ask for many at once, since 1.6 writes the replies to pipelined gets one by one.\n");
+        self.line("100,000 keys, drawn evenly, values of 64 bytes. Each server by its own protocol: memcached's text protocol for memcached, the Redis protocol (RESP2) for all others. MGET asks for ten keys: with memcached the way to ask for many at once, since 1.6 writes the replies to pipelined gets one by one. *16 at a time*: a sliding window, in which each reply lets the next request go, as clients that multiplex do. *In batches of 16*: all are sent together, and the next ones when all are answered.\n");
         for (load, name) in [
             (RivalLoad::Get, "GET"),
             (RivalLoad::Set, "SET"),
             (RivalLoad::Mget, "MGET"),
             (RivalLoad::Miss, "GET, miss"),
         ] {
-            for pipeline in [1, 16] {
-                let keys: Vec<CellKey> =
-                    all.iter().copied().filter(|key| key.load == load && key.pipeline == pipeline).collect();
+            for (pipeline, batches) in [(1, false), (16, false), (16, true)] {
+                let of = |key: &CellKey| (key.load, key.pipeline, key.batches) == (load, pipeline, batches);
+                let keys: Vec<CellKey> = all.iter().copied().filter(of).collect();
                 if keys.is_empty() {
                     continue;
                 }
-                let depth = if pipeline == 1 { "one at a time".to_owned() } else { format!("{pipeline} at a time") };
+                let depth = depth(pipeline, batches);
                 self.line(&format!("### {name}, {depth}\n"));
                 if load == RivalLoad::Miss {
                     self.line("Larder may keep one key and fetches all others from a redis-server; beside it a redis-server that is asked directly.\n");
@@ -75,7 +75,8 @@ impl RivalsPage<'_> {
                 self.by_connections(&keys);
                 let title = format!("{name}, {depth}: throughput");
                 let chart = charts::throughput(&self.cells, &title, &keys, &self.origin);
-                self.chart(&format!("{}-{pipeline}", name.to_lowercase()), &title, chart);
+                let file = format!("{}-{pipeline}{}", name.to_lowercase(), if batches { "-batches" } else { "" });
+                self.chart(&file, &title, chart);
                 if load == RivalLoad::Miss {
                     keys.iter().for_each(|key| self.cost_of_miss(*key));
                 }
@@ -133,7 +134,7 @@ impl RivalsPage<'_> {
     }
 
     pub(super) fn latency(&mut self) {
-        let key = |load, open| CellKey { section: PageSection::Latency, load, pipeline: 1, connections: 50, open };
+        let key = |load, open| CellKey { open, ..CellKey::lone(PageSection::Latency, load, 50) };
         let loads = [
             (RivalLoad::HttpHit, "HTTP GET, hit"),
             (RivalLoad::HttpMiss, "HTTP GET, miss"),

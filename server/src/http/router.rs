@@ -112,6 +112,13 @@ fn item_path<'u>(context: &ConnectionContext, uri: &'u Uri) -> ItemPath<'u> {
     }
 }
 
+/// Where a path that is no route means one of the item API.
+fn item_redirect(context: &ConnectionContext, uri: &Uri) -> Option<Response<ResponseBody>> {
+    let prefix = context.worker.app.settings.item_prefix.as_deref();
+    let meant = item_api::meant_path(uri.path(), prefix).filter(|_| context.role == ListenerRole::Native)?;
+    Some(item_api::redirect(&meant, uri.query().unwrap_or_default().as_bytes()))
+}
+
 /// The request, if it will be logged.
 fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<LoggedRequest> {
     let app = &context.worker.app;
@@ -171,8 +178,12 @@ where
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
     let path = item_path(context, &head.uri);
-    let in_table = path.in_table().ok_or_else(|| Problem::no_such_route(head.uri.path()))?;
-    let (route, variables) = find(context.role, &head.method, in_table)?;
+    let no_such_route = || Problem::no_such_route(head.uri.path());
+    let found = path.in_table().ok_or_else(no_such_route).and_then(|path| find(context.role, &head.method, path));
+    let (route, variables) = match found {
+        Ok(found) => found,
+        Err(problem) => return item_redirect(context, &head.uri).ok_or(problem),
+    };
     *timed_with = route.timed_with();
     if context.role == ListenerRole::Admin && !route.is_safe() {
         refuse_other_sites(&head.headers)?;

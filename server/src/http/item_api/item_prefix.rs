@@ -1,5 +1,7 @@
 //! The paths of the item API below its prefix, which is a setting.
 
+use larder_proto::http::target;
+
 /// The prefix in the table of routes and in `openapi.json`; the default of `item-prefix`.
 pub(in crate::http) const TABLE_PREFIX: &str = "/cache/v1";
 
@@ -23,6 +25,24 @@ pub(in crate::http) fn of_path<'p>(path: &'p str, prefix: Option<&str>) -> ItemP
         _ if below(TABLE_PREFIX).is_some() => ItemPath::Elsewhere,
         _ => ItemPath::Other(path),
     }
+}
+
+/// The API's path that a client means by a path which is none: with empty segments, `.`, `..`
+/// or escapes. GCache redirects clients to it.
+pub(in crate::http) fn meant_path(path: &str, prefix: Option<&str>) -> Option<String> {
+    let mut scratch = Vec::new();
+    let decoded = target::decode_path(path.as_bytes(), &mut scratch).ok()?;
+    let mut segments = Vec::new();
+    for segment in std::str::from_utf8(decoded).ok()?.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    let clean = format!("/{}", segments.join("/"));
+    let is_meant = clean != path && matches!(of_path(&clean, prefix), ItemPath::Below("/item" | "/keys"));
+    is_meant.then_some(clean)
 }
 
 impl ItemPath<'_> {

@@ -9,7 +9,7 @@ use larder_document::{JsonError, MAX_DEPTH};
 use larder_proto::http::target;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt, ops::Range};
@@ -163,10 +163,28 @@ impl<'de> Deserialize<'de> for FieldName {
                 f.write_str("the name of a field")
             }
             fn visit_str<E>(self, name: &str) -> Result<FieldName, E> {
-                Ok(FieldName(FIELDS.into_iter().find(|field| field.eq_ignore_ascii_case(name))))
+                Ok(FieldName(FIELDS.into_iter().find(|field| is_same_name(field, name))))
             }
         }
         input.deserialize_str(AnyCase)
+    }
+}
+
+/// In any case, by Unicode's simple folding, which takes the Kelvin sign and the long s for letters.
+fn is_same_name(field: &str, name: &str) -> bool {
+    let fold = |char| match char {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        other => other.to_ascii_lowercase(),
+    };
+    field.eq_ignore_ascii_case(name) || !name.is_ascii() && name.chars().map(fold).eq(field.chars())
+}
+
+/// A whole number; `None` for `null`. `-0` is one, `1.0` and `1e2` are none.
+fn next_integer<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<i64>, A::Error> {
+    match map.next_value::<&'de RawValue>()?.get() {
+        "null" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| A::Error::custom("not a 64-bit integer")),
     }
 }
 
@@ -190,8 +208,8 @@ impl<'de> Deserialize<'de> for ItemRequest<'de> {
                         Some("subkey") => {
                             set(&mut request.subkey, map.next_value::<Option<Text<'de>>>()?.map(|text| text.0));
                         }
-                        Some("subindex") => set(&mut request.subindex, map.next_value()?),
-                        Some("ttl") => set(&mut request.ttl, map.next_value()?),
+                        Some("subindex") => set(&mut request.subindex, next_integer(&mut map)?),
+                        Some("ttl") => set(&mut request.ttl, next_integer(&mut map)?),
                         Some("value") => request.value = Some(map.next_value::<&'de RawValue>()?.get().into()),
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
@@ -266,10 +284,17 @@ mod tests {
             r#"{"key":1}"#,
             r#"{"key":"k","ttl":"60"}"#,
             r#"{"key":"k","ttl":60.0}"#,
+            r#"{"key":"k","ttl":-0.0}"#,
+            r#"{"key":"k","ttl":6e1}"#,
+            r#"{"key":"k","ttl":9223372036854775808}"#,
+            r#"{"key":"k","subindex":true}"#,
             r#"{"key":"k"#,
         ] {
             assert_eq!(parse(bad, "").err(), Some(2), "{bad}");
         }
+        // Letters that fold to those of the name; a whole number in a form that serde takes for a float.
+        let folded = parse(r#"{"\u212aey":"k","ſubKey":"s","ttl":-0,"subindex":-0}"#, "").expect("a request");
+        assert_eq!((&*folded.key, &*folded.subkey, folded.subindex, folded.ttl), ("k", "s", 0, 0));
         for none in ["{}", "null", r#"{"key":""}"#, r#"{"key":null}"#] {
             assert_eq!(parse(none, "").err(), Some(10), "{none}");
         }

@@ -11,7 +11,15 @@ fn paths_and_methods() {
     run(|| async {
         let server = Server::new(&[]);
         let mut client = server.connect().await;
-        for target in ["/cache/v1/nothing", "/cache/v1/item/x", "/cache/v1", "/cache/v1/"] {
+        for target in [
+            "/cache/v1/nothing",
+            "/cache/v1/item/x",
+            "/cache/v1",
+            "/cache/v1/",
+            "/cache/v1//x",
+            "/cache/v1/%zz",
+            "/cache/v1/%ff",
+        ] {
             let reply = client.get(target).await;
             assert_eq!(
                 (reply.status, reply.text()),
@@ -21,6 +29,8 @@ fn paths_and_methods() {
         }
         assert_eq!(client.get("/cache").await.problem(), "no-such-route");
         assert_eq!(client.get("/cache/v1x").await.problem(), "no-such-route");
+        // A key may look like a path to elsewhere.
+        assert_eq!(client.get("/v1/kv/..%2F..%2Fcache%2Fv1%2Fitem").await.problem(), "key-not-found");
         for (method, target, allow) in [
             ("PUT", "item", "GET, HEAD, POST, DELETE"),
             ("PUT", "item/", "GET, HEAD, POST, DELETE"),
@@ -33,6 +43,11 @@ fn paths_and_methods() {
             ("GET", "/cache/v1/item/", "/cache/v1/item"),
             ("DELETE", "/cache/v1/item/?key=a+b", "/cache/v1/item?key=a+b"),
             ("GET", "/cache/v1/keys/", "/cache/v1/keys"),
+            ("POST", "/cache/v1//item", "/cache/v1/item"),
+            ("GET", "//cache/v1/keys?mask=a", "/cache/v1/keys?mask=a"),
+            ("PATCH", "/cache/v1/item//", "/cache/v1/item"),
+            ("GET", "/cache/./v1/x/../item", "/cache/v1/item"),
+            ("GET", "/cache/v1/%69tem%2F", "/cache/v1/item"),
         ] {
             let reply = client.send(request(method, target, r#"{"key":"a"}"#)).await;
             assert_eq!((reply.status, reply.header("location")), (301, Some(location)));

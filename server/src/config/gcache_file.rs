@@ -51,7 +51,7 @@ struct GcacheFile<'t>(&'t DeTable<'t>);
 
 impl GcacheFile<'_> {
     fn value(&self, table: &str, key: &str) -> Option<&DeValue<'_>> {
-        self.0.get(table)?.get_ref().as_table()?.get(key).map(|value| value.get_ref())
+        any_case(any_case(self.0, table)?.as_table()?, key)
     }
 
     fn text(&self, table: &str, key: &str) -> Result<Option<&str>, String> {
@@ -76,15 +76,24 @@ impl GcacheFile<'_> {
         if address.is_some() || port.is_some() {
             out.from(TABLE, "address and port");
             out.set("http", &[format!("{}:{}", bracketed(address.unwrap_or_default()), port.unwrap_or("8080"))]);
-            // GCache has no authentication.
-            if !address.is_some_and(|address| address == "localhost" || address.starts_with("127.") || address == "::1")
-            {
-                out.set("insecure", &["true".to_owned()]);
-            }
+        }
+        let is_master = self.text("replication", "node_role")? == Some("master");
+        let master = self.text("replication", "master_addr")?.filter(|_| is_master);
+        let open = |address: Option<&str>| address.is_some_and(|address| !is_local(address));
+        if open(address.or(port.map(|_| ""))) || open(master.map(without_port)) {
+            out.line("");
+            out.comment("GCache has no users, and listens for other machines here.");
+            out.set("insecure", &["true".to_owned()]);
         }
         if let Some(prefix) = self.text(TABLE, "prefix")? {
             out.from(TABLE, "prefix");
-            out.set("item-prefix", &[format!("/{}", prefix.trim().trim_matches('/'))]);
+            match prefix.trim().trim_matches('/') {
+                "" => {
+                    out.comment("GCache answers no request without a prefix.");
+                    out.set("item-prefix", &["off".to_owned()]);
+                }
+                prefix => out.set("item-prefix", &[format!("/{prefix}")]),
+            }
         }
         if let Some(seconds) = self.number(TABLE, "idle_timeout")? {
             out.from(TABLE, "idle_timeout");
@@ -214,15 +223,18 @@ impl GcacheFile<'_> {
     /// Keys that GCache ignores.
     fn unknown(&self, out: &mut ConvertedFile) {
         for (table, value) in self.0 {
-            let known = KEYS.iter().find(|(name, _)| name == table.get_ref()).map_or(&[][..], |(_, keys)| keys);
             let name = table.get_ref();
+            let known =
+                KEYS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(&[][..], |(_, keys)| keys);
             match value.get_ref().as_table() {
-                Some(keys) => {
-                    keys.keys().map(|key| key.get_ref()).filter(|key| !known.contains(&&***key)).for_each(|key| {
+                Some(keys) => keys
+                    .keys()
+                    .map(|key| key.get_ref())
+                    .filter(|key| !known.iter().any(|known| known.eq_ignore_ascii_case(key)))
+                    .for_each(|key| {
                         out.line("");
                         out.comment(&format!("[{name}] {key}: GCache has no such key."));
-                    })
-                }
+                    }),
                 None => {
                     out.line("");
                     out.comment(&format!("{name}: GCache has no such key."));
@@ -230,6 +242,21 @@ impl GcacheFile<'_> {
             }
         }
     }
+}
+
+/// The value of a key. GCache's library takes a key in any case, and prefers the exact name.
+fn any_case<'t>(table: &'t DeTable<'_>, name: &str) -> Option<&'t DeValue<'t>> {
+    let by_case = || table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    table.get(name).or_else(by_case).map(|value| value.get_ref())
+}
+
+/// Whether only this machine reaches an address.
+fn is_local(address: &str) -> bool {
+    address == "localhost" || address.starts_with("127.") || matches!(address, "::1" | "[::1]")
+}
+
+fn without_port(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 /// An IPv6 address as it stands before a port.
@@ -336,6 +363,35 @@ mod tests {
             let name = line.split(' ').next().unwrap_or_default();
             let is_setting = find(name).is_some();
             assert_eq!(converted.lines().any(|other| other == line), is_setting, "{line}: {converted}");
+        }
+    }
+
+    #[test]
+    fn keys_are_read_in_any_case() {
+        let converted =
+            convert_gcache("[Client-http]\nAddress = \"127.0.0.1\"\nPORT = \"81\"\nother = 1").expect("a file");
+        assert!(converted.contains("http = [\"127.0.0.1:81\"]"), "{converted}");
+        assert_eq!(converted.matches("GCache has no such key").count(), 1, "{converted}");
+        // The exact name comes first.
+        let converted = convert_gcache("[storage]\nShards = 2\nshards = 4\nSHARDS = 8").expect("a file");
+        assert!(converted.contains("\nshards = 4\n"), "{converted}");
+    }
+
+    #[test]
+    fn an_open_address_is_marked_insecure() {
+        for (http, role, master, is_open) in [
+            ("127.0.0.1", "standalone", ":4545", false),
+            ("127.0.0.1", "master", "127.0.0.1:4545", false),
+            ("127.0.0.1", "master", ":4545", true),
+            ("localhost", "master", "[::1]:4545", false),
+            ("localhost", "slave", "10.0.0.1:4545", false),
+            ("", "standalone", "", true),
+        ] {
+            let text = format!(
+                "[replication]\nnode_role = \"{role}\"\nmaster_addr = \"{master}\"\n[client-HTTP]\naddress = \"{http}\""
+            );
+            let converted = convert_gcache(&text).expect("a file");
+            assert_eq!(converted.contains("\ninsecure = true\n"), is_open, "{http} {role} {master}: {converted}");
         }
     }
 

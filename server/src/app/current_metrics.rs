@@ -2,7 +2,7 @@
 use super::App;
 use crate::{
     lifecycle::faults::FaultPlace,
-    replica::{ConnectedReplica, LinkState},
+    replica::ConnectedReplica,
     source::InspectionCounts,
     telemetry::{
         BuffersSnapshot, Distribution, FaultsSnapshot, GroupSnapshot, InspectionSnapshot, LastSaveSnapshot,
@@ -96,7 +96,7 @@ fn replication(app: &App) -> ReplicationSnapshot {
         log_bytes: replication.log_bytes() as u64,
         replicas: replication.replicas.list().into_iter().map(replica).collect(),
         link: replication.is_read_only().then(|| LinkSnapshot {
-            up: link.state() == LinkState::Connected,
+            up: link.is_up(),
             behind: link.behind_for(now).map(Duration::from_millis),
             applied: link.applied(),
             refused: link.refused(),

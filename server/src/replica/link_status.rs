@@ -61,6 +61,18 @@ impl LinkStatus {
         self.marked.notify_waiters();
     }
 
+    /// Whether the primary answers: changes arrive, or the last pull has ended well. Between pulls
+    /// there is no connection, which is as it should be.
+    pub fn is_up(&self) -> bool {
+        match self.state() {
+            LinkState::Connected => true,
+            LinkState::Copying => false,
+            LinkState::Down | LinkState::Connecting => {
+                self.down_since.load(Relaxed) == 0 && self.marked_at.load(Relaxed) > 0
+            }
+        }
+    }
+
     /// Seconds since the connection was lost; `None`: there is one, or there never was.
     pub fn down_for(&self, now: Millis) -> Option<u64> {
         let since = self.down_since.load(Relaxed);

@@ -142,6 +142,25 @@ fn pulling_follows_from_time_to_time() {
 }
 
 #[test]
+fn a_replica_that_pulls_is_connected_between_its_pulls() {
+    let primary = Larder::start(&[]);
+    primary.client().command(&["SET", "key", "1"]);
+    // The next pull is far away.
+    let replica = replica_of(primary.redis, &["--replication-mode=pull:1h"]);
+    wait_until("the first pull", || replica.client().command(&["GET", "key"]) == Reply::bulk("1"));
+    wait_for_link(&replica);
+    assert_eq!(info(&replica, "master_link_down_since_seconds"), None);
+    assert_eq!(replica.metric("larder_replication_link_up"), 1.0);
+    let Reply::Array(role) = replica.client().command(&["ROLE"]) else { panic!("no array") };
+    assert_eq!(role[3], Reply::bulk("connected"));
+    // A pull that fails shows.
+    let often = replica_of(primary.redis, &["--replication-mode=pull:100ms"]);
+    wait_for_link(&often);
+    drop(primary);
+    wait_until("the link to be down", || info(&often, "master_link_status").as_deref() == Some("down"));
+}
+
+#[test]
 fn named_groups_are_replicated() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("larder.toml");

@@ -108,6 +108,7 @@ pub(in crate::redis) fn role(call: &mut CommandContext<'_>) -> Done {
             call.reply.bulk(primary.host.as_bytes());
             call.reply.integer(i64::from(primary.port));
             call.reply.bulk(match replication.link.state() {
+                LinkState::Down | LinkState::Connecting if replication.link.is_up() => b"connected",
                 LinkState::Down => b"connect",
                 LinkState::Connecting => b"connecting",
                 LinkState::Copying => b"sync",
@@ -187,15 +188,14 @@ pub(super) fn info_lines(call: &CommandContext<'_>, run_id: &str) -> Vec<(String
     let own = match &primary {
         Some(primary) => {
             let (link, seconds) = (&replication.link, |seconds: Option<u64>| seconds.map_or(-1, |s| s as i64));
-            let state = link.state();
             line("master_host", &primary.host);
             line("master_port", &primary.port);
-            line("master_link_status", &if state == LinkState::Connected { "up" } else { "down" });
+            line("master_link_status", &if link.is_up() { "up" } else { "down" });
             line("master_last_io_seconds_ago", &seconds(link.silent_for(now)));
-            line("master_sync_in_progress", &u8::from(state == LinkState::Copying));
+            line("master_sync_in_progress", &u8::from(link.state() == LinkState::Copying));
             line("slave_read_repl_offset", &link.changes());
             line("slave_repl_offset", &link.changes());
-            if state != LinkState::Connected {
+            if !link.is_up() {
                 line("master_link_down_since_seconds", &seconds(link.down_for(now)));
             }
             if let Some(error) = link.error() {

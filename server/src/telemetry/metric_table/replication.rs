@@ -51,7 +51,7 @@ pub(super) const REPLICATION: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_replication_link_up",
         kind: Gauge,
-        help: "1 while the replica receives its primary's changes.",
+        help: "1 while the replica receives its primary's changes. With pull, 1 if the last pull succeeded.",
         read: |s, to| link(s).into_iter().for_each(|link| to.number(&[], u64::from(link.up))),
     },
     MetricFamily {

@@ -65,6 +65,9 @@ pub enum RunError {
     /// A worker ended on its own: a bug, and the process must not go on with a core missing.
     #[error("worker {0} ended unexpectedly")]
     WorkerLost(usize),
+    /// The last snapshot could not be written.
+    #[error("the snapshot at the end was not written: {0}; the last one is as it was")]
+    LastSnapshot(String),
     /// A second signal arrived during the drain; exit with 128 plus its number.
     #[error("ended at once by a second signal ({0})")]
     SecondSignal(i32),

@@ -45,7 +45,7 @@ pub(super) async fn drain(
     let mut left = app.settings.threads;
     // The snapshot is to have what clients write until the end, and half of the time.
     let mut save = pin!(app.snapshots.save_at_end());
-    let (mut is_saving, mut is_saved) = (false, false);
+    let (mut is_saving, mut saved) = (false, None);
     while left > 0 {
         let (next, then) = match app.drain.phase() {
             Phase::Serving | Phase::Draining => (moving, Some(Phase::Closing)),
@@ -58,7 +58,7 @@ pub(super) async fn drain(
                 return Err(RunError::SecondSignal(number));
             },
             _ = ended.recv() => left -= 1,
-            () = &mut save, if is_saving && !is_saved => is_saved = true,
+            result = &mut save, if is_saving && saved.is_none() => saved = Some(result),
             () = sleep_until((start + grace / 2).into()), if !is_saving => is_saving = true,
             () = sleep_until((start + next).into()) => match then {
                 Some(phase) => app.drain.advance(phase),
@@ -66,19 +66,19 @@ pub(super) async fn drain(
             }
         }
     }
-    if is_saved {
-        return Ok(());
-    }
-    tokio::select! {
-        biased;
-        () = &mut save => {}
-        number = signals.next(|| {}), if start.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
-        () = sleep_until((start + finish).into()) => {
-            tracing::error!("no snapshot was written at the end: grace is over; the last one is as it was");
-            let _ = timeout(ABORT, app.snapshots.call_off()).await;
-        }
-    }
-    Ok(())
+    let saved = match saved {
+        Some(saved) => saved,
+        None => tokio::select! {
+            biased;
+            saved = &mut save => saved,
+            number = signals.next(|| {}), if start.elapsed() > ONE_WISH => return Err(RunError::SecondSignal(number)),
+            () = sleep_until((start + finish).into()) => {
+                let _ = timeout(ABORT, app.snapshots.call_off()).await;
+                Err("it did not end within grace".to_owned())
+            }
+        },
+    };
+    saved.map_err(RunError::LastSnapshot)
 }
 
 /// The signals that end the process, and SIGHUP, which does not: it means "reload".

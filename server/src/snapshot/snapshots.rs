@@ -257,25 +257,24 @@ impl Snapshots {
 
     /// The last save of the process: one that is under way is called off, as it lacks what was
     /// written since. Nothing without a file, or while the load is under way.
-    pub async fn save_at_end(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub async fn save_at_end(self: &Arc<Self>) -> Result<(), String> {
         if self.settings.file.is_none() {
-            return;
+            return Ok(());
         }
         let mut others = self.ended.subscribe();
         loop {
             match self.begin(false) {
-                Ok(mut ended) => {
-                    // The log says what came of it.
-                    let _ = self.next_end(&mut ended).await;
-                    return;
-                }
+                Ok(mut ended) => return self.next_end(&mut ended).await.map(drop),
                 Err(SaveRefused::InProgress) => {
                     self.cancel.store(true, Relaxed);
                     let _ = self.next_end(&mut others).await;
                 }
                 Err(refused) => {
                     tracing::warn!("no snapshot is written at the end: {refused}");
-                    return;
+                    return Ok(());
                 }
             }
         }

@@ -110,6 +110,19 @@ fn a_full_disk_costs_neither_the_old_snapshot_nor_memory() {
     serves_and_saves_again(&mut client);
 }
 
+#[test]
+fn a_process_that_cannot_write_its_last_snapshot_ends_with_an_error() {
+    let scratch = Scratch::new();
+    let mut larder = scratch.start(&[]);
+    assert_eq!(ask(&mut larder.client(), "SET key value"), Reply::ok());
+    // No file can be made in a folder that is gone.
+    fs::remove_dir_all(scratch.dir.path()).unwrap();
+    larder.signal(Signal::TERM);
+    assert_eq!(larder.wait().0.code(), Some(1));
+    let errors = larder.stderr();
+    assert!(errors.contains("the snapshot at the end was not written: "), "{errors}");
+}
+
 /// After a SAVE that found no room; smaller data has room.
 fn serves_and_saves_again(client: &mut Client) {
     assert_eq!(ask(client, "GET key"), Reply::bulk("small"), "it serves");

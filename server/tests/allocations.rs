@@ -258,7 +258,12 @@ fn an_http_hit_allocates_nothing() {
             http::ListenerRole::Native,
         ));
 
+        cache.tier().set(cache.key(b"json"), larder_engine::Write::new(b"[1,2]"), clock::now()).unwrap();
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+        let item = |body: &str| {
+            let length = body.len();
+            format!("GET /cache/v1/item HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")
+        };
         let cases = [
             get("/v1/kv/key"),
             get("/v1/kv/%6bey"),
@@ -266,6 +271,9 @@ fn an_http_hit_allocates_nothing() {
             get("/?key=key"),
             get("/v1/kv/large"),
             get("/v1/kv/key").repeat(100),
+            item(r#"{"key":"json"}"#),
+            item(r#"{"key":"json","subindex":2}"#),
+            item(r#"{"key":"none"}"#),
         ];
         let mut answer = vec![0; 1 << 20];
         for request in &cases {

@@ -5,7 +5,7 @@ use super::super::{
     response_writer::JSON,
 };
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use larder_proto::http::json;
+use larder_proto::http::{json, text::Sink};
 use std::time::Duration;
 
 /// GCache's codes.
@@ -90,13 +90,31 @@ impl ItemError {
         self.code
     }
 
-    pub(super) fn into_response(self) -> Response<ResponseBody> {
-        let mut body = format!("{{\"code\":{},\"reason\":", self.code as u8).into_bytes();
-        match self.detail {
-            None => json::write(&mut body, self.code.reason().as_bytes()),
-            Some(detail) => json::write(&mut body, format!("{}: {detail}", self.code.reason()).as_bytes()),
+    /// Writes the whole document. An error that has a header beside it is left to
+    /// [`ItemError::into_response`].
+    pub(super) fn write(self, text: &mut Vec<u8>) -> Result<StatusCode, ItemError> {
+        if self.retry_after.is_some() {
+            return Err(self);
         }
-        body.extend_from_slice(b"}\n");
+        text.clear();
+        self.put_text(text);
+        Ok(self.status)
+    }
+
+    fn put_text(&self, out: &mut Vec<u8>) {
+        out.put(b"{\"code\":");
+        out.put(itoa::Buffer::new().format(self.code as u8).as_bytes());
+        out.put(b",\"reason\":");
+        match &self.detail {
+            None => json::write(out, self.code.reason().as_bytes()),
+            Some(detail) => json::write(out, format!("{}: {detail}", self.code.reason()).as_bytes()),
+        }
+        out.put(b"}\n");
+    }
+
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
+        let mut body = Vec::new();
+        self.put_text(&mut body);
         let mut response = Response::new(ResponseBody::full(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

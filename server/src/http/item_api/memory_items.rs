@@ -27,11 +27,11 @@ const SHORT: usize = 4 << 10;
 
 /// An answer of the fast path.
 pub(in crate::http) enum DirectAnswer {
-    /// The JSON document that was written.
+    /// The JSON document that was written: an item, or an error.
     Written(StatusCode),
     /// 204
     Deleted,
-    /// A short response.
+    /// A short response, with headers of its own.
     Error(Response<ResponseBody>),
     /// One that may be long.
     Long(Response<ResponseBody>),
@@ -70,7 +70,10 @@ pub(in crate::http) fn answer_from_memory(
         BodyMethod::Delete => at_once(delete(request, body)).map(|()| DirectAnswer::Deleted),
         BodyMethod::Get | BodyMethod::Put => get(request, body, text),
     };
-    answered.unwrap_or_else(|error| DirectAnswer::Error(error.into_response()))
+    answered.unwrap_or_else(|error| match error.write(text) {
+        Ok(status) => DirectAnswer::Written(status),
+        Err(error) => DirectAnswer::Error(error.into_response()),
+    })
 }
 
 fn post(request: &RouteRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<DirectAnswer, ItemError> {

@@ -16,8 +16,8 @@ const LISTENER: usize = usize::MAX;
 pub(super) enum Requests {
     /// By their length, which is the same for all.
     OfBytes(usize),
-    /// A read that ends with an empty line is one: the client sends the next when it has the
-    /// answer.
+    /// A read that ends with an empty line, or with a JSON object as the body, is one: the client
+    /// sends the next when it has the answer.
     Reads,
 }
 
@@ -30,7 +30,7 @@ impl Requests {
                 *partial = all % bytes;
                 all / bytes
             }
-            Requests::Reads => usize::from(input.ends_with(b"\r\n\r\n")),
+            Requests::Reads => usize::from(input.ends_with(b"\r\n\r\n") || input.ends_with(b"}")),
         }
     }
 }

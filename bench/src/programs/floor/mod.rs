@@ -30,7 +30,7 @@ pub(crate) struct FloorArgs {
     /// HTTP, a bare hyper server on a tokio runtime of one thread
     #[arg(long, value_name = "ADDR")]
     hyper: Option<SocketAddr>,
-    /// HTTP, epoll: a read that ends with an empty line is one request
+    /// HTTP, epoll: a read that ends with an empty line or with `}` is one request
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
     /// Length of each request of the Redis protocol (default: GET of a key of 16 bytes)

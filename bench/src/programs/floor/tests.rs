@@ -79,4 +79,11 @@ fn http_floors_answer() {
             assert_eq!((answer.status, &answer.body[..]), (200, &FLOOR_VALUE[..]));
         }
     }
+    // A request of the item API has its key in the body.
+    let mut stream = TcpStream::connect(canned).expect("connect");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+    stream.write_all(b"GET /item HTTP/1.1\r\nContent-Length: 11\r\n\r\n{\"key\":\"k\"}").expect("send");
+    let mut status = [0; 15];
+    stream.read_exact(&mut status).expect("a reply");
+    assert_eq!(&status, b"HTTP/1.1 200 OK");
 }

@@ -4,13 +4,14 @@ use std::{path::PathBuf, time::Duration};
 
 /// Measures Larder in the classic forms of benchmarks
 ///
-/// proxy: `GET /?key=K` in front of redis-server, with 1 to 128 connections: requests without a
-/// key, misses (each is fetched), hits. rest: JSON bodies on /cache/v1/item over 30 connections:
-/// POST of new keys, POST of one key, GET, a third of each, DELETE. table: `/lookup` of a table that
-/// is built from a data file of --keys UUIDs: 50 connections as fast as it goes (hey), then users
-/// with think time (Locust). peers: three nodes, ids 1 to 100 over 10 connections at 250 a second,
-/// cold and warm, at 500, and as fast as it goes. store: `/v0/entity` of the disk store with --keys
-/// keys, PUT and GET over one connection at 10,000, 12,000 and 20,000 a second (wrk2 -c1 -t1).
+/// proxy: `GET /lookup?key=K` in front of redis-server, with 1 to 128 connections: requests without
+/// a key, misses (each is fetched), hits. rest: JSON bodies on /cache/v1/item over 30 connections:
+/// POST of new keys, POST of one key, GET of stored and of absent keys, a third of each, DELETE.
+/// table: `/lookup` of a table that is built from a data file of --keys UUIDs: 50 connections as
+/// fast as it goes (hey), then users with think time (Locust). peers: three nodes, ids 1 to 100
+/// over 10 connections at 250 a second, cold and warm, at 500, and as fast as it goes. store:
+/// `/v0/entity` of the disk store with --keys keys, PUT and GET over one connection at 10,000,
+/// 12,000 and 20,000 a second (wrk2 -c1 -t1).
 ///
 /// The servers run on one core, the generator (and redis-server) on another. All loads run --runs
 /// times, in turn; the table has the median and the range. `larder-bench rivals` compares with other

@@ -1,4 +1,4 @@
-//! A small HTTP proxy of Redis: `GET /?key=K`.
+//! A small HTTP proxy of Redis: `GET /lookup?key=K`.
 use super::bench::Bench;
 use crate::lib::{
     blocking_clients::RespClient,
@@ -12,6 +12,9 @@ const CONNECTIONS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Keys of hits, and keys of misses: so many that the one that is kept is hardly ever asked for.
 const HIT_KEYS: u64 = 1000;
 const MISS_KEYS: u64 = 100_000;
+/// The paths of a request without a key, and with one.
+const BAD_QUERY: &str = "/lookup";
+const LOOKUP: &str = "/lookup?key={key}";
 pub(super) const LOADS: u64 = 3 * CONNECTIONS.len() as u64;
 
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -32,22 +35,21 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<()> {
         requests: Some(HIT_KEYS),
         keys: Some(HIT_KEYS),
         dist: Some("seq".parse()?),
-        ..PlanOptions::of(&at(&keeps_all, "/?key={key}")?, "get")
+        ..PlanOptions::of(&at(&keeps_all, LOOKUP)?, "get")
     };
     crate::lib::load::run(&bench.plan(&warm, &bench.generator(1))?, &mut |_| {})?;
     for _ in 0..bench.args.runs {
         for (name, server, path, keys, status) in [
-            ("bad query", &keeps_all, "/", 1, "400"),
-            ("miss", &keeps_one, "/?key={key}", MISS_KEYS, "200"),
-            ("hit", &keeps_all, "/?key={key}", HIT_KEYS, "200"),
+            ("bad query", &keeps_all, BAD_QUERY, 1, "400"),
+            ("miss", &keeps_one, LOOKUP, MISS_KEYS, "200"),
+            ("hit", &keeps_all, LOOKUP, HIT_KEYS, "200"),
         ] {
             for connections in CONNECTIONS {
                 let mut generator = bench.generator(connections);
                 // The reply to a bad query is 400.
                 generator.error_status = "5xx".parse()?;
                 let plan = match path {
-                    // A URL without a path would be that of a key.
-                    "/" => bench.closed(&at(server, "")?, "GET /"),
+                    BAD_QUERY => bench.closed(&at(server, "")?, &format!("GET {path}")),
                     path => PlanOptions { keys: Some(keys), ..bench.closed(&at(server, path)?, "get") },
                 };
                 let plan = bench.plan(&plan, &generator)?;

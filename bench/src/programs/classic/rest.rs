@@ -2,7 +2,7 @@
 use super::{bench::Bench, proxy::at};
 use crate::lib::{load::PlanOptions, servers};
 
-pub(super) const LOADS: u64 = 5;
+pub(super) const LOADS: u64 = 6;
 /// Connections of this form.
 const CONNECTIONS: usize = 30;
 const POST: &str = r#"POST /cache/v1/item {"key":"{key}","value":"some test string here","ttl":600}"#;
@@ -32,11 +32,13 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<()> {
             Ok(PlanOptions { keys: Some(1 << 40), key, dist: Some("seq".parse()?), ..bench.closed(&url, op) })
         };
         let stored = |op: &str| PlanOptions { keys: Some(KEYS), ..bench.closed(&url, op) };
+        let absent = |op: &str| PlanOptions { key: "absent:{n}".to_owned(), ..stored(op) };
         let mixed = PlanOptions { op: [POST, GET, DELETE].map(str::to_owned).to_vec(), ..stored(POST) };
         let loads = [
             ("POST, new keys", new(POST)?, &["201"][..]),
             ("POST, one key", bench.closed(&url, POST_ONE), &["201"]),
             ("GET", stored(GET), &["200"]),
+            ("GET, absent keys", absent(GET), &["400"]),
             // A deleted key is answered 400.
             ("POST, GET, DELETE", mixed, &["201", "200", "204", "400"]),
             ("DELETE", new(DELETE)?, &["204"]),

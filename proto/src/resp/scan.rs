@@ -11,7 +11,7 @@ const MAX_LINE: usize = 64 * 1024;
 pub struct Malformed;
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("malformed reply")
+        f.write_str("malformed reply; does the server speak the Redis protocol on this port?")
     }
 }
 impl std::error::Error for Malformed {}

@@ -41,6 +41,16 @@ impl FromStr for SourceUrl {
         if is_address(text) {
             return Err(format!("`{text}` is an address, not a URL: did you mean redis://{text}?"));
         }
+        if text.parse::<std::net::Ipv6Addr>().is_ok() {
+            return Err(format!("`{text}` is an address, not a URL: did you mean redis://[{text}]?"));
+        }
+        if text.starts_with(['/', '.']) {
+            let socket =
+                if text.starts_with('/') { format!(", unix://{text} for a Redis socket") } else { String::new() };
+            return Err(format!(
+                "`{text}` is a path, not a URL: write table:{text} for a table, disk:{text} for a disk store{socket}"
+            ));
+        }
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(format!("a source is a URL; {VALID}"));
         };

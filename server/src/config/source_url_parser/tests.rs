@@ -92,6 +92,12 @@ fn errors_name_what_is_valid() {
         ("unix:/run/redis.sock", "write two slashes and an absolute path: unix:///run/redis.sock"),
         ("127.0.0.1:6379", "`127.0.0.1:6379` is an address, not a URL: did you mean redis://127.0.0.1:6379?"),
         ("[::1]:6379", "`[::1]:6379` is an address, not a URL: did you mean redis://[::1]:6379?"),
+        ("::1", "`::1` is an address, not a URL: did you mean redis://[::1]?"),
+        (
+            "/x.ltab",
+            "is a path, not a URL: write table:/x.ltab for a table, disk:/x.ltab for a disk store, unix:///x.ltab",
+        ),
+        ("./x", "is a path, not a URL: write table:./x for a table, disk:./x for a disk store"),
         ("localhost", "`localhost` is an address, not a URL: did you mean redis://localhost?"),
         // It may be a password, so it is not shown.
         ("u:secret@h:6379", "unknown source u: (sources are none:"),

@@ -14,14 +14,43 @@ mod lib;
 mod programs;
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Standard output, with whether its reader has seen enough, like `head`: that is no failure.
+struct Output {
+    out: io::Stdout,
+    is_closed: bool,
+}
+
+impl Output {
+    fn noticed<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_closed |= result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.out.write(bytes);
+        self.noticed(result)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.noticed(result)
+    }
+}
 
 fn main() -> ExitCode {
-    match programs::Program::parse().run(&mut std::io::stdout()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    let mut output = Output { out: io::stdout(), is_closed: false };
+    let done = programs::Program::parse().run(&mut output).and_then(|()| Ok(output.flush()?));
+    match done {
+        Err(error) if !output.is_closed => {
             eprintln!("larder-bench: {error:#}");
             ExitCode::FAILURE
         }
+        _ => ExitCode::SUCCESS,
     }
 }

@@ -47,6 +47,18 @@ fn a_trace_is_replayed_at_every_capacity() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    for arguments in [&["fleet", "--nodes", "3"][..], &["data", "--keys", "100000"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder-bench"));
+        let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the program ends");
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
 fn mistakes_are_answered_with_what_to_do() {
     let complaint = |arguments: &[&str]| {
         let output = larder_bench(arguments);
@@ -63,6 +75,20 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--op", "gett"]).contains("mget"));
     assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--threads", "2"]).contains("--connections 1"));
     assert!(complaint(&["replay", "/nowhere/a.ops", "--url", "redis://127.0.0.1:1"]).contains("/nowhere/a.ops"));
+}
+
+#[test]
+fn a_run_without_an_answer_fails() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for (scheme, protocol) in [("http", "HTTP"), ("redis", "the Redis protocol")] {
+        let output = larder_bench(&["run", "--url", &format!("{scheme}://{address}"), "--duration", "100ms"]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(&format!("no request was answered: does the server speak {protocol} on")), "{errors}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("closed"), "the table is there");
+    }
 }
 
 /// A server of the Redis protocol that answers every request with OK; lives as long as the test.

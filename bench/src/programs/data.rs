@@ -2,11 +2,7 @@
 use crate::lib::{figures, key_file::KeyFile, results::progress_bar::ProgressBar};
 use anyhow::Context;
 use serde::Serialize;
-use std::{
-    fs::File,
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{fs::File, io::Write, path::PathBuf};
 
 /// Makes a file of keys, or of keys and values
 ///
@@ -39,11 +35,8 @@ struct Written {
 /// Runs the program.
 pub(crate) fn run(args: &DataArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let Some(path) = &args.out else {
-        // No progress among the lines. A reader that has seen enough is no failure.
-        return match args.lines.write(out, &mut |_| {}) {
-            Err(error) if is_broken_pipe(&error) => Ok(()),
-            done => done.map(drop),
-        };
+        // No progress among the lines.
+        return args.lines.write(out, &mut |_| {}).map(drop);
     };
     let mut file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let progress = ProgressBar::steps("keys", args.lines.keys, args.quiet);
@@ -51,8 +44,4 @@ pub(crate) fn run(args: &DataArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     drop(progress);
     let bytes = bytes.with_context(|| format!("cannot write {}", path.display()))?;
     figures::line(out, &Written { program: "data", file: path.display().to_string(), keys: args.lines.keys, bytes })
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -32,7 +32,7 @@ mod what_if;
 
 use std::io::Write;
 
-/// Measures Larder and what it is compared with; prints one JSON object per line.
+/// Measures Larder and what it is compared with
 #[derive(Debug, clap::Parser)]
 #[command(name = "larder-bench", version)]
 pub(crate) enum Program {

@@ -16,6 +16,17 @@ pub(crate) enum TargetProtocol {
     Memcache,
 }
 
+impl TargetProtocol {
+    /// In a sentence.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TargetProtocol::Redis => "the Redis protocol",
+            TargetProtocol::Http => "HTTP",
+            TargetProtocol::Memcache => "memcached's protocol",
+        }
+    }
+}
+
 /// A server to load.
 #[derive(Debug, Clone)]
 pub(crate) struct TargetUrl {
@@ -38,7 +49,9 @@ pub(crate) struct TargetUrl {
 impl TargetUrl {
     /// Reads `redis://[[user]:password@]host[:port][/database]`, `http://host[:port][/path]` or `memcache://host[:port]`; resolves the host.
     pub(crate) fn parse(url: &str) -> anyhow::Result<TargetUrl> {
-        let (scheme, rest) = url.split_once("://").with_context(|| format!("--url {url:?} has no scheme://"))?;
+        let (scheme, rest) = url.split_once("://").with_context(|| {
+            format!("--url {url:?} has no scheme: write http://{url}, redis://{url} or memcache://{url}")
+        })?;
         let (protocol, port) = match scheme {
             "redis" => (TargetProtocol::Redis, 6379),
             "http" => (TargetProtocol::Http, 80),

@@ -32,8 +32,9 @@ const STYLE: &str = "
 body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } .setting td { text-align: left; white-space: normal; min-width: 110px; vertical-align: top; } .setting code { overflow-wrap: anywhere; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 170px; }
+th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } .setting td { text-align: left; white-space: normal; min-width: 110px; vertical-align: top; } .setting td:last-child { min-width: 260px; } .setting code { overflow-wrap: anywhere; }
+.words { white-space: normal; min-width: 130px; text-align: left; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 120px; }
 .swatch { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 6px; } .bad { color: var(--bad); font-weight: 600; }
 .legend span { margin-right: 18px; white-space: nowrap; }
 ";
@@ -133,7 +134,7 @@ fn legend(out: &mut String, named: &[(String, String)]) {
 
 /// The table.
 fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
-    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>hit ratio<th>keys found<th>bottleneck<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean</tr>");
+    out.push_str("<div class=\"scroll\"><table><tr><th>run<th>asked /s<th>throughput /s<th>requests<th>errors<th>hit ratio<th>keys found<th>ms<th>p50<th>p90<th>p99<th>p99.9<th>p99.99<th>max<th>mean<th>bottleneck</tr>");
     for (run, (swatch, name)) in runs.iter().zip(named) {
         let errors: Vec<String> =
             run.errors.iter().filter(|(_, count)| **count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -152,11 +153,11 @@ fn figures(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
         };
         let _ = write!(
             out,
-            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>{hits}<td>{found}<td>{}<td>latency{}</tr><tr><td><td><td><td><td><td><td><td><td>service{}</tr>",
+            "<tr><td>{swatch}{name}<td>{asked}<td>{:.1}<td>{}<td>{errors}<td>{hits}<td>{found}<td>latency{}<td class=\"words\" rowspan=\"2\">{}</tr><tr><td><td><td><td><td><td><td><td>service{}</tr>",
             run.throughput,
             run.requests,
-            bottleneck(run),
             times(&run.latency_ms),
+            bottleneck(run),
             times(&run.service_ms)
         );
     }

@@ -9,6 +9,7 @@ use crate::lib::{
     load::{Interrupt, LoadPlan, preload},
     results::{measured_run::measure, output_options::finish},
 };
+use anyhow::ensure;
 use std::io::Write;
 
 /// Runs the program.
@@ -23,6 +24,15 @@ pub(crate) fn run(args: &RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             let (best, knee) = knee::find(&plan, ramp, slo, &args.output)?;
             finish(&args.output, &best, &[], Some(knee), out)
         }
-        _ => finish(&args.output, &measure("run", &plan, &args.output)?, &[], None, out),
+        _ => {
+            let run = measure("run", &plan, &args.output)?;
+            finish(&args.output, &run, &[], None, out)?;
+            ensure!(
+                run.requests > 0 || run.interrupted,
+                "no request was answered: does the server speak {} on this port?",
+                plan.target.protocol.name()
+            );
+            Ok(())
+        }
     }
 }

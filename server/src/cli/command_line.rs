@@ -3,7 +3,7 @@ use super::{
     client_commands::{self, URL_VARIABLE},
     examples,
     exit_codes::{self, USAGE},
-    output::{self, print, print_json},
+    output::{self, complain, print, print_json},
     shell_files, snapshot_commands, store_commands, table_commands,
 };
 use crate::{
@@ -29,10 +29,13 @@ use std::{
 
 /// Runs the program.
 pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (OsString, OsString)>) -> ExitCode {
-    let matches = match command().try_get_matches_from(with_serve(args)) {
+    // For the reference only; completions and manual pages leave it out.
+    let exit_codes = Command::new("exit-codes").about("Print the exit codes as Markdown").hide(true);
+    let args = with_serve(args);
+    let matches = match command().subcommand(exit_codes).try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(mut error) => {
-            suggest(&mut error);
+            suggest(&mut error, &args);
             // Help and version are "errors" that go to standard output and are no failure.
             let _ = error.print();
             return match error.kind() {
@@ -43,7 +46,10 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
     };
     match matches.subcommand() {
         Some(("serve", matches)) => {
-            match table_commands::served(matches).and_then(|table| configured(matches, table, vars)) {
+            match misplaced(matches)
+                .and_then(|()| table_commands::served(matches))
+                .and_then(|table| configured(matches, table, vars))
+            {
                 Ok(config) => serve(config),
                 Err(error) => refuse(&error),
             }
@@ -126,8 +132,6 @@ pub(super) fn command() -> Command {
         .subcommand(client_commands::advise_command())
         .subcommand(config)
         .subcommands(shell_files::commands())
-        // For the reference.
-        .subcommand(Command::new("exit-codes").about("Print the exit codes as Markdown").hide(true))
         .after_help(format!(
             "`larder` without a command is `larder serve`. `larder serve --help` lists its options.\n\n{}",
             exit_codes::help()
@@ -137,7 +141,7 @@ pub(super) fn command() -> Command {
 
 /// Names the flag that was meant where another program's name for it is too far from Larder's for
 /// the usual suggestion.
-fn suggest(error: &mut clap::Error) {
+fn suggest(error: &mut clap::Error, args: &[OsString]) {
     const OTHERS: [(&str, &str); 12] = [
         ("--port", "--redis"),
         ("-p", "--redis"),
@@ -159,6 +163,13 @@ fn suggest(error: &mut clap::Error) {
                 // They are made of the usual suggestion.
                 error.remove(ContextKind::Usage);
                 error.remove(ContextKind::Suggested);
+            } else if ["-v", "-V", "--version"].contains(&typed.as_str()) {
+                error.remove(ContextKind::Usage);
+                tip(error, "for the version: larder --version".to_owned());
+            } else if let Some(name) = late_command(args) {
+                error.remove(ContextKind::Usage);
+                error.remove(ContextKind::SuggestedArg);
+                tip(error, format!("a command comes before its options: larder {name} --option"));
             }
         }
         // A message about `--url` must name the place of the value.
@@ -170,7 +181,9 @@ fn suggest(error: &mut clap::Error) {
         }
         (ErrorKind::InvalidSubcommand, ..) => {
             let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return };
-            if typed.contains("://") {
+            if typed == "version" {
+                tip(error, "for the version: larder --version".to_owned());
+            } else if typed.contains("://") {
                 let typed = format!("larder --source {typed}");
                 tip(error, format!("to serve from a source: {typed}"));
             } else if Path::new(typed).is_file() {
@@ -179,6 +192,28 @@ fn suggest(error: &mut clap::Error) {
             }
         }
         _ => {}
+    }
+}
+
+/// The command of `larder --option value command`, to which `serve` was added.
+fn late_command(args: &[OsString]) -> Option<String> {
+    let larder = command();
+    let is_added = args.get(1).is_some_and(|first| first == "serve");
+    let mut words = args.iter().skip(2).filter(|_| is_added).filter_map(|word| word.to_str());
+    words.find(|word| larder.find_subcommand(word).is_some()).map(str::to_owned)
+}
+
+/// Refuses the command of `larder --option value command`, which reads like a data file.
+fn misplaced(matches: &ArgMatches) -> Result<(), ConfigError> {
+    let data = matches.get_one::<PathBuf>("data").filter(|data| !data.exists());
+    match data.filter(|data| command().find_subcommand(data).is_some()) {
+        Some(name) => {
+            let name = name.display();
+            Err(ConfigError(vec![format!(
+                "{name}: no such data file; as a command it comes before its options: larder {name} --option"
+            )]))
+        }
+        None => Ok(()),
     }
 }
 
@@ -195,7 +230,7 @@ fn show_config(what: &str, matches: &ArgMatches, config: Result<CheckedConfig, C
         Ok(config) if is_json => print_json(&json!({ "valid": true, "warnings": config.warnings })),
         Ok(config) => {
             for warning in &config.warnings {
-                eprintln!("larder: warning: {warning}");
+                complain(format_args!("warning: {warning}"));
             }
             print("The configuration is valid.\n")
         }
@@ -284,13 +319,13 @@ fn serve(config: CheckedConfig) -> ExitCode {
 
 fn end_with(error: &RunError) -> ExitCode {
     // Not through the logs: it must be seen at every level.
-    eprintln!("larder: {error}");
+    complain(error);
     ExitCode::from(error.exit_code())
 }
 
 fn refuse(error: &ConfigError) -> ExitCode {
     for problem in &error.0 {
-        eprintln!("larder: {problem}");
+        complain(problem);
     }
     ExitCode::from(USAGE)
 }

@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2
 //! wrong usage.
-use super::output::{Report, json};
+use super::output::{Report, complain, json};
 use crate::source::is_document;
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use larder_store::snapshot::{Conversion, ConvertError, Converted, SnapshotCompression, from_rdb, is_rdb, to_rdb};
@@ -67,7 +67,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let groups: Vec<(u64, String)> = matches.get_many("database").expect("it has a default").cloned().collect();
     let (mut numbers, mut names) = (HashSet::new(), HashSet::new());
     if !groups.iter().all(|(number, name)| numbers.insert(number) && names.insert(name)) {
-        eprintln!("larder: --database: a database or a group is given twice");
+        complain(format_args!("--database: a database or a group is given twice"));
         return ExitCode::from(2);
     }
     let conversion = Conversion {
@@ -87,7 +87,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         Ok(converted) => {
             say_what_is_missing(from, &converted);
             if is_rdb && !converted.had_sum {
-                eprintln!("larder: {}: has no checksum, so damage cannot be detected", from.display());
+                complain(format_args!("{}: has no checksum, so damage cannot be detected", from.display()));
             }
             let text = format!("{}: {} entries; {} had expired\n", to.display(), converted.entries, converted.expired);
             let document = json!({
@@ -101,11 +101,14 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         }
         Err(ConvertError::LeftOut(converted)) => {
             say_what_is_missing(from, &converted);
-            eprintln!("larder: {} was not written; use --skip-others to write it without these keys", to.display());
+            complain(format_args!(
+                "{} was not written; use --skip-others to write it without these keys",
+                to.display()
+            ));
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("larder: {error}");
+            complain(error);
             ExitCode::FAILURE
         }
     }
@@ -113,9 +116,9 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
 
 fn say_what_is_missing(from: &Path, converted: &Converted) {
     for (reason, count) in &converted.left_out {
-        eprintln!("larder: {}: leaves out {count} keys {reason}", from.display());
+        complain(format_args!("{}: leaves out {count} keys {reason}", from.display()));
     }
     for (what, count) in &converted.reduced {
-        eprintln!("larder: {}: {count} keys lose {what}", from.display());
+        complain(format_args!("{}: {count} keys lose {what}", from.display()));
     }
 }

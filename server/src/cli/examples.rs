@@ -17,7 +17,10 @@ const EXAMPLES: [(&str, &[&str]); 32] = [
         "get",
         &["larder get user:1", "larder get 127.0.0.1:8080 user:1", "larder get user:1 --url redis://127.0.0.1:6380"],
     ),
-    ("set", &["larder set user:1 Ada --ttl 10m", "larder set page:/ < index.html"]),
+    (
+        "set",
+        &["larder set user:1 Ada --ttl 10m", "larder set 127.0.0.1:8080 user:1 Ada", "larder set page:/ < index.html"],
+    ),
     ("del", &["larder del user:1", "larder del user:1 --url redis://127.0.0.1:6380"]),
     ("peers", &["larder peers http://cache-1.internal:8080", "larder peers --key user:1"]),
     ("snapshot info", &["larder snapshot info /var/lib/larder/larder.snap"]),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 pub(super) const NO: u8 = 1;
 /// Wrong usage or configuration.
 pub(super) const USAGE: u8 = 2;
-/// No answer, or an error as the answer.
+/// No answer, an error as the answer, or a failed write to standard output.
 pub(super) const FAILED: u8 = 3;
 
 /// Code and meaning, for a reader.
@@ -16,7 +16,11 @@ const TABLE: [(&str, &str); 5] = [
         "The answer is no: no such key, not ready, a damaged or unreadable file. For `serve`: it ended with an error.",
     ),
     ("2", "Wrong command line or configuration. Standard error names every problem."),
-    ("3", "No answer from the server, or an error as the answer. For `table build`: no table was built."),
+    (
+        "3",
+        "No answer from the server, an error as the answer, or standard output cannot be written. For `table build`: no \
+         table was built.",
+    ),
     ("128+N", "A second signal N ended `serve` during the drain."),
 ];
 

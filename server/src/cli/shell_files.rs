@@ -1,6 +1,10 @@
 //! Files for the shell and for `man`, made from the definition of the command line.
-use super::{exit_codes::USAGE, output::print_bytes};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use super::{
+    exit_codes::USAGE,
+    output::{complain, print, print_bytes},
+};
+use crate::config::{flag_args, with_candidates};
+use clap::{Arg, ArgMatches, Command, ValueEnum as _, value_parser};
 use clap_complete::Shell;
 use std::{
     path::{Path, PathBuf},
@@ -26,11 +30,29 @@ pub(super) fn commands() -> [Command; 2] {
 }
 
 /// `larder completions SHELL`, for this command line.
-pub(super) fn completions(matches: &ArgMatches, mut larder: Command) -> ExitCode {
+pub(super) fn completions(matches: &ArgMatches, larder: Command) -> ExitCode {
     let shell = *matches.get_one::<Shell>("shell").expect("clap demands it");
     let mut out = Vec::new();
+    // Without a command, the flags are those of `serve`.
+    let mut larder = offered(larder.args(flag_args()));
     clap_complete::generate(shell, &mut larder, "larder", &mut out);
-    print_bytes(&out)
+    let script = String::from_utf8(out).expect("clap_complete writes text");
+    print(&match shell {
+        // With two colons, zsh takes every further word for a key: also the flags.
+        Shell::Zsh => script.replace("'*::key --", "'*:key --"),
+        // For fish, clap_complete leaves out the values of positional arguments.
+        Shell::Fish => {
+            let shells: Vec<_> = Shell::value_variants().iter().map(ToString::to_string).collect();
+            let of = "complete -c larder -n \"__fish_larder_using_subcommand completions\"";
+            format!("{script}{of} -f -a \"{}\"\n", shells.join(" "))
+        }
+        _ => script,
+    })
+}
+
+/// The command with what shells offer for its values, and its subcommands with theirs.
+fn offered(command: Command) -> Command {
+    command.mut_args(with_candidates).mut_subcommands(offered)
 }
 
 /// `larder man`, of this command line.
@@ -44,7 +66,7 @@ pub(super) fn man(matches: &ArgMatches, larder: Command) -> ExitCode {
         Some(folder) => match pages(larder, folder) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("larder: {}: {error}", folder.display());
+                complain(format_args!("{}: {error}", folder.display()));
                 ExitCode::from(USAGE)
             }
         },

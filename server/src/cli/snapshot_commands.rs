@@ -3,7 +3,7 @@
 //! Exit codes: 0 done, 1 the file is damaged, is no snapshot or cannot be read, 2 wrong usage.
 use super::{
     convert_command,
-    output::{Report, json},
+    output::{Report, complain, json},
 };
 use clap::{Arg, ArgMatches, Command, value_parser};
 use larder_store::{
@@ -56,7 +56,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
             Report { text, document: document(path, &reader), is_bad: false }.print(matches)
         }
         Err(error) => {
-            eprintln!("larder: {error}");
+            complain(error);
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,7 @@
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong
 //! usage.
 use super::{
-    output::{Report, json},
+    output::{Report, complain, json},
     progress_bar::{ProgressBar, Unit},
 };
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
@@ -66,7 +66,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     match done {
         Ok(report) => report.print(matches),
         Err(error) => {
-            eprintln!("larder: {error}");
+            complain(error);
             ExitCode::FAILURE
         }
     }
@@ -98,10 +98,10 @@ fn verify(dir: &Path) -> Result<Report, String> {
         damage::verify(dir, &mut |read, total| bar.show(read, total))?;
     drop(bar);
     for note in &notes {
-        eprintln!("larder: note: {note}");
+        complain(format_args!("note: {note}"));
     }
     for problem in &problems {
-        eprintln!("larder: {problem}");
+        complain(problem);
     }
     let is_bad = !problems.is_empty();
     Ok(Report {

@@ -4,7 +4,8 @@
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a
 //! table could not be built.
 use super::{
-    output::{Report, json, json_text, print_json},
+    exit_codes,
+    output::{Report, complain, json, json_text, print_json},
     progress_bar::{ProgressBar, Unit},
 };
 use crate::config::{ConfigError, SourceUrl};
@@ -197,7 +198,7 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
                     "seconds": (seconds * 1e3).round() / 1e3,
                 }));
             }
-            eprintln!("larder: {table}: {} entries in {seconds:.2} s", built.entries);
+            complain(format_args!("{table}: {} entries in {seconds:.2} s", built.entries));
             ExitCode::SUCCESS
         }
         Err(error) => fail(NOT_BUILT, &error.to_string()),
@@ -239,7 +240,7 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
             output
         }
     };
-    eprintln!("larder: building {}", output.display());
+    complain(format_args!("building {}", output.display()));
     // In a process of its own: the allocator keeps what a build has freed (20 MB after a million
     // entries), which serving has no use for.
     let build = |larder: PathBuf| {
@@ -300,14 +301,14 @@ fn built(options: &BuildOptions) -> Result<Built, TableError> {
     let built = built?;
     let name = options.input.name();
     for (line, why) in &built.described {
-        eprintln!("larder: {name}: line {line} is left out: {why}");
+        complain(format_args!("{name}: line {line} is left out: {why}"));
     }
     match built.bad - built.described.len() as u64 {
         0 => {}
-        more => eprintln!("larder: {name}: {more} more lines are left out"),
+        more => complain(format_args!("{name}: {more} more lines are left out")),
     }
     if built.replaced > 0 {
-        eprintln!("larder: {name}: {} entries were replaced by later ones of the same key", built.replaced);
+        complain(format_args!("{name}: {} entries were replaced by later ones of the same key", built.replaced));
     }
     Ok(built)
 }
@@ -407,12 +408,14 @@ fn dump(table: &Table, keys_only: bool, as_json: bool) -> Result<ExitCode, Strin
 fn put_out(write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<ExitCode, String> {
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Ok(fail(exit_codes::FAILED, &format!("cannot write to standard output: {error}")))
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
 fn fail(code: u8, reason: &str) -> ExitCode {
-    eprintln!("larder: {reason}");
+    complain(reason);
     ExitCode::from(code)
 }

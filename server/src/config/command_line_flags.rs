@@ -1,9 +1,9 @@
 //! The flags of `larder serve`, made from the table.
 use super::{
     raw_settings::{Layer, RawValue, SettingOrigin, split},
-    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings},
+    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings, find},
 };
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
 use std::path::PathBuf;
 
 /// The flags that `-h` shows. `--help` has all.
@@ -61,6 +61,26 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         .long_help(format!("{} [default: {default}]", setting.help))
         .hide_short_help(!COMMON.contains(&setting.name))
         .help_heading(setting.section.title())
+}
+
+/// An argument for the completion scripts of shells, which offer what its value may be. Not for
+/// parsing: a wrong value of a setting is an error that names the setting.
+pub fn with_candidates(arg: Arg) -> Arg {
+    if !arg.get_action().takes_values() {
+        return arg;
+    }
+    match find(arg.get_id().as_str()).map(|setting| setting.kind) {
+        Some(ValueKind::Choice(names)) => arg.value_parser(PossibleValuesParser::new(names)),
+        Some(ValueKind::Switch) => arg.value_parser(PossibleValuesParser::new(["true", "false"])),
+        Some(ValueKind::Path) => arg.value_hint(ValueHint::FilePath),
+        _ => match arg.get_value_hint() {
+            // bash writes a blank behind the name of a folder otherwise.
+            ValueHint::AnyPath => arg.value_hint(ValueHint::FilePath),
+            // No shell knows keys, URLs, sizes or durations. It would offer names of files.
+            ValueHint::Unknown if arg.get_possible_values().is_empty() => arg.value_hint(ValueHint::Other),
+            _ => arg,
+        },
+    }
 }
 
 fn first_sentence(help: &str) -> &str {

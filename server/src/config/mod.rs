@@ -60,7 +60,7 @@ mod trusted_proxies;
 mod url_parts;
 
 pub use check_settings::CheckedConfig;
-pub use command_line_flags::{flag_args, flag_layer};
+pub use command_line_flags::{flag_args, flag_layer, with_candidates};
 pub use command_lists::{AccessSettings, Categories, CommandList};
 pub use config_changes::{ConfigChange, ConfigChanges};
 pub use config_error::ConfigError;

@@ -5,7 +5,13 @@ use super::{
     larder::{Larder, command},
     run,
 };
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    process::Command,
+};
 
 fn refused(args: &[&str]) -> String {
     let Run { code, error, .. } = run(args, &[], b"");
@@ -18,6 +24,8 @@ fn a_source_that_is_an_address_gets_a_url() {
     for (source, expected) in [
         ("127.0.0.1:6379", "did you mean redis://127.0.0.1:6379?"),
         ("cache.internal:6379", "did you mean redis://cache.internal:6379?"),
+        ("::1", "did you mean redis://[::1]?"),
+        ("/srv/users.ltab", "write table:/srv/users.ltab for a table"),
         ("redis:/h", "write two slashes after redis:"),
     ] {
         let error = refused(&["config", "check", "--source", source]);
@@ -48,6 +56,68 @@ fn flags_of_other_programs_are_known() {
 }
 
 #[test]
+fn a_command_after_its_options_is_named() {
+    for (args, command) in [
+        (&["--json", "status"][..], "status"),
+        (&["--log-level", "debug", "config", "check"], "config"),
+        (&["--log-level", "debug", "status"], "status"),
+        (&["--url", "127.0.0.1:1", "get", "k"], "get"),
+    ] {
+        let error = refused(args);
+        assert!(error.contains(&format!("comes before its options: larder {command} --option")), "{args:?}: {error}");
+    }
+    for version in ["version", "-v"] {
+        assert!(refused(&[version]).contains("larder --version"), "{version}");
+    }
+    assert_eq!(run(&["-V"], &[], b"").text(), "larder 0.1.0\n");
+    let order = refused(&["get", "k", "127.0.0.1:1"]);
+    assert!(order.contains("k: of two words the first is an address: write HOST:PORT"), "{order}");
+    let blanks = refused(&["set", "k", "two", "words"]);
+    assert!(blanks.contains("a value with blanks needs quotes"), "{blanks}");
+}
+
+#[test]
+fn a_server_of_another_kind_is_named() {
+    // Not a Larder: an answer of another kind to each question.
+    let page = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = page.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in page.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head);
+            let _ = stream
+                .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<html>\n</html>");
+        }
+    });
+    for command in ["status", "health", "top", "advise", "peers"] {
+        let other = run(&[command, &address], &[], b"");
+        assert_eq!(other.code, 3, "{command}");
+        assert!(other.error.contains("404 Not Found; does a Larder listen on this port?"), "{}", other.error);
+        assert_eq!(other.error.lines().count(), 1, "{}", other.error);
+    }
+    let redis = run(&["get", "k", "--url", &format!("redis://{address}")], &[], b"");
+    assert_eq!(redis.code, 3);
+    assert!(redis.error.contains("does the server speak the Redis protocol on this port?"), "{}", redis.error);
+    let larder = Larder::start(&[]);
+    let diff = run(&["config", "diff", &format!("127.0.0.1:{}", larder.http)], &[], b"");
+    assert!(diff.error.contains("is this the admin listener?"), "{}", diff.error);
+    let locked = RedisServer::with(&["--requirepass", "s3cret"]);
+    let password = run(&["get", "k", "--url", &format!("redis://127.0.0.1:{}", locked.port())], &[], b"");
+    assert!(password.error.contains("the server wants a password: give one in its URL"), "{}", password.error);
+}
+
+#[test]
+fn an_error_that_cannot_be_written_keeps_its_exit_code() {
+    for (args, code) in [(&["get", "k", "--url", "http://127.0.0.1:1"][..], 3), (&["config", "check", "--ttl", "x"], 2)]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = Command::new(env!("CARGO_BIN_EXE_larder")).args(args).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
 fn a_source_or_a_file_alone_is_a_command_to_type() {
     let source = refused(&["redis://127.0.0.1:6379"]);
     assert!(source.contains("larder --source redis://127.0.0.1:6379"), "{source}");
@@ -68,6 +138,11 @@ fn an_address_takes_many_forms() {
             let got = run(args, &[], b"");
             assert_eq!((got.code, got.text()), (0, "v"), "{args:?}: {}", got.error);
         }
+        assert_eq!(run(&["set", &address, "other", "-5"], &[], b"").code, 0);
+        assert_eq!(run(&["get", &address, "other"], &[], b"").text(), "-5");
+        assert_eq!(run(&["set", &address, "other", "-"], &[], b"input").code, 0);
+        assert_eq!(run(&["get", &address, "other"], &[], b"").text(), "input");
+        assert_eq!(run(&["del", &address, "other"], &[], b"").code, 0);
         assert_eq!(run(&["get", "k"], &[("LARDER_URL", &address)], b"").text(), "v");
     }
     for command in [&["health"][..], &["status"], &["top", "--count", "1", "--interval", "10ms"], &["config", "diff"]] {

@@ -1,11 +1,15 @@
 //! `larder health|status|top`, `LARDER_URL`, `get HOST:PORT KEY`, completions and the manual.
 use super::{
     Run,
-    common::{Port, RedisServer},
+    common::{Port, RedisServer, wait_until},
     larder::Larder,
     run,
 };
 use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
 
 fn json(run: &Run) -> Value {
     serde_json::from_str(run.text()).unwrap_or_else(|error| panic!("{error}: {run:?}"))
@@ -21,7 +25,7 @@ fn health_is_an_exit_code() {
     assert_eq!(health(&[]), Run { code: 0, out: b"ready\n".to_vec(), error: String::new() });
     assert_eq!(json(&health(&["--json"])), serde_json::json!({ "healthy": true, "text": "ready" }));
     drop(redis);
-    super::common::wait_until("the source to be lost", || health(&[]).code == 1);
+    wait_until("the source to be lost", || health(&[]).code == 1);
     let lost = json(&health(&["--json"]));
     assert_eq!(lost["healthy"], false, "{lost}");
     assert_eq!(health(&["--alive"]).code, 0);
@@ -56,6 +60,76 @@ fn status_and_top_show_groups() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_ends_the_command() {
+    let larder = Larder::start(&[]);
+    let url = format!("http://127.0.0.1:{}", larder.admin);
+    for form in [&[][..], &["--json"]] {
+        let mut top = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .args(["top", "--url", &url, "--interval", "10ms"])
+            .args(form)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(top.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("0.1.0"), "{line}");
+        // The pipe is closed now.
+        let mut ended = None;
+        wait_until("top to end", || {
+            ended = top.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let larder = Larder::start(&[]);
+    let http = format!("127.0.0.1:{}", larder.http);
+    let admin = format!("127.0.0.1:{}", larder.admin);
+    assert_eq!(run(&["set", "k", "v", "--url", &http], &[], b"").code, 0);
+    for args in [&["get", &http, "k"][..], &["status", &admin], &["top", &admin, "--interval", "10ms"], &["man"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(args).stdout(full).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {error}");
+        assert!(error.contains("cannot write to standard output: No space left"), "{args:?}: {error}");
+    }
+}
+
+/// `larder top` on a terminal of 80 columns, which script(1) makes.
+#[test]
+fn top_on_a_terminal_fits_it_and_waits_for_a_lost_server() {
+    let larder = Larder::start(&[]);
+    let port = larder.http;
+    let listens = format!("127.0.0.1:{port}");
+    let call = format!("stty cols 80 rows 24; exec {} top {listens} --interval 10ms", env!("CARGO_BIN_EXE_larder"));
+    let mut script = Command::new("script")
+        .args(["-qfec", &call, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut until = |text: &str| {
+        let line = lines.find(|line| line.contains(text));
+        line.unwrap_or_else(|| panic!("no line with {text}"))
+    };
+    until("hits/s");
+    let source = until("source");
+    assert!(source.contains("group") && !source.contains("hits/s"), "a table of its own: {source:?}");
+    drop(larder);
+    until("is Larder running there?");
+    until("Trying again every 10ms");
+    let _again = Larder::with_http_on(port, &[]);
+    until("hits/s");
+    script.kill().unwrap();
+    script.wait().unwrap();
+}
+
+#[test]
 fn the_address_comes_from_a_variable_or_before_the_key() {
     let larder = Larder::start(&[]);
     let address = format!("127.0.0.1:{}", larder.http);
@@ -83,13 +157,31 @@ fn completions_and_the_manual_have_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("larder.bash");
     std::fs::write(&script, run(&["completions", "bash"], &[], b"").out).unwrap();
-    // bash itself: `larder he<TAB>`.
-    let tab = format!(
-        "source {}; COMP_WORDS=(larder he); COMP_CWORD=1; _larder larder he larder; echo \"${{COMPREPLY[*]}}\"",
-        script.display()
-    );
-    let output = std::process::Command::new("bash").args(["-c", &tab]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("health"), "{output:?}");
+    // bash itself: `larder he<TAB>`, and so on.
+    let tab = |words: &[&str]| {
+        let [.., before, current] = words else { panic!("{words:?}") };
+        let tab = format!(
+            "source {}; COMP_WORDS=({}); COMP_CWORD={}; _larder larder '{current}' {before}; echo \"${{COMPREPLY[*]}}\"",
+            script.display(),
+            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.len() - 1
+        );
+        let output = Command::new("bash").args(["-c", &tab]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert!(tab(&["larder", "he"]).contains("health"));
+    assert_eq!(tab(&["larder", "exit"]), "", "a command for the reference only");
+    // Without a command, the flags are those of `serve`; and what has names offers them.
+    for serve in [&["larder"][..], &["larder", "serve"], &["larder", "config", "check"]] {
+        assert_eq!(tab(&[serve, &["--log-lev"]].concat()), "--log-level", "{serve:?}");
+        assert_eq!(tab(&[serve, &["--log-level", ""]].concat()), "off error warn info debug trace", "{serve:?}");
+        assert_eq!(tab(&[serve, &["--pin", ""]].concat()), "true false", "{serve:?}");
+    }
+    // Not the names of files.
+    assert_eq!(tab(&["larder", "get", "k", "--url", "h"]), "h");
+    let [zsh, fish] = ["zsh", "fish"].map(|shell| run(&["completions", shell], &[], b"").text().to_owned());
+    assert!(zsh.contains("'*:key -- ") && !zsh.contains("'*::key -- "), "flags after the key");
+    assert!(fish.contains("using_subcommand completions\" -f -a \"bash "), "{fish}");
     assert_eq!(run(&["completions", "tcsh"], &[], b"").code, 2);
     let page = run(&["man"], &[], b"");
     assert!(page.text().contains(".TH larder 1") && page.text().contains("Exit codes"), "{}", page.text());

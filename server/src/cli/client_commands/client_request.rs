@@ -1,5 +1,5 @@
 //! What the client asks for, and how it went.
-use crate::cli::output::put_out;
+use crate::cli::output::{Reader, write_out};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ pub(super) enum ValueSink {
 }
 
 impl ValueSink {
-    /// Takes the next piece of the value.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), String> {
+    /// Takes the next piece of the value, and says whether it wants more.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<Reader, String> {
         match self {
-            ValueSink::Output => put_out(bytes),
+            ValueSink::Output => write_out(bytes),
             ValueSink::Memory(value) => {
                 value.extend_from_slice(bytes);
-                Ok(())
+                Ok(Reader::There)
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     cli::{
         exit_codes::{FAILED, NO, USAGE},
-        output::{json, json_text, print_json},
+        output::{complain, json, json_text, print_json},
     },
     config::{SourceUrl, TlsClientSettings},
 };
@@ -49,45 +49,45 @@ impl Target {
 
 /// The three commands.
 pub(crate) fn commands() -> [Command; 3] {
-    let key = Arg::new("key")
-        .value_name("KEY")
-        .required(true)
-        .allow_negative_numbers(true)
-        .value_parser(clap::value_parser!(OsString))
-        .help("The key");
     let url = url(DEFAULT_URL).value_parser(target_of).help(
         "HOST:PORT or http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or \
          unix:///PATH",
     );
     // `get HOST:PORT KEY`: of two words the first is the address, so clap sees one list.
-    let place = Arg::new("key")
-        .value_name("KEY")
-        .required(true)
-        .num_args(1..=2)
-        .allow_negative_numbers(true)
-        .value_parser(clap::value_parser!(OsString))
-        .help("The key, optionally after an address as in --url");
+    let words = |most, help| {
+        Arg::new("key")
+            .value_name("KEY")
+            .required(true)
+            .num_args(1..=most)
+            .allow_negative_numbers(true)
+            .value_parser(clap::value_parser!(OsString))
+            .help(help)
+    };
+    let key = words(2, "The key, optionally after an address as in --url");
+    let key_and_value = words(
+        3,
+        "The key and the value, optionally after an address as in --url; without the value, or with -, the command \
+         reads it from standard input",
+    );
     let timeout = timeout();
-    let value = Arg::new("value")
-        .value_name("VALUE")
-        .allow_negative_numbers(true)
-        .value_parser(clap::value_parser!(OsString))
-        .help("The value; without it, or with -, the command reads standard input");
     let ttl = Arg::new("ttl")
         .long("ttl")
         .value_name("DURATION")
         .value_parser(ttl)
         .help("Lifetime of the entry: 250ms, 10s, 5m, 1h, 1d [default: the server's]");
-    let command = |name, about| {
-        let args = [key.clone(), url.clone(), timeout.clone(), json()];
-        Command::new(name).about(about).args(args).args(tls_args::args())
+    let command = |name, about, words: &Arg, usage: &'static str| {
+        let args = [words.clone(), url.clone(), timeout.clone(), json()];
+        Command::new(name).about(about).args(args).args(tls_args::args()).override_usage(usage)
     };
     [
-        command("get", "Write the value of a key to standard output, unchanged")
-            .mut_arg("key", |_| place.clone())
-            .override_usage("larder get [OPTIONS] [ADDRESS] <KEY>"),
-        command("set", "Store a value").args([value, ttl]),
-        command("del", "Delete a key"),
+        command(
+            "get",
+            "Write the value of a key to standard output, unchanged",
+            &key,
+            "larder get [OPTIONS] [ADDRESS] <KEY>",
+        ),
+        command("set", "Store a value", &key_and_value, "larder set [OPTIONS] [ADDRESS] <KEY> [VALUE]").arg(ttl),
+        command("del", "Delete a key", &key, "larder del [OPTIONS] [ADDRESS] <KEY>"),
     ]
 }
 
@@ -127,16 +127,17 @@ pub(super) fn block_on<T>(answer: impl Future<Output = Result<T, String>>) -> Re
 
 /// Runs one of the commands.
 pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
-    let os = |name: &str| matches.get_one::<OsString>(name).cloned().map(OsString::into_vec);
     let mut words: Vec<&OsString> = matches.get_many("key").into_iter().flatten().collect();
-    let key = words.pop().cloned().map(OsString::into_vec).unwrap_or_default();
+    let value = if name == "set" && words.len() > 1 { words.pop() } else { None };
+    let bytes = |word: &OsString| word.clone().into_vec();
+    let key = words.pop().map(bytes).unwrap_or_default();
     if key.is_empty() {
         return fail(USAGE, "the key is empty");
     }
     let request = match name {
         "get" => ClientRequest::Get,
         "del" => ClientRequest::Del,
-        _ => match os("value").filter(|value| value != b"-").map_or_else(from_stdin, Ok) {
+        _ => match value.map(bytes).filter(|value| value != b"-").map_or_else(from_stdin, Ok) {
             Ok(value) => ClientRequest::Set { value: value.into(), ttl: matches.get_one("ttl").copied() },
             Err(error) => return fail(USAGE, &format!("standard input: {error}")),
         },
@@ -146,7 +147,13 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     if let Some(address) = words.pop() {
         match address.to_str().ok_or_else(|| ADDRESSES.to_owned()).and_then(target_of) {
             Ok(url) => target = url,
-            Err(error) => return fail(USAGE, &format!("{}: {error}, before the key", address.display())),
+            Err(_) if name == "set" => {
+                let words = "of three words the first is an address, and a value with blanks needs quotes";
+                return fail(USAGE, &format!("{}: {words}; {ADDRESSES}", address.display()));
+            }
+            Err(error) => {
+                return fail(USAGE, &format!("{}: of two words the first is an address: {error}", address.display()));
+            }
         }
     }
     if let Err(error) = tls_args::apply(matches, target.tls()) {
@@ -194,7 +201,7 @@ fn from_stdin() -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn fail(code: u8, reason: &str) -> ExitCode {
-    eprintln!("larder: {reason}");
+    complain(reason);
     ExitCode::from(code)
 }
 

@@ -1,6 +1,7 @@
 //! The client over HTTP/1.1: the native routes (docs/reference/http.md).
 use super::client_request::{ClientRequest, RequestOutcome, ValueSink};
 use crate::{
+    cli::output::Reader,
     config::{Secret, TlsClientSettings},
     source::connect_tcp,
     tls::ClientTls,
@@ -149,6 +150,11 @@ fn hint(error: &hyper::Error) -> &'static str {
 
 const NO_HTTP: &str = "; does the server speak HTTP on this port?";
 
+/// What to say of an answer that no Larder gives.
+const NO_LARDER: &str = "; does a Larder listen on this port?";
+/// The listener for HTTP has fewer routes.
+const NO_ADMIN: &str = "; is this the admin listener?";
+
 /// What to do where nothing listens.
 pub(super) const REFUSED: &str = "is Larder running there? Name another address with --url or LARDER_URL";
 
@@ -175,11 +181,16 @@ pub(super) async fn document(url: &HttpUrl, path: &str, timeout: Duration) -> Re
     let answer = ask(url, path, timeout).await?;
     let status = answer.status();
     if status != StatusCode::OK {
-        return Err(at(&problem(answer, timeout).await.text(status)));
+        return Err(at(&problem(answer, timeout).await.refusal(status)));
     }
     let body = within(timeout, Limited::new(answer.into_body(), MAX_DOCUMENT).collect()).await?;
     let body = body.map_err(|error| at(&error))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| at(&format!("not JSON: {error}")))
+}
+
+/// What an answer other than a text says.
+pub(super) fn refusal(status: StatusCode, body: &str) -> String {
+    Problem(serde_json::from_str(body).unwrap_or_default()).refusal(status)
 }
 
 /// A short text of the server, with its status.
@@ -210,8 +221,10 @@ async fn copy_out(
 ) -> Result<RequestOutcome, String> {
     let mut body = answer.into_body();
     while let Some(frame) = within(timeout, body.frame()).await? {
-        if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data() {
-            sink.put(&bytes)?;
+        if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data()
+            && sink.put(&bytes)? == Reader::Gone
+        {
+            break;
         }
     }
     Ok(RequestOutcome::Done)
@@ -224,6 +237,15 @@ impl Problem {
     /// anything else on that port.
     fn kind(&self) -> &str {
         self.member("type").and_then(|kind| kind.rsplit('/').next()).unwrap_or_default()
+    }
+    /// The text of an answer other than 200 to a question about the server.
+    fn refusal(&self, status: StatusCode) -> String {
+        let hint = match self.kind() {
+            "" => NO_LARDER,
+            "no-such-route" => NO_ADMIN,
+            _ => "",
+        };
+        self.text(status) + hint
     }
     fn text(&self, status: StatusCode) -> String {
         match self.member("detail").or(self.member("title")) {

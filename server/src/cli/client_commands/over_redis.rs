@@ -46,15 +46,15 @@ pub(super) async fn send(
     let failed = |error: SourceError| {
         // Whether it is anybody's source does not matter here.
         let error = error.to_string();
-        let error = error.strip_prefix("source unavailable: ").unwrap_or(&error);
-        match error {
+        let error = error.strip_prefix("source unavailable: ").unwrap_or(&error).replace("the source ", "the server ");
+        match error.as_str() {
             "connection refused" => format!("{url}: {error}: {}", over_http::REFUSED),
             _ => format!("{url}: {error}"),
         }
     };
     let replies = relay.relay(command.into(), 1, false).await.map_err(failed)?;
     match (request, view(replies.bytes()).map_err(|error| format!("{url}: {error}"))?) {
-        (ClientRequest::Get, View::Bulk(value)) => sink.put(value).map(|()| RequestOutcome::Done),
+        (ClientRequest::Get, View::Bulk(value)) => sink.put(value).map(|_| RequestOutcome::Done),
         (ClientRequest::Get, View::Null) | (ClientRequest::Del, View::Integer(0)) => Ok(RequestOutcome::Absent),
         (ClientRequest::Set { .. }, View::Simple(_)) | (ClientRequest::Del, View::Integer(_)) => {
             Ok(RequestOutcome::Done)

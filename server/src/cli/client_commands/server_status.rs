@@ -2,14 +2,13 @@
 use super::{get_set_del, over_http, status_table, tls_args};
 use crate::cli::{
     exit_codes::{FAILED, NO, USAGE},
-    output,
+    output::{self, Reader},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use hyper::StatusCode;
-use larder_units::parse_duration;
+use larder_units::{parse_duration, show_duration};
 use serde_json::{Value, json};
 use std::{
-    io::{self, IsTerminal as _},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -29,7 +28,7 @@ pub(crate) fn commands() -> [Command; 3] {
         .long("interval")
         .value_name("DURATION")
         .default_value("1s")
-        .value_parser(parse_duration)
+        .value_parser(interval)
         .help("Time between two samples");
     let count = Arg::new("count")
         .long("count")
@@ -50,6 +49,14 @@ pub(crate) fn commands() -> [Command; 3] {
             ),
         ]),
     ]
+}
+
+/// Without a pause, `top` would be a load.
+fn interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        interval if interval < Duration::from_millis(10) => Err("the least is 10ms".to_owned()),
+        interval => Ok(interval),
+    }
 }
 
 pub(super) struct Asked {
@@ -93,7 +100,7 @@ pub(crate) fn run_health(matches: &ArgMatches) -> ExitCode {
     let healthy = match status {
         StatusCode::OK => true,
         StatusCode::SERVICE_UNAVAILABLE => false,
-        _ => return get_set_del::fail(FAILED, &format!("{status}: {text}")),
+        _ => return get_set_del::fail(FAILED, &over_http::refusal(status, text)),
     };
     let printed = match matches.get_flag("json") {
         true => output::print_json(&json!({ "healthy": healthy, "text": text })),
@@ -113,10 +120,16 @@ pub(crate) fn run_status(matches: &ArgMatches) -> ExitCode {
         Ok((ready, stats)) if matches.get_flag("json") => {
             output::print_json(&json!({ "ready": ready, "stats": stats }))
         }
-        Ok((ready, stats)) => output::print(&format!("{ready}\n{}", status_table::show(&stats, None))),
+        Ok((ready, stats)) => {
+            let width = output::terminal().map_or(usize::MAX, |(columns, _)| columns);
+            output::print(&format!("{ready}\n{}", status_table::show(&stats, None, width)))
+        }
         Err(error) => get_set_del::fail(FAILED, &error),
     }
 }
+
+/// The first sample comes after this time, if `--interval` is longer.
+const FIRST_SAMPLE: Duration = Duration::from_secs(1);
 
 /// `larder top`
 pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
@@ -125,27 +138,45 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         Err(error) => return get_set_del::fail(USAGE, &error),
     };
     let interval = *matches.get_one::<Duration>("interval").expect("it has a default");
-    let mut looks = matches.get_one::<u64>("count").copied().unwrap_or(u64::MAX);
-    // Home and clear, so that the table stays in its place.
-    let clear = if io::stdout().is_terminal() { "\u{1b}[H\u{1b}[2J" } else { "" };
+    let count = matches.get_one::<u64>("count").copied();
+    let is_json = matches.get_flag("json");
+    let mut samples = 0;
     let mut last: Option<(Value, Instant)> = None;
+    let mut has_answered = false;
     loop {
-        let stats = match asked.stats() {
-            Ok(stats) => stats,
-            Err(error) => return get_set_del::fail(FAILED, &error),
-        };
+        // It may change its size.
+        let terminal = output::terminal().filter(|_| !is_json);
+        let answer = asked.stats();
         let now = Instant::now();
-        if let Some((before, then)) = &last {
-            let code = match matches.get_flag("json") {
-                true => output::print_json(&json!({ "seconds": (now - *then).as_secs_f64(), "stats": stats })),
-                false => output::print(&format!("{clear}{}", status_table::show(&stats, Some((before, now - *then))))),
-            };
-            looks -= 1;
-            if code != ExitCode::SUCCESS || looks == 0 {
-                return code;
+        let text = match (&answer, &last) {
+            (Ok(stats), Some((_, then))) if is_json => {
+                json!({ "seconds": (now - *then).as_secs_f64(), "stats": stats }).to_string() + "\n"
+            }
+            (Ok(stats), Some((before, then))) => {
+                let width = terminal.map_or(usize::MAX, |(columns, _)| columns);
+                status_table::show(stats, Some((before, now - *then)), width)
+            }
+            (Ok(_), None) => String::new(),
+            // A person watches: the server may be starting again.
+            (Err(error), _) if has_answered && count.is_none() && terminal.is_some() => {
+                format!("{error}\n\nTrying again every {}; Ctrl-C ends this.\n", show_duration(interval))
+            }
+            (Err(error), _) => return get_set_del::fail(FAILED, error),
+        };
+        if !text.is_empty() {
+            let text = terminal.map_or(text.clone(), |size| status_table::screen(&text, size));
+            match output::write_out(text.as_bytes()) {
+                Ok(Reader::There) => samples += 1,
+                Ok(Reader::Gone) => return ExitCode::SUCCESS,
+                Err(error) => return get_set_del::fail(FAILED, &error),
+            }
+            if count == Some(samples) {
+                return ExitCode::SUCCESS;
             }
         }
-        last = Some((stats, now));
-        std::thread::sleep(interval);
+        let pause = if has_answered { interval } else { interval.min(FIRST_SAMPLE) };
+        has_answered = true;
+        last = answer.ok().map(|stats| (stats, now));
+        std::thread::sleep(pause);
     }
 }

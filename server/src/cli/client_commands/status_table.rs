@@ -8,13 +8,51 @@ use std::{fmt::Write as _, time::Duration};
 const COMMANDS: usize = 10;
 
 /// The process, its groups, and the Redis commands with the most calls: totals, or per second since
-/// `before`.
-pub(super) fn show(stats: &Value, before: Option<(&Value, Duration)>) -> String {
-    let mut out = process(stats, before);
+/// `before`. Lines have at most `width` columns where that is possible.
+pub(super) fn show(stats: &Value, before: Option<(&Value, Duration)>, width: usize) -> String {
+    let mut out = process(stats, before, width);
     out.push('\n');
-    groups(stats, before, &mut out);
+    groups(stats, before, width, &mut out);
     commands(stats, before, &mut out);
     out
+}
+
+/// The parts of a sentence, on as few lines as the width allows.
+fn joined(parts: &[(&str, String)], width: usize) -> String {
+    let mut line = 0;
+    let mut out = String::new();
+    for (between, part) in parts {
+        let columns = part.chars().count();
+        if line > 0 && line + between.len() + columns > width {
+            out.push('\n');
+            line = 0;
+        } else if line > 0 {
+            out.push_str(between);
+            line += between.len();
+        }
+        out.push_str(part);
+        line += columns;
+    }
+    out + "\n"
+}
+
+/// The text as the whole content of a terminal with these columns and rows. Lines are overwritten
+/// one by one, because a cleared terminal flickers; what does not fit is left out.
+pub(super) fn screen(text: &str, (columns, rows): (usize, usize)) -> String {
+    const HOME: &str = "\u{1b}[H";
+    const CLEAR_LINE: &str = "\u{1b}[K";
+    const CLEAR_BELOW: &str = "\u{1b}[J";
+    let mut out = HOME.to_owned();
+    // The last row stays free for the cursor.
+    for line in text.lines().take(rows.saturating_sub(1)) {
+        out.extend(line.chars().take(columns));
+        // At the right edge it would erase the last character.
+        if line.chars().count() < columns {
+            out.push_str(CLEAR_LINE);
+        }
+        out.push('\n');
+    }
+    out + CLEAR_BELOW
 }
 
 /// The sum of the numbers of an object.
@@ -23,7 +61,7 @@ fn sum(document: &Value) -> u64 {
     members.filter_map(Value::as_u64).sum()
 }
 
-fn process(stats: &Value, before: Option<(&Value, Duration)>) -> String {
+fn process(stats: &Value, before: Option<(&Value, Duration)>, width: usize) -> String {
     let version = stats["build_info"]["version"].as_str().unwrap_or("?");
     let uptime = stats["uptime_seconds"].as_f64().unwrap_or_default() as u64;
     let uptime = match (uptime / 86_400, uptime / 3600 % 24, uptime / 60 % 60, uptime % 60) {
@@ -53,16 +91,20 @@ fn process(stats: &Value, before: Option<(&Value, Duration)>) -> String {
         }
     };
     let per = if before.is_some() { "/s" } else { "" };
-    format!(
-        "larder {version}, up {uptime}, {resident} resident, {cpu}\n\
-         {} HTTP and {} Redis connections; {} HTTP responses{per}, {} Redis commands{per}; {}{per} in, {}{per} out\n",
-        connections("http"),
-        connections("redis"),
-        made("http_responses"),
-        made("redis_commands"),
-        show_rounded_size(made("received_bytes")),
-        show_rounded_size(made("sent_bytes")),
-    )
+    let about = [
+        ("", format!("larder {version}")),
+        (", ", format!("up {uptime}")),
+        (", ", format!("{resident} resident")),
+        (", ", cpu),
+    ];
+    let size = |name: &str| show_rounded_size(made(name));
+    let load = [
+        ("", format!("{} HTTP and {} Redis connections", connections("http"), connections("redis"))),
+        ("; ", format!("{} HTTP responses{per}", made("http_responses"))),
+        (", ", format!("{} Redis commands{per}", made("redis_commands"))),
+        ("; ", format!("{}{per} in, {}{per} out", size("received_bytes"), size("sent_bytes"))),
+    ];
+    joined(&about, width) + &joined(&load, width)
 }
 
 /// The Redis commands with the most calls.
@@ -93,7 +135,7 @@ fn commands(stats: &Value, before: Option<(&Value, Duration)>, out: &mut String)
 }
 
 /// The numbers of a group: totals, or per second since `before`.
-fn groups(stats: &Value, before: Option<(&Value, Duration)>, out: &mut String) {
+fn groups(stats: &Value, before: Option<(&Value, Duration)>, width: usize, out: &mut String) {
     let count = |document: &Value, group: &str, name: &str| document["groups"][group][name].as_u64().unwrap_or(0);
     let shown = |group: &str, name: &str| {
         let now = count(stats, group, name);
@@ -154,7 +196,7 @@ fn groups(stats: &Value, before: Option<(&Value, Duration)>, out: &mut String) {
             ]
         })
         .collect();
-    output::columns(&header, &rows, &[0, 9], out);
+    output::folded_columns(&header, &rows, &[0, 9], width, out);
 }
 
 #[cfg(test)]
@@ -182,7 +224,7 @@ mod tests {
 
     #[test]
     fn totals_and_rates() {
-        let text = show(&stats(30, 10), None);
+        let text = show(&stats(30, 10), None, usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "larder 1.2.3, up 1d 2h, 24MiB resident, 0.3 s of CPU");
         assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 40 HTTP responses, 40 Redis commands; 2KiB in, 0B out");
@@ -193,7 +235,7 @@ mod tests {
         assert_eq!(lines[6..], ["command  calls  errors", "get         30       0", "set         10       3"]);
         // Half of what is new was a hit; the totals do not count.
         let (before, now) = (stats(30, 10), stats(50, 30));
-        let text = show(&now, Some((&before, Duration::from_secs(2))));
+        let text = show(&now, Some((&before, Duration::from_secs(2))), usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("24MiB resident, 10 % of a core"), "{text}");
         assert!(lines[1].contains("; 20 HTTP responses/s, 20 Redis commands/s; 0B/s in"), "{text}");
@@ -204,7 +246,25 @@ mod tests {
         );
         assert!(text.contains("hits/s"), "{text}");
         // A server that was started again counts from 0.
-        assert!(show(&stats(1, 1), Some((&now, Duration::from_secs(1)))).contains("default"));
-        assert!(show(&Value::Null, None).starts_with("larder ?"));
+        assert!(show(&stats(1, 1), Some((&now, Duration::from_secs(1))), usize::MAX).contains("default"));
+        assert!(show(&Value::Null, None, 1).starts_with("larder ?"));
+    }
+
+    #[test]
+    fn lines_fit_the_terminal() {
+        let (before, now) = (stats(30, 10), stats(1_000_000, 30));
+        let text = show(&now, Some((&before, Duration::from_secs(2))), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 499995 HTTP responses/s");
+        assert_eq!(lines[2], "499995 Redis commands/s; 0B/s in, 0B/s out");
+        assert_eq!(text.matches("\ndefault  ").count(), 2, "{text}");
+        assert!(text.contains("source") && text.contains("1MiB of 64MiB"), "{text}");
+    }
+
+    #[test]
+    fn a_screen_is_overwritten_line_by_line() {
+        let text = screen("ab\nabcdef\nc\n", (4, 3));
+        assert_eq!(text, "\u{1b}[Hab\u{1b}[K\nabcd\n\u{1b}[J");
     }
 }

@@ -1,6 +1,6 @@
 //! `larder get|set|del|peers` over TLS.
 use super::{
-    certificates::{Authority, text},
+    certificates::{Authority, Files, text},
     larder::binary,
     programs::{larder, run},
 };
@@ -28,11 +28,26 @@ fn the_client_speaks_tls() {
         assert_eq!(with(&["get", "k"]).0, Some(1));
         // No authority that the client knows, no certificate of the client's own.
         let (code, _, error) = larder_command(&[&["get", "k", "--url", url][..], &own].concat());
-        assert!(code == Some(3) && error.contains("UnknownIssuer"), "{error}");
+        assert!(code == Some(3) && error.contains("UnknownIssuer; name its authority with --cacert"), "{error}");
         assert_eq!(larder_command(&[&["get", "k", "--url", url, "--insecure"][..], &own].concat()).0, Some(1));
         let (code, _, error) = larder_command(&["get", "k", "--url", url, "--cacert", text(&file)]);
         assert!(code == Some(3) && error.contains("CertificateRequired"), "{error}");
+        assert!(error.contains("; show yours with --client-cert"), "{error}");
     }
+    let plain = format!("redis://127.0.0.1:{}", larder.rediss[0]);
+    let (code, _, error) = larder_command(&["get", "k", "--url", &plain]);
+    assert!(code == Some(3) && error.contains("if it speaks TLS on this port, write rediss://"), "{error}");
+    // A certificate that signs itself, as `openssl req -x509` makes it.
+    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let itself = Files { cert: authority.dir().join("own.crt"), key: authority.dir().join("own.key") };
+    std::fs::write(&itself.cert, params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(&itself.key, key.serialize_pem()).unwrap();
+    let signs_itself = self::larder(&[&itself], &[]);
+    let its_url = format!("https://127.0.0.1:{}", signs_itself.https[0]);
+    let (code, _, error) = larder_command(&["get", "k", "--url", &its_url, "--cacert", text(&itself.cert)]);
+    assert!(code == Some(3) && error.contains("CA:TRUE"), "{error}");
     let (code, _, error) = larder_command(&["get", "k", "--insecure"]);
     assert_eq!(code, Some(2));
     assert_eq!(error, "larder: --insecure needs TLS: write https:// or rediss://\n");

@@ -138,7 +138,7 @@ async fn exchange(
     tokio::task::spawn_local(connection);
     within(timeout, sender.send_request(request))
         .await
-        .and_then(|result| result.map_err(|error| causes(&error) + hint(&error)))
+        .and_then(|result| result.map_err(|error| with_certificate_hint(causes(&error)) + hint(&error)))
         .map_err(|error| at(&error))
 }
 
@@ -161,7 +161,25 @@ pub(super) const REFUSED: &str = "is Larder running there? Name another address 
 fn not_connected(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("connection refused: {REFUSED}"),
-        _ => error.to_string(),
+        _ => with_certificate_hint(error.to_string()),
+    }
+}
+
+/// What to do about a certificate that is not trusted, or missing.
+pub(super) fn with_certificate_hint(error: String) -> String {
+    let is_refused = error.contains("invalid peer certificate");
+    // `openssl req -x509` makes such a certificate, unless it is told otherwise.
+    if is_refused && error.contains("CaUsedAsEndEntity") {
+        return "the server shows the certificate of an authority (CA:TRUE): give it one with CA:FALSE, or use \
+                --insecure for a test"
+            .to_owned();
+    }
+    if is_refused {
+        return error + "; name its authority with --cacert FILE, or use --insecure for a test";
+    }
+    match error.contains("CertificateRequired") {
+        true => error + "; show yours with --client-cert FILE and --client-key FILE",
+        false => error,
     }
 }
 

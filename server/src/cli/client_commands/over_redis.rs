@@ -47,9 +47,13 @@ pub(super) async fn send(
         // Whether it is anybody's source does not matter here.
         let error = error.to_string();
         let error = error.strip_prefix("source unavailable: ").unwrap_or(&error).replace("the source ", "the server ");
+        let has_tls = matches!(url, SourceUrl::Redis(url) if url.tls.is_some());
         match error.as_str() {
             "connection refused" => format!("{url}: {error}: {}", over_http::REFUSED),
-            _ => format!("{url}: {error}"),
+            "connection closed by the source" if !has_tls => {
+                format!("{url}: connection closed by the server; if it speaks TLS on this port, write rediss://")
+            }
+            _ => format!("{url}: {}", over_http::with_certificate_hint(error)),
         }
     };
     let replies = relay.relay(command.into(), 1, false).await.map_err(failed)?;

@@ -151,7 +151,7 @@ fn a_replica_that_pulls_is_connected_between_its_pulls() {
     wait_for_link(&replica);
     assert_eq!(info(&replica, "master_link_down_since_seconds"), None);
     assert_eq!(replica.metric("larder_replication_link_up"), 1.0);
-    let Reply::Array(role) = replica.client().command(&["ROLE"]) else { panic!("no array") };
+    let Reply::Array(Some(role)) = replica.client().command(&["ROLE"]) else { panic!("no array") };
     assert_eq!(role[3], Reply::bulk("connected"));
     // A pull that fails shows.
     let often = replica_of(primary.redis, &["--replication-mode=pull:100ms"]);

@@ -18,7 +18,7 @@ pub(crate) enum Departure {
     Invalidated,
     /// What was fetched for it was too large for the bound.
     TooLarge,
-    /// What was fetched for it was not to be kept.
+    /// What was fetched for it was not to be kept: a value, or that there is none.
     NotKept,
 }
 

@@ -147,8 +147,9 @@ impl Lead {
             (Fill::Store(expiry, attributes), Outcome::Value(_) | Outcome::Absent) => Some((expiry, attributes)),
             _ => None,
         };
+        let is_known = matches!(outcome, Outcome::Value(_) | Outcome::Absent);
         let stored = match self.flight.name.is_empty() {
-            true => self.cache.land(&self.flight, now, value, fill),
+            true => self.cache.land(&self.flight, now, (value, is_known), fill),
             false => self.cache.land_derived(&self.flight, now, value.zip(fill.map(|fill| fill.0))),
         };
         self.flight.end(outcome);
@@ -193,12 +194,13 @@ impl fmt::Debug for Lead {
 }
 
 impl Cache {
-    /// The end of a flight: the fill is stored only if the fence still stands.
+    /// The end of a flight: the fill is stored only if the fence still stands. `is_known`: the source
+    /// has said whether there is a value.
     fn land(
         &self,
         flight: &Arc<Flight>,
         now: Millis,
-        value: Option<&[u8]>,
+        (value, is_known): (Option<&[u8]>, bool),
         fill: Option<(Expiry, Attributes<'_>)>,
     ) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
@@ -216,7 +218,7 @@ impl Cache {
             } else {
                 shard.stats.fenced_fills += 1;
             }
-        } else if value.is_some() && landed && shard.find(key).is_none() {
+        } else if is_known && landed && shard.find(key).is_none() {
             shard.note_departure(key.hash, Departure::NotKept);
         }
         shard.settle(&self.rules.budget);

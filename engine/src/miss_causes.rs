@@ -13,7 +13,7 @@ pub struct MissCauses {
     pub invalidated: u64,
     /// What was fetched for it did not fit.
     pub too_large: u64,
-    /// What was fetched for it was not to be kept.
+    /// What was fetched for it was not to be kept: a value, or that there is none.
     pub not_kept: u64,
     /// A fetch of the key was under way already.
     pub in_flight: u64,

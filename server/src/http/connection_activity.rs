@@ -51,6 +51,10 @@ pub(super) struct ConnectionActivity {
     pub(super) of_stream: usize,
     /// Since the latest answer or piece of one, hyper has written all that it had.
     is_flushed: Cell<bool>,
+    /// Bytes that were read and belong to no request yet.
+    unclaimed: Cell<usize>,
+    /// The route of the latest answer: what is written is of it.
+    answers_of: Cell<HttpRoute>,
     /// Requests whose answers were given to hyper, and may not be written yet.
     unflushed: RefCell<Vec<LoggedRequest>>,
 }
@@ -60,7 +64,7 @@ impl ConnectionActivity {
         context: &Rc<ConnectionContext>,
         deadline: Rc<ConnectionDeadline>,
         is_http2: bool,
-        begun: bool,
+        read: usize,
         of_stream: usize,
     ) -> ConnectionActivity {
         let settings = &context.worker.app.settings;
@@ -78,10 +82,12 @@ impl ConnectionActivity {
             most_input: 4 * settings.max_headers,
             of_stream,
             is_flushed: Cell::new(true),
+            unclaimed: Cell::new(read),
+            answers_of: Cell::new(HttpRoute::Other),
             unflushed: RefCell::default(),
         };
         activity.moved();
-        if begun {
+        if read > 0 {
             activity.head_begins();
         }
         activity
@@ -90,6 +96,7 @@ impl ConnectionActivity {
     /// Bytes came in.
     pub(super) fn read(&self, bytes: usize) {
         self.counters.http_bytes_in.add(bytes as u64);
+        self.unclaimed.set(self.unclaimed.get() + bytes);
         // Hyper makes as much room again as it has.
         self.hold(|held| held.input = (held.input + 2 * bytes).min(self.most_input));
         self.head_begins();
@@ -129,6 +136,7 @@ impl ConnectionActivity {
     /// Bytes went out.
     pub(super) fn wrote(&self, bytes: usize) {
         self.counters.http_bytes_out.add(bytes as u64);
+        self.counters.http_routes[self.answers_of.get()].sent.add(bytes as u64);
         self.hold(|held| {
             let rest = bytes.saturating_sub(held.output);
             held.output = held.output.saturating_sub(bytes);
@@ -183,7 +191,9 @@ impl RequestInWork {
         self.timed_with = timed_with;
         self.is_timed = !body.is_endless();
         let ConnectionActivity { counters, handlers, answers, .. } = &*self.activity;
-        counters.http_answered(status.as_u16());
+        counters.http_answered(timed_with, status.as_u16());
+        counters.http_routes[timed_with].received.add(self.activity.unclaimed.take() as u64);
+        self.activity.answers_of.set(timed_with);
         handlers.set(handlers.get() - 1);
         answers.set(answers.get() + 1);
         self.answered = true;

@@ -68,7 +68,7 @@ pub(super) async fn serve<S: ClientStream>(
         let response = proxy_header(app.settings.proxies.trusts(peer), peer);
         return end_with(&mut stream, &app.drain, response).await;
     }
-    let activity = Rc::new(ConnectionActivity::new(&context, deadline, is_http2, !read.is_empty(), stream.buffered()));
+    let activity = Rc::new(ConnectionActivity::new(&context, deadline, is_http2, read.len(), stream.buffered()));
     let io = TokioIo::new(TrackedStream { stream, read: read.into(), activity: activity.clone() });
     let service = RouterService { context, activity: activity.clone() };
     if is_http2 {

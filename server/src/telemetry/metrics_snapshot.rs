@@ -3,6 +3,7 @@ use super::{
     command_stats::CommandNumbers,
     histogram::Distribution,
     http_route::HttpDistributions,
+    http_route_counts::HttpRouteSums,
     peers_snapshot::{PeersSnapshot, SharedGroupSnapshot},
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub worker_connections: Vec<u64>,
     /// How long HTTP requests took, by route.
     pub http_times: HttpDistributions,
+    /// Statuses and bytes of HTTP requests, by route.
+    pub http_routes: HttpRouteSums,
     pub groups: Vec<GroupSnapshot>,
     pub pushes: PushSnapshot,
     pub buffers: BuffersSnapshot,

@@ -2,6 +2,7 @@
 use super::{
     hot_keys::HotKeys,
     http_route::HttpDistributions,
+    http_route_counts::HttpRouteSums,
     log_limiter::LogLimiter,
     logs::Logs,
     metrics_snapshot::{BuffersSnapshot, FaultsSnapshot, GroupSnapshot, PushSnapshot, Snapshot, TlsSnapshot},
@@ -109,14 +110,21 @@ impl Telemetry {
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
-    /// The time since the Unix epoch, by a clock that never goes back.
+    /// The time since the Unix epoch, by the clock of the machine, as in the log. It may be set back
+    /// and forward.
     pub fn time(&self) -> Duration {
-        self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default() + self.uptime()
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
     /// How long HTTP requests took, by route.
     pub fn http_times(&self) -> HttpDistributions {
         let mut sums = HttpDistributions::default();
         self.threads.iter().for_each(|counters| counters.http_times.add_to(&mut sums));
+        sums
+    }
+    /// Statuses and bytes of HTTP requests, by route.
+    fn http_routes(&self) -> HttpRouteSums {
+        let mut sums = HttpRouteSums::default();
+        self.threads.iter().for_each(|counters| counters.http_routes.add_to(&mut sums));
         sums
     }
     /// Everything at this moment. `groups` in the order of the configuration.
@@ -132,6 +140,7 @@ impl Telemetry {
             sums: self.sums(),
             worker_connections: self.worker_connections().collect(),
             http_times: self.http_times(),
+            http_routes: self.http_routes(),
             groups,
             pushes,
             buffers,

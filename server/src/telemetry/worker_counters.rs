@@ -1,5 +1,9 @@
 //! Counters of one thread, and their sums.
-use super::{http_route::HttpTimes, thread_counter::Counter};
+use super::{
+    http_route::{HttpRoute, HttpTimes},
+    http_route_counts::HttpRouteCounters,
+    thread_counter::Counter,
+};
 
 /// Declares the counters once: the struct that threads write, the struct of sums, and the code
 /// between them.
@@ -12,6 +16,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: Counter,)*
             /// From a request's head read to its answer written, HTTP.
             pub http_times: HttpTimes,
+            /// Statuses and bytes of HTTP requests, by route.
+            pub http_routes: HttpRouteCounters,
         }
         /// The sums of all threads' counters at one moment.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -164,13 +170,19 @@ impl Counters {
         counter.add(1);
     }
     /// Counts an answered HTTP request.
-    pub fn http_answered(&self, status: u16) {
+    pub fn http_answered(&self, route: HttpRoute, status: u16) {
+        self.http_routes[route].answered(status, 1);
         match status {
             200..=299 => self.http_responses_2xx.add(1),
             300..=399 => self.http_responses_3xx.add(1),
             400..=499 => self.http_responses_4xx.add(1),
             _ => self.http_responses_5xx.add(1),
         }
+    }
+    /// Counts so many answered HTTP requests that memory had the value for.
+    pub fn http_hits(&self, route: HttpRoute, hits: u32) {
+        self.http_routes[route].answered(200, hits.into());
+        self.http_responses_2xx.add(hits.into());
     }
     /// Counts a connection that a panic ended.
     pub fn connection_panicked(&self) {
@@ -239,7 +251,7 @@ mod tests {
     fn statuses_by_class() {
         let counters = Counters::default();
         for status in [200, 204, 304, 404, 412, 499, 503, 101] {
-            counters.http_answered(status);
+            counters.http_answered(HttpRoute::Kv, status);
         }
         let mut sums = CounterSums::default();
         sums.add(&counters);

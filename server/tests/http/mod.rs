@@ -193,6 +193,19 @@ fn what_was_served_is_counted() {
     assert!(larder.metric("larder_http_responses_total{class=\"2xx\"}") >= 4.0);
     assert_eq!(larder.metric("larder_http_responses_total{class=\"3xx\"}"), 1.0);
     assert_eq!(larder.metric("larder_http_responses_total{class=\"4xx\"}"), 3.0);
+    // By route and status, on the fast path and the general one.
+    let requests = |route: &str, status: u16| {
+        larder.metric(&format!("larder_http_requests_total{{route=\"{route}\",status=\"{status}\"}}"))
+    };
+    let counted = [("/v1/kv", 200), ("/v1/kv", 304), ("/v1/kv", 404)].map(|(route, status)| requests(route, status));
+    assert_eq!(counted, [3.0, 1.0, 3.0]);
+    assert!(requests("/v1/kv", 201) + requests("metrics", 200) >= 2.0);
+    let bytes = |direction: &str| {
+        larder.metric(&format!("larder_http_request_bytes_total{{route=\"/v1/kv\",direction=\"{direction}\"}}"))
+    };
+    let (received, sent) = (bytes("received"), bytes("sent"));
+    assert!(received > 8.0 * 60.0 && received < 8.0 * 300.0, "{received}");
+    assert!(sent > 8.0 * 60.0 && sent < 8.0 * 500.0, "{sent}");
     // Counted when the answer is on its way.
     wait_until("times", || larder.metric("larder_http_request_duration_seconds_count") >= 8.0);
     let stats: serde_json::Value = serde_json::from_str(&larder.get("/v1/stats")).unwrap();

@@ -31,6 +31,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 mut logged_after,
                 mut logged,
             } = waiting;
+            let before = self.written + self.output.len() as u64;
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
@@ -49,13 +50,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 }
             };
             let status = response.as_ref().map_or(StatusCode::OK, Response::status);
-            worker.counters.http_answered(status.as_u16());
+            worker.counters.http_answered(timed_with, status.as_u16());
             if let Some(logged) = &mut logged {
                 logged.answered(status.as_u16());
             }
             if let Some(response) = response {
                 self.send(response).await?;
             }
+            let sent = self.written + self.output.len() as u64 - before;
+            worker.counters.http_routes[timed_with].sent.add(sent);
             // From here on, its answer ends in the output.
             self.unsent.extend(logged.map(|logged| *logged));
             self.unsent.append(&mut logged_after);

@@ -59,9 +59,9 @@ pub(crate) async fn serve<S: ClientStream>(
         batch: Vec::new(),
         waiting: Vec::new(),
         state: FastState::Idle,
-        answered: [0; HttpRoute::FAST],
+        of_routes: Default::default(),
+        written: 0,
         timed_with: HttpRoute::Kv,
-        hits: 0,
         unsent: Vec::new(),
         behind: 0,
         admission: Admission::All,
@@ -144,11 +144,11 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) waiting: Vec<WaitingResponse>,
     pub(super) state: FastState,
     /// Requests answered in this turn, not counted yet, by route.
-    pub(super) answered: [u32; HttpRoute::FAST],
+    pub(super) of_routes: [RouteTurn; HttpRoute::FAST],
+    /// Bytes that went to the socket.
+    pub(super) written: u64,
     /// The route of the latest of them.
     pub(super) timed_with: HttpRoute,
-    /// Those of them that were hits.
-    pub(super) hits: u32,
     /// Logged requests whose answers are in the output.
     pub(super) unsent: Vec<LoggedRequest>,
     /// Bytes of output behind answers that are being waited for.
@@ -157,6 +157,19 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) admission: Admission,
     /// Who sends the request that is being answered.
     pub(super) user: Rc<RequestUser>,
+}
+
+/// What a turn has of one route.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct RouteTurn {
+    /// Requests that were answered at once.
+    pub(super) answered: u32,
+    /// Those of them that were hits.
+    pub(super) hits: u32,
+    /// Bytes of requests.
+    pub(super) received: usize,
+    /// Bytes of answers at once.
+    pub(super) sent: usize,
 }
 
 /// An answer that could not be written at once, and the output that comes after it.
@@ -251,15 +264,25 @@ impl<S: ClientStream> FastConnection<'_, S> {
                     self.deadline.allow(worker.app.live.idle_timeout())
                 }
             }
-            match self.poll_send(&mut buffers.output, cx) {
-                Poll::Ready(result) => result?,
-                Poll::Pending => self.output.append(&mut buffers.output),
+            let sent = self.poll_send(&mut buffers.output, cx);
+            if sent.is_pending() {
+                self.output.append(&mut buffers.output);
             }
             let took = begun.elapsed();
-            for (route, answered) in HttpRoute::ALL.iter().zip(&mut self.answered) {
-                for _ in 0..std::mem::take(answered) {
+            for (route, turn) in HttpRoute::ALL.iter().zip(&mut self.of_routes) {
+                if turn.received == 0 {
+                    continue;
+                }
+                let RouteTurn { answered, hits, received, sent } = std::mem::take(turn);
+                for _ in 0..answered {
                     worker.counters.http_times[*route].record(took);
                 }
+                worker.counters.http_hits(*route, hits);
+                worker.counters.http_routes[*route].received.add(received as u64);
+                worker.counters.http_routes[*route].sent.add(sent as u64);
+            }
+            if let Poll::Ready(result) = sent {
+                result?;
             }
             if !self.waiting.is_empty() {
                 return Poll::Ready(Ok(Next::SendWaiting));

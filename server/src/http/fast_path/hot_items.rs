@@ -116,9 +116,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 return true;
             }
         };
-        match status.is_success() {
-            true => self.hits += 1,
-            false => worker.counters.http_answered(status.as_u16()),
+        match status == StatusCode::OK {
+            true => self.of_routes[HttpRoute::Item as usize].hits += 1,
+            false => worker.counters.http_answered(HttpRoute::Item, status.as_u16()),
         }
         true
     }

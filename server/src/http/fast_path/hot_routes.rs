@@ -61,6 +61,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let date = buffers.date.at(now);
         let (input, output, text) = (&buffers.input[..filled], &mut buffers.output, &mut buffers.text);
         let mut at = 0;
+        let mut due = output.len();
         self.state = loop {
             if at == filled {
                 break FastState::Idle;
@@ -102,14 +103,17 @@ impl<S: ClientStream> FastConnection<'_, S> {
             if !taken {
                 break FastState::OtherRequest;
             }
-            self.answered[self.timed_with as usize] += u32::from(waiting == self.waiting.len());
+            let now_due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
+            let route = &mut self.of_routes[self.timed_with as usize];
+            route.answered += u32::from(waiting == self.waiting.len());
+            route.received += len;
+            route.sent += now_due - due;
             at += len;
-            let due = output.len() + self.waiting.iter().map(|waiting| waiting.after.len()).sum::<usize>();
+            due = now_due;
             if self.waiting.len() == MOST_WAITING || due > ENOUGH {
                 break FastState::Backlog;
             }
         };
-        self.context.worker.counters.http_responses_2xx.add(std::mem::take(&mut self.hits).into());
         at
     }
 
@@ -165,13 +169,14 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
         });
         let answer = PendingAnswer::Write(task);
+        self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
         self.waiting.push(WaitingResponse {
             route: ReadRoute::Kv,
             group: 0,
             key: key.into(),
             answer,
             begun,
-            timed_with: if is_entity { HttpRoute::Entity } else { HttpRoute::Kv },
+            timed_with: self.timed_with,
             after: Output::default(),
             logged_after: Vec::new(),
             logged: None,
@@ -187,7 +192,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
             return false;
         }
         let response = route.failed(None, Problem::missing_key(route.parameter()));
-        worker.counters.http_answered(response.status().as_u16());
+        self.timed_with = route.timed_with();
+        worker.counters.http_answered(self.timed_with, response.status().as_u16());
         write_whole(self.waiting.last_mut().map_or(output, |last| &mut last.after), response, date);
         true
     }
@@ -262,7 +268,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if self.admission == Admission::Nothing {
             worker.counters.http_overloaded.add(1);
             let response = route.failed(Some(key), Problem::overloaded());
-            worker.counters.http_answered(response.status().as_u16());
+            worker.counters.http_answered(self.timed_with, response.status().as_u16());
             write_whole(output, response, date);
             return true;
         }
@@ -276,7 +282,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         {
             let response = route.failed(Some(key), Problem::throttled(&throttled));
             worker.counters.http_throttled.add(1);
-            worker.counters.http_answered(response.status().as_u16());
+            worker.counters.http_answered(self.timed_with, response.status().as_u16());
             write_whole(output, response, date);
             return true;
         }
@@ -326,13 +332,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 if let Some(logged) = logged {
                     self.log_when_sent(*logged, 200);
                 }
-                self.hits += 1;
+                self.of_routes[self.timed_with as usize].hits += 1;
                 return true;
             }
             StartedRead::Absent => {
                 let response = route.absent(key);
                 let status = response.status().as_u16();
-                worker.counters.http_answered(status);
+                worker.counters.http_answered(self.timed_with, status);
                 write_whole(output, response, date);
                 if let Some(logged) = logged {
                     self.log_when_sent(*logged, status);

@@ -159,6 +159,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.context.worker.counters.http_bytes_out.add(sent as u64);
+            self.written += sent as u64;
             output.advance(sent);
         }
         if self.stream.is_unflushed() {

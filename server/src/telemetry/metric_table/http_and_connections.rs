@@ -13,6 +13,32 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
         "HTTP responses, by class of the status."
     ),
     MetricFamily {
+        name: "larder_http_requests_total",
+        kind: Counter,
+        help: "HTTP requests answered, by route and status as far as there were any.",
+        read: |s, to| {
+            for (route, numbers) in HttpRoute::ALL.iter().zip(&s.http_routes) {
+                for (status, count) in numbers.by_status() {
+                    to.number(&[("route", route.name()), ("status", status.as_str())], count);
+                }
+            }
+        },
+    },
+    MetricFamily {
+        name: "larder_http_request_bytes_total",
+        kind: Counter,
+        help: "Bytes of HTTP requests (received) and of their responses (sent), heads included, by route.",
+        read: |s, to| {
+            for (route, numbers) in HttpRoute::ALL.iter().zip(&s.http_routes) {
+                for (direction, bytes) in [("received", numbers.received), ("sent", numbers.sent)] {
+                    if numbers.received + numbers.sent > 0 {
+                        to.number(&[("route", route.name()), ("direction", direction)], bytes);
+                    }
+                }
+            }
+        },
+    },
+    MetricFamily {
         name: "larder_http_request_duration_seconds",
         kind: Histogram,
         help: "Time from reading an HTTP request's head to writing its response, by route as far as it had requests.",

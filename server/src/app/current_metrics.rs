@@ -11,7 +11,11 @@ use crate::{
     },
 };
 use larder_store::{clock, disk::Store};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 impl App {
     /// Everything that is counted, at this moment.
@@ -73,7 +77,7 @@ impl App {
 
     /// Adds a row to the history. The control thread does so each second.
     pub fn sample_history(&self) {
-        self.history.sample(self.telemetry.time(), &self.metrics());
+        self.history.sample(self.telemetry.time(), Instant::now(), &self.metrics());
     }
 
     /// Adds an event to those that the console shows.

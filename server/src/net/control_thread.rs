@@ -27,7 +27,7 @@ use tokio::{
     runtime::{Builder, LocalOptions},
     sync::mpsc,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, sleep, timeout},
+    time::{MissedTickBehavior, interval, interval_at, sleep, timeout},
 };
 
 /// How often the memory tiers reclaim what has expired.
@@ -193,12 +193,18 @@ fn acceptors(
 
 /// Adds to the history until the process ends.
 async fn sample_history(app: Arc<App>) {
-    let mut second = interval(SAMPLE);
+    let mut second = interval_at((Instant::now() + until_half_past(app.telemetry.time())).into(), SAMPLE);
     second.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         second.tick().await;
         app.sample_history();
     }
+}
+
+/// The time until the middle of a second. A tick there may be early or late, and is still the only
+/// one of its second: so no second of the history has two samples, and none has none.
+fn until_half_past(now: Duration) -> Duration {
+    Duration::from_millis(u64::from((1500 - now.subsec_millis()) % 1000))
 }
 
 fn keep_house(app: &App) {

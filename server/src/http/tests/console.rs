@@ -4,7 +4,10 @@ use crate::{
     http::ListenerRole,
     telemetry::{EventKind, NewEvent},
 };
-use std::{task::Waker, time::Duration};
+use std::{
+    task::Waker,
+    time::{Duration, Instant},
+};
 use tokio::io::AsyncReadExt;
 
 async fn admin(server: &Server) -> Client {
@@ -69,7 +72,7 @@ fn history_and_events() {
         let mut client = admin(&server).await;
         assert_eq!(client.get("/v1/kv/k").await.text(), "v");
         let begun = app.telemetry.time() + Duration::from_secs(1);
-        app.history.sample(begun, &app.metrics());
+        app.history.sample(begun, Instant::now(), &app.metrics());
         let history = client.get("/v1/history").await.json();
         let columns = history["columns"].as_array().expect("columns");
         let hits = |group: &str| columns.iter().position(|c| c["name"] == "hits" && c["group"] == group).expect("hits");
@@ -121,7 +124,7 @@ fn the_live_stream_goes_on_until_users_change_or_the_drain_begins() {
         }
         let begun = app.telemetry.time();
         for second in 1..3 {
-            app.history.sample(begun + Duration::from_secs(second), &app.metrics());
+            app.history.sample(begun + Duration::from_secs(second), Instant::now(), &app.metrics());
         }
         app.note_event(NewEvent::info(EventKind::Reload, None, "<b>"));
         for client in [&mut one, &mut two] {

@@ -27,6 +27,8 @@ pub enum EventKind {
     Snapshot,
     Certificates,
     Panic,
+    Clock,
+    Faults,
 }
 
 impl EventKind {
@@ -48,6 +50,8 @@ impl EventKind {
             EventKind::Snapshot => "snapshot",
             EventKind::Certificates => "certificates",
             EventKind::Panic => "panic",
+            EventKind::Clock => "clock",
+            EventKind::Faults => "faults",
         }
     }
 }

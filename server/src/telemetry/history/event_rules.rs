@@ -24,6 +24,8 @@ pub(super) struct EventRules {
     role: &'static str,
     is_link_up: Option<bool>,
     refused_until: u64,
+    /// Faults in force that were ordered, by place.
+    faults: Vec<(&'static str, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,7 @@ impl EventRules {
         }
         self.counts = counts;
         self.compare_nodes(snapshot, is_first, &mut events);
+        self.compare_faults(snapshot, &mut events);
         events
     }
 
@@ -171,6 +174,21 @@ impl EventRules {
             }
             self.refused_until = self.samples + PAUSE;
         }
+    }
+
+    /// An outage in the charts that was a rehearsal must be known as one later.
+    fn compare_faults(&mut self, snapshot: &Snapshot, events: &mut Vec<NewEvent>) {
+        for (place, now) in &snapshot.faults.active {
+            let before = self.faults.iter().find(|(other, _)| other == place).map_or(0, |(_, before)| *before);
+            if *now > before {
+                let text = format!("faults at {place} were ordered, to rehearse an outage: {now} in force");
+                events.push(NewEvent::warning(EventKind::Faults, None, text));
+            } else if *now < before {
+                let text = format!("faults at {place} have ended: {now} in force");
+                events.push(NewEvent::info(EventKind::Faults, None, text));
+            }
+        }
+        self.faults.clone_from(&snapshot.faults.active);
     }
 
     fn compare_nodes(&mut self, snapshot: &Snapshot, is_first: bool, events: &mut Vec<NewEvent>) {

@@ -34,13 +34,15 @@ use live::Live;
 use parking_lot::Mutex;
 use ring::{Ring, Rows};
 use row_text::{put_columns, put_row};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
 /// Groups whose numbers are kept; those that come after them in the configuration are left out.
 pub const MOST_GROUPS: usize = 8;
 /// Samples between two messages with all metrics to the live readers.
 const STATS_EVERY: u64 = 5;
+/// The clock was set if it differs by more than this from what it should be.
+const CLOCK_JUMP: Duration = Duration::from_secs(5);
 
 /// The last hours of the metrics, the latest events, and who follows them live.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ struct State {
     rings: [Ring; 3],
     rules: EventRules,
     samples: u64,
+    /// The time of the latest sample, and when that was by a clock that nobody sets.
+    latest: Option<(Duration, Instant)>,
 }
 
 impl History {
@@ -75,6 +79,7 @@ impl History {
                 rings: Resolution::ALL.map(|resolution| Ring::new(resolution, width)),
                 rules: EventRules::default(),
                 samples: 0,
+                latest: None,
             }),
             columns,
             events: EventLog::default(),
@@ -86,12 +91,30 @@ impl History {
     }
 
     /// Takes a sample: of counters, what was counted since the sample before. `now`: since the Unix
-    /// epoch, and never less than before.
-    pub fn sample(&self, now: Duration, snapshot: &Snapshot) {
+    /// epoch; `at`: the same moment by a clock that nobody sets.
+    pub fn sample(&self, now: Duration, at: Instant, snapshot: &Snapshot) {
         let (events, row, stats_due) = {
             let mut state = self.state.lock();
             let state = &mut *state;
-            let events = state.rules.compare(snapshot);
+            let mut events = state.rules.compare(snapshot);
+            if let Some((before, was)) = state.latest.replace((now, at)) {
+                let expected = before + at.saturating_duration_since(was);
+                if expected > now + CLOCK_JUMP {
+                    // What was kept is about times that are still to come.
+                    state.rings.iter_mut().for_each(Ring::forget);
+                    let text = format!(
+                        "the clock was set back by {:.0} s: the charts begin again",
+                        (expected - now).as_secs_f64()
+                    );
+                    events.push(NewEvent::info(EventKind::Clock, None, text));
+                } else if now > expected + CLOCK_JUMP {
+                    let text = format!(
+                        "the clock was set forward by {:.0} s, or the machine slept",
+                        (now - expected).as_secs_f64()
+                    );
+                    events.push(NewEvent::info(EventKind::Clock, None, text));
+                }
+            }
             let mut readings = self.columns.read(snapshot);
             std::mem::swap(&mut state.readings, &mut readings);
             let row = !readings.is_empty();

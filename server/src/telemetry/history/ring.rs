@@ -95,6 +95,11 @@ impl Ring {
         }
     }
 
+    /// Begins again, without steps.
+    pub(super) fn forget(&mut self) {
+        self.span = None;
+    }
+
     /// A copy of the steps that are complete and begin after `since` (Unix seconds).
     pub(super) fn rows(&self, since: u64) -> Rows {
         let mut rows = Rows { first: 0, step: self.step, width: self.width, numbers: Vec::new() };

@@ -6,6 +6,7 @@ use crate::telemetry::{
 };
 use larder_engine::Stats;
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 const NOW: Duration = Duration::from_secs(1_000_000);
 
@@ -30,6 +31,17 @@ fn at(second: u64) -> Duration {
     NOW + Duration::from_secs(second)
 }
 
+/// The same second by the clock that nobody sets.
+fn reached(second: u64) -> Instant {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    *BEGIN.get_or_init(Instant::now) + Duration::from_secs(second)
+}
+
+/// A sample at a second, by both clocks.
+fn sample(history: &History, second: u64, snapshot: &Snapshot) {
+    history.sample(at(second), reached(second), snapshot);
+}
+
 fn texts(history: &History) -> Vec<String> {
     history.events.list().iter().map(|event| format!("{}: {}", event.what.kind.name(), event.what.text)).collect()
 }
@@ -51,7 +63,7 @@ fn page(history: &History, resolution: Resolution, since: u64) -> Value {
 fn counters_are_shown_as_what_was_added_and_levels_as_they_are() {
     let history = history(&["default", "users"]);
     for (second, hits) in [(0, 100), (1, 103), (2, 103), (4, 110)] {
-        history.sample(at(second), &snapshot(vec![group("default", hits, true), group("users", 0, false)]));
+        sample(&history, second, &snapshot(vec![group("default", hits, true), group("users", 0, false)]));
     }
     let page = page(&history, Resolution::Second, 0);
     assert_eq!(column(&page, "hits", Some("default")), json!([3, 0, null, 7]));
@@ -75,7 +87,7 @@ fn the_durations_of_commands_are_kept_by_class() {
     let sample = |second| {
         let mut one = snapshot(Vec::new());
         one.commands = stats.sums();
-        history.sample(at(second), &one);
+        sample(&history, second, &one);
     };
     let took = |row, calls, took| {
         stats.called(0, row, calls, 0);
@@ -125,7 +137,7 @@ fn a_source_that_comes_and_goes_is_in_the_events() {
     for (second, up) in [(0, true), (1, false), (2, false), (3, true)] {
         let mut group = group("default", 0, up);
         group.source_error = (!up).then(|| "connection refused".into());
-        history.sample(at(second), &snapshot(vec![group]));
+        sample(&history, second, &snapshot(vec![group]));
     }
     let texts = texts(&history);
     assert!(texts[0].starts_with("start: Larder "), "{texts:?}");
@@ -146,7 +158,7 @@ fn evictions_that_rise_are_told_once() {
         evictions += if second < 200 { 100 } else { 1000 };
         let mut group = group("default", 0, true);
         group.cache.evictions = evictions;
-        history.sample(at(second), &snapshot(vec![group]));
+        sample(&history, second, &snapshot(vec![group]));
     }
     let told: Vec<_> = texts(&history).into_iter().filter(|text| text.starts_with("evictions")).collect();
     assert_eq!(told.len(), 1, "{told:?}");
@@ -159,20 +171,24 @@ fn refusals_panics_peers_and_roles() {
     let node = |name: &str, reachable| NodeSnapshot { name: name.to_owned(), reachable, ..NodeSnapshot::default() };
     one.peers = PeersSnapshot::new(vec![node("a", 1), node("b", 1)]);
     one.replication.role = "replica";
-    history.sample(at(0), &one);
+    sample(&history, 0, &one);
     one.sums.redis_throttled = 5;
     one.sums.panics = 1;
     one.peers = PeersSnapshot::new(vec![node("a", 0)]);
     one.replication.role = "primary";
-    history.sample(at(1), &one);
+    one.faults.active = vec![("source", 2), ("disk", 0)];
+    sample(&history, 1, &one);
     one.sums.redis_throttled = 9;
-    history.sample(at(2), &one);
+    one.faults.active = vec![("source", 0), ("disk", 0)];
+    sample(&history, 2, &one);
     let wanted = [
         "panic: a connection ended with a panic: see the log",
         "refusals: requests are refused: 5 by the throttle",
         "peers: peer a cannot be reached",
         "peers: peer b has left",
         "role: the role is primary (before: replica)",
+        "faults: faults at source were ordered, to rehearse an outage: 2 in force",
+        "faults: faults at source have ended: 0 in force",
     ];
     assert_eq!(texts(&history)[1..], wanted);
 }
@@ -181,8 +197,8 @@ fn refusals_panics_peers_and_roles() {
 fn those_who_follow_share_the_bytes() {
     let history = history(&["default"]);
     let (mut one, mut two) = (history.follow(), history.follow());
-    history.sample(at(0), &snapshot(vec![group("default", 0, true)]));
-    history.sample(at(1), &snapshot(vec![group("default", 5, true)]));
+    sample(&history, 0, &snapshot(vec![group("default", 0, true)]));
+    sample(&history, 1, &snapshot(vec![group("default", 5, true)]));
     history.add_event(at(1), NewEvent::info(EventKind::Reload, None, "read again"));
     let mut names = Vec::new();
     while let (Ok(one), Ok(two)) = (one.try_recv(), two.try_recv()) {
@@ -195,4 +211,24 @@ fn those_who_follow_share_the_bytes() {
         names.push(name.to_owned());
     }
     assert_eq!(names, ["event: stats", "event: sample", "event: event"]);
+}
+
+#[test]
+fn a_clock_that_is_set_is_an_event_and_no_row_is_of_the_future() {
+    let history = history(&["default"]);
+    let hits = |hits| snapshot(vec![group("default", hits, true)]);
+    for (second, total) in [(0, 0), (1, 10), (2, 20)] {
+        sample(&history, second, &hits(total));
+    }
+    // Set back by an hour, and forward again later.
+    for (second, total) in [(3, 30), (4, 45)] {
+        history.sample(at(second) - Duration::from_secs(3600), reached(second), &hits(total));
+    }
+    let page = page(&history, Resolution::Second, 0);
+    assert_eq!(column(&page, "hits", Some("default")), json!([10, 15]));
+    assert_eq!(page["rows"][0][0], NOW.as_secs() - 3597);
+    let clock: Vec<_> = texts(&history).into_iter().filter(|text| text.starts_with("clock")).collect();
+    assert_eq!(clock, ["clock: the clock was set back by 3600 s: the charts begin again"]);
+    sample(&history, 5, &hits(50));
+    assert!(texts(&history).last().is_some_and(|text| text.starts_with("clock: the clock was set forward by 3600 s")));
 }

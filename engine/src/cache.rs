@@ -4,6 +4,7 @@ use crate::{
     budget::Budget,
     change_listener::{ChangeListeners, Clear},
     entry::Entry,
+    evicted::EvictedSample,
     key::Key,
     large::Lent,
     policy::Eviction,
@@ -137,6 +138,7 @@ impl Cache {
         let rules = Rules {
             what_if,
             sample_limit: sample_limit.into(),
+            evicted: EvictedSample::default(),
             eviction: config.eviction,
             shards_by_size: config.shards.is_none(),
             budget: Budget::new(config.max_memory, config.max_keys),
@@ -171,7 +173,8 @@ impl Cache {
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
 
-    pub(crate) fn shards(&self) -> usize {
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
         self.shards.len()
     }
 

@@ -143,6 +143,7 @@ impl Shard {
         } else {
             let meta = Meta::read(self.log.record(position));
             self.stats.evictions += u64::from(!meta.is_absent() || meta.is_hidden());
+            rules.evicted.note(self.stats.evictions, &self.log, position, &self.clock, now);
         }
         self.tell_of(rules, position);
         self.drop_entry(hash, position);

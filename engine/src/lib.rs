@@ -8,6 +8,7 @@
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
 //!   policy    which record leaves      (`policy`, `decisions`, `turns`, `ghost`, `fingerprints`; `eviction` makes room by them)
 //!   what-if   what other sizes would hold   (`what_if`; `sampling` tells it of a sample of the keys)
+//!   evicted   a sample of what left for room   (`evicted`)
 //!   misses    why a key is not held    (`misses`, `departures`, and what the ghost knows)
 //!   wheel     what expires when        (`wheel`: four bytes for an entry that does)
 //!   flights   who fetches what         (`flight`; `lookup` joins or leads one, `lead` ends it; `holds`: when not to)
@@ -39,6 +40,7 @@ mod departures;
 mod derived;
 mod detached_entry;
 mod entry;
+mod evicted;
 mod eviction;
 mod explain;
 mod fingerprints;
@@ -95,6 +97,7 @@ pub use change_listener::{Clear, Listener, ListenerKind};
 pub use derived::Derived;
 pub use detached_entry::Outside;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};
+pub use evicted::Evicted;
 pub use explain::{Explanation, HeldEntry, HeldKind, NextRead};
 pub use flight::{Outcome, Wait};
 pub use key::Key;

@@ -1,8 +1,9 @@
 //! What a shard tells the simulation of other sizes ([`crate::what_if`]): what happens to a sample
-//! of its keys.
+//! of its keys. And what callers learn from samples.
 
 use crate::{
     cache::Cache,
+    evicted::Evicted,
     key::Key,
     record::{self, Meta},
     shard::Shard,
@@ -88,6 +89,11 @@ fn note_miss(rules: &Rules, hash: u64, now: Millis) {
 }
 
 impl Cache {
+    /// The latest evictions, the oldest first: one in 16 of those of a shard, and at most 512.
+    pub fn evicted(&self) -> Vec<Evicted> {
+        self.rules.evicted.latest()
+    }
+
     /// What the hit ratio would be at other sizes; `None`: it is not simulated
     /// ([`Config::what_if`](crate::Config::what_if)).
     pub fn what_if(&self, now: Millis) -> Option<WhatIf> {

@@ -4,6 +4,7 @@ use crate::{
     budget::Budget,
     change_listener::ChangeListeners,
     entry::Entry,
+    evicted::EvictedSample,
     large::Lent,
     policy::Eviction,
     stale_rules::{StaleRules, StaleWindows},
@@ -50,6 +51,8 @@ pub(crate) struct Rules {
     pub(crate) what_if: Option<Simulated>,
     /// Which keys it follows; each shard has the same limit.
     pub(crate) sample_limit: AtomicU64,
+    /// The latest evictions.
+    pub(crate) evicted: EvictedSample,
 }
 
 /// Remembered absences take at most one part in so many of the bounds, so that reads of keys that

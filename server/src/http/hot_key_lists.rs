@@ -48,7 +48,7 @@ fn document(report: &HotKeyReport, groups: &[&str]) -> Value {
             let row = |key: &HotKey| {
                 let share = (key.count as f64 / total.max(1) as f64 * 1e4).round() / 1e4;
                 let group = groups.get(key.group).copied().unwrap_or_default();
-                json!({"group": group, of: text(&key.name), name: number(measure, key.count), "share": share.min(1.0)})
+                json!({"group": group, of: name_text(&key.name), name: number(measure, key.count), "share": share.min(1.0)})
             };
             list.iter().map(row).collect()
         };
@@ -61,7 +61,7 @@ fn document(report: &HotKeyReport, groups: &[&str]) -> Value {
 }
 
 /// A string if it is UTF-8, otherwise `{"base64":"…"}`.
-fn text(name: &[u8]) -> Value {
+pub(super) fn name_text(name: &[u8]) -> Value {
     match std::str::from_utf8(name) {
         Ok(text) => text.into(),
         Err(_) => json!({"base64": BASE64_STANDARD.encode(name)}),

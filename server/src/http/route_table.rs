@@ -71,6 +71,7 @@ pub(super) enum RouteHandler {
     ResetModeRules,
     Record,
     HotKeys,
+    Contents,
     SlowLog,
     Commands,
     CommandTimes,
@@ -116,7 +117,7 @@ const fn route(method: Method, pattern: &'static str, on: RouteListeners, handle
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 77] = [
+pub(super) static ROUTES: [Route; 78] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -193,6 +194,7 @@ pub(super) static ROUTES: [Route; 77] = [
     route(Method::GET, "/v1/events", RouteListeners::Admin, RouteHandler::Events),
     route(Method::GET, "/v1/live", RouteListeners::Admin, RouteHandler::Live),
     route(Method::GET, "/v1/slow-log", RouteListeners::Admin, RouteHandler::SlowLog),
+    route(Method::GET, "/v1/contents", RouteListeners::Admin, RouteHandler::Contents),
     route(Method::GET, "/v1/commands", RouteListeners::Admin, RouteHandler::Commands),
     route(Method::GET, "/v1/commands/{key}", RouteListeners::Admin, RouteHandler::CommandTimes),
     route(Method::GET, "/v1/connections", RouteListeners::Admin, RouteHandler::Connections),
@@ -275,6 +277,7 @@ impl Route {
             H::OrderFault | H::ClearFaults => Command("config|set"),
             H::Record => Command("monitor"),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
+            H::Contents => AnyKey("scan", KeyAccess::READ),
             H::SlowLog => Command("slowlog|get"),
             H::Snapshot | H::Backups => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
@@ -297,7 +300,8 @@ impl Route {
             H::Backups => Some(&["group"]),
             H::BeginSnapshot => Some(&["wait"]),
             H::Record => Some(&["sample"]),
-            H::HotKeys | H::Connections | H::SlowLog => Some(&["count"]),
+            H::HotKeys | H::Contents | H::SlowLog => Some(&["count"]),
+            H::Connections => Some(&["count", "sort", "match"]),
             H::WhatIf => Some(&["hit-ratio"]),
             H::History => Some(&["resolution", "since"]),
             H::ClearFaults => Some(&["id"]),

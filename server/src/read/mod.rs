@@ -44,6 +44,7 @@ mod pending_writes;
 mod reply_cache;
 #[cfg(test)]
 mod tests;
+mod tier_contents;
 mod tier_invalidation;
 mod watch_registry;
 mod watched_keys;
@@ -58,5 +59,6 @@ pub use key_locks::KeyGuard;
 pub use local_changes::KeyChanges;
 pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
+pub use tier_contents::{TierContents, TierPart};
 pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use watched_keys::WatchedKeys;

@@ -49,7 +49,7 @@ pub use fine_histogram::FineDistribution;
 pub use gzip::gzip;
 pub use histogram::{Distribution, Histogram, HistogramSample};
 pub use history::{Event, EventKind, EventLog, History, HistoryPage, LiveMessage, MOST_GROUPS, NewEvent, Resolution};
-pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport};
+pub use hot_keys::{HotKey, HotKeyReport, HotKeys, KeyCounts, Measure, SessionOptions, SessionReport, prefix_of};
 pub use http_route::{HttpDistributions, HttpRoute, HttpTimes};
 pub use http_route_counts::{HttpRouteCounter, HttpRouteCounters, HttpRouteNumbers, HttpRouteSums};
 pub use latency_events::LatencySummary;

@@ -4,6 +4,7 @@ use crate::{
     http::ListenerRole,
     telemetry::{EventKind, NewEvent},
 };
+use serde_json::Value;
 use std::{
     task::Waker,
     time::{Duration, Instant},
@@ -172,6 +173,92 @@ fn connections_are_listed_and_ended() {
         assert!(listed[1].client.closing().is_some() && listed[0].client.closing().is_none());
         for id in ["99", "x", "", "-1"] {
             assert_eq!(client.send(kill(id, "")).await.problem(), "no-such-connection", "{id}");
+        }
+    });
+}
+
+#[test]
+fn connections_are_found_and_sorted_among_all() {
+    run(|| async {
+        let server = Server::new(&[]);
+        let clients = &server.worker.app.clients;
+        let addressed = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let listed: Vec<_> = (0..30)
+            .map(|number| {
+                clients.register(addressed(7000 + number), addressed(1), 0, u64::from(number), Waker::noop().clone())
+            })
+            .collect();
+        listed[20].client.about.lock().name = "Shop & co".into();
+        listed[21].client.about.lock().name = "shop-worker".into();
+        let mut client = admin(&server).await;
+        let mut ports = async |query: &str| {
+            let page = client.get(&format!("/v1/connections?{query}")).await.json();
+            let listed = page["connections"].as_array().expect("connections").iter();
+            let ports: Vec<_> = listed.map(|one| &one["address"].as_str().expect("text")[12..]).collect();
+            (ports.join(" "), page["matching"].as_u64(), page["open"]["redis"].as_u64())
+        };
+        let of = |ports: &str, matching| (ports.to_owned(), Some(matching), Some(30));
+        // What is beyond the count is found and sorted as well.
+        assert_eq!(ports("count=2").await, of("00 01", 30));
+        assert_eq!(ports("count=2&sort=-id").await, of("29 28", 30));
+        assert_eq!(ports("count=2&sort=age").await, of("29 28", 30));
+        assert_eq!(ports("count=2&sort=-idle").await, of("00 01", 30));
+        assert_eq!(ports("count=2&match=SHOP").await, of("20 21", 2));
+        assert_eq!(ports("count=1&sort=-name&match=shop").await, of("21", 2));
+        assert_eq!(ports("match=shop+%26").await, of("20", 1));
+        assert_eq!(ports("match=127.0.0.1:7015").await, of("15", 1));
+        assert_eq!(ports("match=nothing").await, of("", 0));
+        for wrong in ["sort=color", "sort=--id", "match=%2", "mach=a"] {
+            assert_eq!(client.get(&format!("/v1/connections?{wrong}")).await.status, 400, "{wrong}");
+        }
+    });
+}
+
+#[test]
+fn contents_by_prefix_and_what_was_evicted() {
+    run(|| async {
+        let server = Server::new(&["--max-keys", "3000"]);
+        let mut client = admin(&server).await;
+        let empty = client.get("/v1/contents").await.json();
+        assert_eq!(
+            (&empty["groups"][0]["sampled"], &empty["groups"][0]["age_seconds"]["p50"]),
+            (&0.into(), &Value::Null)
+        );
+        for number in 0..300 {
+            server.set(format!("user:{number}").as_bytes(), b"v");
+            if number < 100 {
+                server.set(format!("page/{number}").as_bytes(), &[b'x'; 1000]);
+            }
+        }
+        server.set(b"\xff\xfe:1", b"v");
+        server.set(b"plain", b"v");
+        let page = client.get("/v1/contents").await.json();
+        let group = &page["groups"][0];
+        assert_eq!(
+            (&group["entries"], &group["sampled"], &group["sampled_evictions"]),
+            (&402.into(), &402.into(), &0.into())
+        );
+        let rows = group["prefixes"].as_array().expect("prefixes");
+        let names: Vec<_> = rows.iter().map(|row| row["prefix"].clone()).collect();
+        assert_eq!(Value::from(names), serde_json::json!(["user:", "page/", "", {"base64": "//46"}]));
+        assert_eq!((&rows[0]["share"], &rows[0]["expiring_share"]), (&0.7463.into(), &0.0.into()));
+        assert!(rows[1]["bytes_share"].as_f64().is_some_and(|share| share > 0.8 && share < 1.0), "{rows:?}");
+        assert!(rows[0]["age_seconds"]["p50"].as_f64().is_some_and(|age| age < 60.0), "{rows:?}");
+        assert_eq!(rows[0]["evictions_share"], Value::Null);
+        // More than the tier holds and than a sample has.
+        for number in 0..20_000 {
+            server.set(format!("new:{number}").as_bytes(), b"v");
+        }
+        let page = client.get("/v1/contents?count=1").await.json();
+        let group = &page["groups"][0];
+        assert!(group["sampled"].as_u64().is_some_and(|sampled| (900..3000).contains(&sampled)), "{group}");
+        assert!(group["sampled_evictions"].as_u64().is_some_and(|sampled| sampled > 100), "{group}");
+        let rows = group["prefixes"].as_array().expect("prefixes");
+        assert_eq!((rows.len(), &rows[0]["prefix"]), (1, &"new:".into()));
+        assert!(rows[0]["evictions_share"].as_f64().is_some_and(|share| share > 0.5), "{rows:?}");
+        assert!(rows[0]["share"].as_f64().is_some_and(|share| share > 0.5), "{rows:?}");
+        for wrong in ["count=0", "count=501", "sample=1"] {
+            assert_eq!(client.get(&format!("/v1/contents?{wrong}")).await.problem(), "bad-parameter", "{wrong}");
         }
     });
 }

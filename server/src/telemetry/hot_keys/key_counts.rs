@@ -286,7 +286,7 @@ impl Noted {
 
 /// What a key has before and with its first `:` or `/`, one at its beginning aside; empty if there
 /// is none.
-fn prefix_of(key: &[u8]) -> &[u8] {
+pub fn prefix_of(key: &[u8]) -> &[u8] {
     let looked_at = &key[..key.len().min(LONGEST_PREFIX)];
     let end = looked_at.iter().skip(1).position(|byte| matches!(byte, b':' | b'/'));
     end.map_or(&[], |end| &key[..end + 2])

@@ -27,5 +27,5 @@ mod top_keys;
 
 pub use hot_key_report::{HotKey, HotKeyReport};
 pub use hot_keys_registry::{HotKeys, SessionOptions, SessionReport};
-pub use key_counts::KeyCounts;
+pub use key_counts::{KeyCounts, prefix_of};
 pub use measure::Measure;

@@ -1,0 +1,92 @@
+//! What a memory tier holds and what it evicts, by prefix: sizes and ages, from a sample of its
+//! entries.
+use super::Group;
+use crate::telemetry::prefix_of;
+use larder_engine::{Cache, Millis};
+use std::collections::HashMap;
+
+/// Entries that are looked at in one place of a large tier.
+const AT_ONCE: usize = 32;
+
+/// A sample of what a tier holds and has evicted.
+#[derive(Debug, Default)]
+pub struct TierContents {
+    /// All that was looked at.
+    pub all: TierPart,
+    /// By prefix, the most entries first.
+    pub prefixes: Vec<(Vec<u8>, TierPart)>,
+    /// When the first of the evictions was; `None`: there was none.
+    pub evicted_since: Option<Millis>,
+}
+
+/// What was seen of the keys of a prefix, or of all.
+#[derive(Debug, Default, Clone)]
+pub struct TierPart {
+    /// Bytes that the entries occupy.
+    pub bytes: u64,
+    /// Time since each entry was stored, ms, ascending.
+    pub ages: Vec<u64>,
+    /// Time until each entry that has an end reaches it, ms, ascending.
+    pub lefts: Vec<u64>,
+    /// How old the evicted entries were, ms, ascending.
+    pub evicted_ages: Vec<u64>,
+}
+
+impl TierContents {
+    /// Looks at about `count` entries, in places that `random` chooses.
+    pub fn sample(group: &Group, count: usize, mut random: impl FnMut() -> u64, now: Millis) -> TierContents {
+        let (cache, mut contents) = (&*group.cache, TierContents::default());
+        let mut parts: HashMap<Vec<u8>, TierPart> = HashMap::new();
+        for key in keys(cache, count, &mut random, now) {
+            let Some(entry) = cache.explain(cache.key(&key), now).held else { continue };
+            for part in [&mut contents.all, parts.entry(prefix_of(&key).to_vec()).or_default()] {
+                part.bytes += entry.bytes as u64;
+                part.ages.push(now.saturating_sub(entry.stored));
+                part.lefts.extend(entry.end.map(|end| end.saturating_sub(now)));
+            }
+        }
+        for evicted in cache.evicted() {
+            contents.evicted_since.get_or_insert(evicted.at);
+            for part in [&mut contents.all, parts.entry(prefix_of(&evicted.key).to_vec()).or_default()] {
+                part.evicted_ages.push(evicted.age);
+            }
+        }
+        contents.prefixes = parts.into_iter().collect();
+        contents.prefixes.sort_by(|(one, of_one), (other, of_other)| {
+            let size = |part: &TierPart| (part.ages.len(), part.evicted_ages.len());
+            size(of_other).cmp(&size(of_one)).then_with(|| one.cmp(other))
+        });
+        for part in contents.prefixes.iter_mut().map(|(_, part)| part).chain([&mut contents.all]) {
+            for list in [&mut part.ages, &mut part.lefts, &mut part.evicted_ages] {
+                list.sort_unstable();
+            }
+        }
+        contents
+    }
+}
+
+/// Keys of a small tier, all of them; of a large one some of each of many places.
+fn keys(cache: &Cache, count: usize, random: &mut impl FnMut() -> u64, now: Millis) -> Vec<Vec<u8>> {
+    let mut keys = Vec::with_capacity(count);
+    let held = usize::try_from(cache.stats().entries).unwrap_or(usize::MAX);
+    if held <= count {
+        let mut cursor = 0;
+        loop {
+            cursor = cache.tier().scan(cursor, AT_ONCE, now, |entry| keys.push(entry.key.to_vec()));
+            if cursor == 0 {
+                break;
+            }
+        }
+        // The scan may visit an entry twice.
+        keys.sort_unstable();
+        keys.dedup();
+        return keys;
+    }
+    for _ in 0..count.div_ceil(AT_ONCE) {
+        let place = random();
+        let shard = place % cache.shards() as u64;
+        let cursor = shard << 48 | (place >> 16) & 0xffff_ffff_ffff;
+        cache.tier().scan(cursor, AT_ONCE, now, |entry| keys.push(entry.key.to_vec()));
+    }
+    keys
+}

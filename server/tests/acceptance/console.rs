@@ -32,6 +32,10 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         redis.command(&["SET", &format!("user:{key}"), &"x".repeat(key)]);
     }
     redis.command(&["SET", "page:<img src=x onerror=complain('html')>", "{\"name\":\"lamp\",\"price\":3}"]);
+    redis.command(&["SET", "line\nend\u{202e}txt", "x"]);
+    redis.command(&["SET", &"long".repeat(1250), "x"]);
+    redis.command(&["SET", "number", "{\"id\":12345678901234567890}"]);
+    redis.command(&["SET", "letters", &format!("a{}", "é".repeat(40_000))]);
     let users = format!("--users-file={}", users.display());
     let args = [&*users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB", "--allow-faults"];
     let larder = Larder::start(&args);
@@ -41,6 +45,8 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         app.command(&["GET", &format!("user:{key}")]);
         app.command(&["GET", "page:<img src=x onerror=complain('html')>"]);
     }
+    app.command(&["GET", "line\nend\u{202e}txt"]);
+    app.command(&["GET", &"long".repeat(1250)]);
     // One that is ended by hand.
     let mut worker = larder.client();
     worker.command(&["AUTH", "app", "p"]);
@@ -98,6 +104,7 @@ fn checked_in_a_browser(root: &Path, folder: &Path, larder: &Larder) -> Output {
         .arg(root.join("tests/console/check.js"))
         .arg(&pictures)
         .arg(format!("http://127.0.0.1:{}/", larder.admin))
+        .arg(larder.pid().to_string())
         .output()
         .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"))
 }

@@ -39,9 +39,12 @@ export function bytes(n) {
   return `${unit === 0 ? whole.format(n) : digits(n)} ${units[unit]}`;
 }
 
+/** A share. Only 0 and 1 read `0 %` and `100 %`: one miss in a million is not none. */
 export function percent(share) {
-  if (share === null || Number.isNaN(share)) return "–";
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
   if (share === 0 || share === 1) return `${share * 100} %`;
+  if (share > 0 && share < 0.0005) return "< 0.1 %";
+  if (share < 1 && share > 0.99995) return "> 99.99 %";
   return `${(share * 100).toFixed(share > 0.995 ? 2 : 1)} %`;
 }
 
@@ -58,7 +61,7 @@ export function duration(seconds) {
 }
 
 export function clock(seconds, withSeconds = true) {
-  const options = { hour: "2-digit", minute: "2-digit", second: withSeconds ? "2-digit" : undefined, hour12: false };
+  const options = { hour: "2-digit", minute: "2-digit", second: withSeconds ? "2-digit" : undefined, hourCycle: "h23" };
   return new Date(seconds * 1000).toLocaleTimeString("en", options);
 }
 

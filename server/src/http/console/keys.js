@@ -1,17 +1,11 @@
 // The key browser: keys by pattern, what is known of one, and its value. And the hot keys.
 import { badge, bytes, count, duration, el, percent, redrawn, select, table } from "./elements.js";
+import { hitsOf } from "./prefixes.js";
 import { firstBytes, json, jsonIfThere } from "./server.js";
+import { brief, formsOf, keyOf, textOf, visible } from "./values.js";
 
 /** Bytes of a value that are shown. */
 const SHOWN = 64 * 1024;
-
-/** A key as the server lists it: its bytes in a path, and what people see. */
-function keyOf(listed) {
-  if (typeof listed === "string") return { path: encodeURIComponent(listed), text: listed };
-  const raw = Uint8Array.from(atob(listed.base64), (character) => character.charCodeAt(0));
-  const path = [...raw].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
-  return { path, text: path };
-}
 
 export class Keys {
   constructor(state) {
@@ -56,14 +50,20 @@ export class Keys {
     if (isNew) {
       this.list.replaceChildren();
       this.cursor = "0";
+      this.wanted = this.pattern.value || "*";
     }
+    // A later search takes the place of one that is under way.
+    const search = {};
+    this.latest = search;
+    this.more.hidden = true;
     this.said.textContent = "Searching.";
     try {
       // A page of the tier has the matches among so many keys: a rare match takes several.
       let found = 0;
       for (let page = 0; page < 50 && found < 100; page += 1) {
-        const answer = await json(`${this.base("keys")}?count=2000&cursor=${this.cursor}&match=${encodeURIComponent(this.pattern.value || "*")}`);
-        for (const listed of answer.keys) this.list.append(this.item(keyOf(listed)));
+        const answer = await json(`${this.base("keys")}?count=2000&cursor=${this.cursor}&match=${encodeURIComponent(this.wanted)}`);
+        if (this.latest !== search) return;
+        this.list.append(...answer.keys.map((listed) => this.item(keyOf(listed))));
         found += answer.keys.length;
         this.cursor = answer.cursor;
         if (this.cursor === "0") break;
@@ -71,7 +71,7 @@ export class Keys {
       this.more.hidden = this.cursor === "0";
       this.said.textContent = `${this.list.children.length.toLocaleString("en")} keys${this.more.hidden ? "" : " so far"}.`;
     } catch (problem) {
-      this.said.textContent = problem.message;
+      if (this.latest === search) this.said.textContent = problem.message;
     }
   }
 
@@ -80,16 +80,22 @@ export class Keys {
       this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
       button.setAttribute("aria-current", "true");
       this.show(key);
-    } }, key.text);
+    } }, brief(key.text));
     return el("li", {}, button);
   }
 
   async show(key) {
+    const name = brief(key.text, 2000);
+    const asked = {};
+    this.asked = asked;
     let known;
     try {
+      if (isUnaskable(key.path)) throw new Error("A browser cannot ask for this key. LARDER.EXPLAIN and GET of the Redis protocol can.");
       known = await json(`${this.base("explain")}/${key.path}`);
+      if (this.asked !== asked) return;
     } catch (problem) {
-      this.detail.replaceChildren(el("h3", { class: "mono" }, key.text), el("p", { class: "bad" }, problem.message));
+      if (this.asked !== asked) return;
+      this.detail.replaceChildren(el("h3", { class: "mono" }, name), el("p", { class: "bad" }, problem.message));
       return;
     }
     const millis = (n) => (n === null || n === undefined ? "–" : duration(n / 1000));
@@ -102,14 +108,14 @@ export class Keys {
       ["Expires in", known.left_ms === null && known.held !== "nothing" ? "never" : millis(known.left_ms)],
       ["Served for", millis(known.served_for_ms)],
       ["Served without source", millis(known.served_if_source_fails_for_ms)],
-      ["Tags", known.tags.join(", ") || "–"],
+      ["Tags", visible(known.tags.join(", ")) || "–"],
       ["Mode", known.mode],
       ["Policy", known.policy],
       ["Source", known.source],
     ];
     const value = el("div");
     const read = el("button", { type: "button", class: "main", onclick: () => this.read(key, value) }, "Read the value");
-    this.detail.replaceChildren(el("h3", { class: "mono" }, key.text),
+    this.detail.replaceChildren(el("h3", { class: "mono" }, name),
       el("dl", {}, facts.flatMap(([name, fact]) => [el("dt", {}, name), el("dd", {}, fact)])),
       el("div", { class: "bar" }, read, el("span", { class: "note" }, "a read like any client's: it counts, and may ask the source")), value);
   }
@@ -117,7 +123,7 @@ export class Keys {
   async read(key, place) {
     try {
       const { bytes: raw, more } = await firstBytes(`${this.base("kv")}/${key.path}`, SHOWN);
-      const forms = formsOf(raw);
+      const forms = formsOf(raw, more);
       const shown = el("pre", { class: "value", tabindex: 0, role: "region", "aria-label": "Value" });
       const draw = (form) => { shown.textContent = forms[form]; };
       const first = Object.keys(forms)[0];
@@ -143,16 +149,12 @@ export class Keys {
     const [measure, title, show] = MEASURES.find(([name]) => name === this.measure);
     const columns = (of, name) => [
       { title: "Group", value: (row) => row.group },
-      { title: name, value: (row) => textOf(row[of]), wide: true, show: (row) => (of === "key" && row.group === this.group ? el("button", { type: "button", class: "mono", "data-sort": `hot ${textOf(row.key)}`, onclick: () => this.show(keyOf(row.key)) }, textOf(row.key)) : el("code", {}, textOf(row[of]))) },
+      { title: name, value: (row) => textOf(row[of]), wide: true, show: (row) => (of === "key" && row.group === this.group ? el("button", { type: "button", class: "mono", "data-sort": `hot ${textOf(row.key)}`, onclick: () => this.show(keyOf(row.key)) }, brief(textOf(row.key))) : el("code", {}, brief(textOf(row[of])) || "(none)")) },
       { title, value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
       { title: "Share", value: (row) => row.share, show: (row) => percent(row.share), number: true },
     ];
-    // Both counts are estimates. A prefix that is on no full list of misses has next to none.
-    const missed = answer.prefixes?.by_misses ?? [];
-    const hits = (row) => {
-      const misses = missed.find((other) => other.group === row.group && textOf(other.prefix) === textOf(row.prefix))?.misses ?? (missed.length < ROWS ? 0 : NaN);
-      return Math.min(1, Math.max(0, 1 - misses / row.reads));
-    };
+    const ratio = hitsOf(answer, ROWS);
+    const hits = (row) => ratio(row.group, textOf(row.prefix));
     const ofPrefixes = measure === "by_reads" ? [{ title: "Hits", value: hits, show: (row) => percent(hits(row)), number: true }] : [];
     const time = duration(answer.seconds);
     const prefixes = answer.prefixes?.[measure] ?? [];
@@ -161,41 +163,13 @@ export class Keys {
   }
 }
 
+/** Browsers take `.` and `..` out of addresses, and an address has less than 64 KiB. */
+function isUnaskable(path) {
+  return path === "." || path === ".." || path.length > 65_000;
+}
+
 /** Rows of each list that is asked for. */
 const ROWS = 50;
 /** What hot keys are counted by. */
 const MEASURES = [["by_reads", "reads", count], ["by_bytes", "bytes", bytes], ["by_misses", "misses", count], ["by_source_time", "time at the source", duration]];
 const COUNTS = { by_reads: "reads", by_bytes: "bytes", by_misses: "misses", by_source_time: "source_seconds" };
-
-function textOf(listed) {
-  return keyOf(listed).text;
-}
-
-/** A value as JSON if it is, as text if it is, and as a dump of its bytes. */
-function formsOf(raw) {
-  const forms = {};
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(raw);
-    try {
-      forms.JSON = JSON.stringify(JSON.parse(text), null, 2);
-    } catch {
-      // It is no JSON.
-    }
-    forms.text = text;
-  } catch {
-    // It is no text.
-  }
-  forms.hex = hex(raw);
-  return forms;
-}
-
-function hex(raw) {
-  const lines = [];
-  for (let at = 0; at < raw.length; at += 16) {
-    const line = [...raw.subarray(at, at + 16)];
-    const left = line.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(47);
-    const right = line.map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    lines.push(`${at.toString(16).padStart(8, "0")}  ${left}  ${right}`);
-  }
-  return lines.join("\n");
-}

@@ -27,7 +27,7 @@ macro_rules! file {
 }
 
 static PAGE: ConsoleFile = file!("index.html", HTML);
-static FILES: [ConsoleFile; 12] = [
+static FILES: [ConsoleFile; 14] = [
     file!("console.css", CSS),
     file!("icon.svg", SVG),
     file!("main.js", JS),
@@ -40,6 +40,8 @@ static FILES: [ConsoleFile; 12] = [
     file!("tables.js", JS),
     file!("keys.js", JS),
     file!("what_if.js", JS),
+    file!("values.js", JS),
+    file!("prefixes.js", JS),
 ];
 
 /// Only files of this page, and only within a page of this server.

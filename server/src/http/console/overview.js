@@ -68,7 +68,7 @@ export class Overview {
 
   /** The list of what the heat map can show. */
   drawTimed() {
-    const timed = [["", "HTTP requests, hits on plain GETs left out"], ...CLASSES.map(([name, words]) => [`redis_${name}_seconds`, words]),
+    const timed = [["", "HTTP requests"], ...CLASSES.map(([name, words]) => [`redis_${name}_seconds`, words]),
       ...this.state.samples.groups.map((group) => [`of:${group}`, `Fetches from the source of ${group}`]),
       ...this.commands.map(({ name }) => [`command:${name}`, `${shown(name)}, from now on`])];
     this.heatControls.replaceChildren(select("Durations of", timed, this.timed, (of) => {
@@ -110,7 +110,9 @@ export class Overview {
     const reads = samples.recent(60, READS);
     const hits = samples.recent(60, ["hits", "negative_hits"]);
     const fetches = samples.recent(60, ["source_fetches"]);
-    const down = samples.groups.filter((group) => samples.latest(["source_up"], group) === 0);
+    const kept = samples.groups;
+    const others = Object.entries(this.state.stats?.groups ?? {}).filter(([group, numbers]) => !kept.includes(group) && numbers.source_up === 0);
+    const down = [...kept.filter((group) => samples.latest(["source_up"], group) === 0), ...others.map(([group]) => group)];
     const errors = rate(["http_5xx", "redis_errors", "throttled", "overload_refused", "connections_refused"]);
     const tile = (value, what, isBad) => el("li", { class: isBad ? "bad" : undefined }, el("span", { class: "value" }, value), el("span", { class: "what" }, what));
     this.tiles.replaceChildren(
@@ -134,7 +136,7 @@ export class Overview {
     lines(this.ratio, [["hits", samples.ratio(range, ["hits", "negative_hits"], READS, group)], ["out of date", samples.ratio(range, ["stale_hits"], READS, group)]]);
     const level = (...names) => samples.sum(range, names, group);
     lines(this.memory, [["values", level("segment_bytes")], ["large values", level("large_bytes")], ["index", level("index_bytes")],
-      ["eviction, expiry, tags", level("policy_bytes")], ["buffers", level("buffer_bytes")]]);
+      ["eviction, expiry, tags", level("policy_bytes")], ["buffers", level("buffer_bytes")], ...(group ? [] : [["rest of the process", this.rest(range)]])]);
     lines(this.source, [["fetches", rate("source_fetches")], ["errors", rate("source_errors")]]);
     const micros = samples.ratio(range, ["source_micros"], ["source_fetches"], group);
     lines(this.latency, [["fetch", micros.map((n) => (n === null ? null : n / 1e6))]]);
@@ -144,6 +146,13 @@ export class Overview {
     lines(this.network, [["received", rate("received_bytes")], ["sent", rate("sent_bytes")]]);
     lines(this.cpu, [["cores", rate("cpu_seconds")]]);
     this.drawHeat();
+  }
+
+  /** Resident memory that the other lines do not have. */
+  rest(range) {
+    const { samples } = this.state;
+    const known = samples.sum(range, ["segment_bytes", "large_bytes", "index_bytes", "policy_bytes", "buffer_bytes"]);
+    return samples.sum(range, ["resident_bytes"]).map((all, at) => (all === null ? null : Math.max(0, all - known[at])));
   }
 
   drawHeat() {

@@ -18,13 +18,28 @@ export class Samples {
     const rows = this.#rows[resolution];
     const since = rows.length > 0 ? rows[rows.length - 1][0] : 0;
     const page = await json(`v1/history?resolution=${resolution}&since=${since}`);
-    this.#columns = page.columns;
+    // Rows of a server with other groups say nothing in these columns.
+    if (JSON.stringify(page.columns) !== JSON.stringify(this.#columns)) {
+      const isFirst = this.#columns.length === 0;
+      this.#columns = page.columns;
+      this.#forget();
+      if (!isFirst && since > 0) return this.load(resolution);
+    }
     for (const row of page.rows) this.#add(resolution, row);
   }
 
   /** A row of the live stream. */
   add(row) {
+    // Of a server with other groups: `load` follows.
+    if (row.length !== this.#columns.length + 1) return;
+    const last = this.#rows["1s"].at(-1)?.[0] ?? 0;
+    // The server has another clock now, and what was kept would hide what is new.
+    if (row[0] < last - 5) this.#forget();
     this.#add("1s", row);
+  }
+
+  #forget() {
+    for (const resolution of Object.keys(this.#rows)) this.#rows[resolution] = [];
   }
 
   #add(resolution, row) {
@@ -32,7 +47,8 @@ export class Samples {
     if (rows.length > 0 && row[0] <= rows[rows.length - 1][0]) return;
     // What was missed stays missing.
     const step = SECONDS[resolution];
-    for (let at = rows.length > 0 ? rows[rows.length - 1][0] + step : row[0]; at < row[0]; at += step) {
+    const missed = rows.length > 0 ? rows[rows.length - 1][0] + step : row[0];
+    for (let at = Math.max(missed, row[0] - KEPT[resolution] * step); at < row[0]; at += step) {
       rows.push([at, ...this.#columns.map(() => null)]);
       if (rows.length > KEPT[resolution]) rows.splice(0, rows.length - KEPT[resolution]);
     }

@@ -1,5 +1,6 @@
 // The views that are tables: groups with their sources and nodes, connections, events, settings.
 import { badge, bytes, confirmed, count, duration, el, moment, percent, redrawn, table } from "./elements.js";
+import { Prefixes } from "./prefixes.js";
 import { json, jsonIfThere, send } from "./server.js";
 import { WhatIf } from "./what_if.js";
 
@@ -13,7 +14,8 @@ export class Groups {
     this.element = el("div");
     this.places = ["groups", "sources", "prefixes", "peers", "replicas"].map(() => el("div"));
     this.whatIf = new WhatIf();
-    this.element.append(...this.places, this.whatIf.element);
+    this.prefixes = new Prefixes();
+    this.element.append(...this.places, this.prefixes.element, this.whatIf.element);
     this.sorted = { groups: {}, sources: {}, peers: {} };
     this.settings = [];
   }
@@ -26,7 +28,7 @@ export class Groups {
 
   async ask() {
     const { samples } = this.state;
-    await this.whatIf.ask();
+    await Promise.all([this.whatIf.ask(), this.prefixes.ask()]);
     // A node that shares nothing has no such route.
     this.peers = this.state.stats?.peers > 0 ? await jsonIfThere("v1/peers") : null;
     this.modes = await Promise.all(samples.groups.map((group) => jsonIfThere(`v1/groups/${encodeURIComponent(group)}/mode-rules`)));
@@ -41,8 +43,11 @@ export class Groups {
   draw() {
     const { samples, stats } = this.state;
     const redraw = () => this.draw();
-    const rows = samples.groups.map((name) => {
-      const sum = (...names) => samples.recent(RECENT, names, name);
+    // The history keeps the first groups of the configuration; of the others there are only levels.
+    const kept = new Set(samples.groups);
+    const others = Object.keys(stats?.groups ?? {}).filter((name) => !kept.has(name));
+    const rows = [...kept, ...others].map((name) => {
+      const sum = (...names) => (kept.has(name) ? samples.recent(RECENT, names, name) : NaN);
       const reads = sum(...READS);
       const numbers = stats?.groups?.[name] ?? {};
       const circuit = Object.entries(numbers.source_circuit ?? {}).find(([, isNow]) => isNow === 1)?.[0];
@@ -55,17 +60,19 @@ export class Groups {
         errors: sum("source_errors"),
         mean: fetches > 0 ? sum("source_micros") / fetches / 1e6 : NaN,
         p99: samples.quantile(RECENT, 0.99, "source_seconds", name) ?? NaN,
-        used: samples.latest(["used_bytes"], name),
-        most: samples.latest(["max_bytes"], name),
-        entries: samples.latest(["entries"], name),
-        up: samples.latest(["source_up"], name) === 1,
+        age: this.prefixes.age(name),
+        used: kept.has(name) ? samples.latest(["used_bytes"], name) : numbers.cache_used_bytes,
+        most: kept.has(name) ? samples.latest(["max_bytes"], name) : numbers.cache_max_bytes,
+        entries: kept.has(name) ? samples.latest(["entries"], name) : numbers.cache_entries,
+        up: (kept.has(name) ? samples.latest(["source_up"], name) : numbers.source_up) === 1,
         waiting: (numbers.source_in_flight ?? 0) + (numbers.source_waiting ?? 0),
         url: this.setting(name, "source"),
         lost: this.lost?.findLast((event) => event.group === name)?.text,
       };
     });
     const [groups, sources, prefixes, peers, replicas] = this.places;
-    redrawn(groups, el("h2", {}, "Groups"), table("Reads and evictions of the last ten minutes", [
+    const left = others.length === 0 ? "" : `. There is a history of the first ${kept.size} groups only`;
+    redrawn(groups, el("h2", {}, "Groups"), table(`Reads and evictions of the last ten minutes${left}`, [
       { title: "Group", value: (row) => row.name },
       { title: "Entries", value: (row) => row.entries, show: (row) => count(row.entries), number: true },
       { title: "Memory", value: (row) => row.used, show: (row) => el("span", {}, el("progress", { max: row.most, value: row.used, "aria-label": `Memory of ${row.name}` }), ` ${bytes(row.used)} of ${bytes(row.most)}`) },
@@ -73,8 +80,9 @@ export class Groups {
       { title: "Hits", value: (row) => row.ratio, show: (row) => percent(row.ratio), number: true },
       { title: "Out of date", value: (row) => row.stale, show: (row) => percent(row.stale), number: true },
       { title: "Evicted", value: (row) => row.evicted, show: (row) => count(row.evicted), number: true },
+      { title: "Age, half", value: (row) => row.age, show: (row) => duration(row.age), number: true },
     ], rows, this.sorted.groups, redraw));
-    redrawn(sources, el("h2", {}, "Sources"), table("Fetches of the last ten minutes", [
+    redrawn(sources, el("h2", {}, "Sources"), table(`Fetches of the last ten minutes${left}`, [
       { title: "Group", value: (row) => row.name },
       { title: "Source", value: (row) => row.url, show: (row) => el("code", {}, row.url ?? "–"), wide: true },
       { title: "State", value: (row) => row.up, show: (row) => [badge(row.up ? "good" : "bad", row.up ? "up" : "down"), ...(row.up || !row.lost ? [] : [el("div", { class: "note" }, row.lost)])] },
@@ -101,7 +109,7 @@ export class Groups {
       (this.modes?.[index]?.rules ?? []).filter((rule) => rule.prefix !== "" || rule.mode !== "cache").map((rule) => ({ table: group, name: `mode of ${rule.prefix === "" ? "every key" : rule.prefix}`, value: rule.mode })));
     const all = [...rows, ...modes];
     if (all.length === 0) return place.replaceChildren();
-    place.replaceChildren(el("h2", {}, "Prefixes"), table("Policies and modes of prefixes", [
+    place.replaceChildren(el("h2", {}, "Policies"), table("Policies and modes of prefixes", [
       { title: "Where", value: (row) => row.table },
       { title: "What", value: (row) => row.name },
       { title: "Value", value: (row) => row.value },
@@ -135,10 +143,15 @@ export class Groups {
   }
 }
 
+/** Connections that are shown; the server finds and sorts among all. */
+const CONNECTIONS = 200;
+/** What the server calls the columns, from the left. */
+const CONNECTION_SORTS = ["id", "address", "name", "user", "library", "age", "idle", "command"];
+
 export class Connections {
   constructor() {
     this.sorted = { column: 0, down: false };
-    this.search = el("input", { type: "search", oninput: () => this.draw(), placeholder: "address, name, user, command" });
+    this.search = el("input", { type: "search", oninput: () => this.askAgain(), placeholder: "address, name, user, library, command" });
     this.place = el("div");
     this.said = el("p", { class: "note", role: "status" });
     this.element = el("div", {}, el("div", { class: "bar" }, el("label", { class: "grow" }, "Filter", this.search)), this.said, this.place);
@@ -154,17 +167,28 @@ export class Connections {
   }
 
   async ask() {
-    this.page = await json("v1/connections?count=2000");
+    const asked = {};
+    this.asked = asked;
+    const { column, down } = this.sorted;
+    const page = await json(`v1/connections?count=${CONNECTIONS}&sort=${down ? "-" : ""}${CONNECTION_SORTS[column]}&match=${encodeURIComponent(this.search.value)}`);
+    // Another filter or order may have been chosen.
+    if (this.asked !== asked) return;
+    this.page = page;
     this.draw();
   }
 
+  /** The filter or the order has changed. */
+  askAgain() {
+    this.ask().catch((problem) => { this.said.textContent = problem.message; });
+  }
+
   draw() {
-    const wanted = this.search.value.toLowerCase();
-    const of = (row) => [row.address, row.name, row.user, row.command, row.library].join(" ").toLowerCase();
-    const rows = (this.page?.connections ?? []).filter((row) => of(row).includes(wanted));
+    const rows = this.page?.connections ?? [];
     const { all = 0, redis = 0 } = this.page?.open ?? {};
+    const { matching = 0 } = this.page ?? {};
+    const part = matching > rows.length ? ` The first ${rows.length} of ${matching.toLocaleString("en")} are shown.` : matching < redis ? ` ${matching.toLocaleString("en")} match.` : "";
     const state = (row) => [row.blocked && "waits", row.subscriptions > 0 && `${row.subscriptions} subscriptions`, row.tracking && "tracks", row.in_transaction && "in MULTI", row.replica && "replica"].filter(Boolean).join(", ");
-    redrawn(this.place, table(`Clients of the Redis protocol: ${redis.toLocaleString("en")}. Other connections: ${(all - redis).toLocaleString("en")}.`, [
+    redrawn(this.place, table(`Clients of the Redis protocol: ${redis.toLocaleString("en")}. Other connections: ${(all - redis).toLocaleString("en")}.${part}`, [
       { title: "Id", value: (row) => row.id, number: true },
       { title: "Address", value: (row) => row.address },
       { title: "Name", value: (row) => row.name },
@@ -173,9 +197,9 @@ export class Connections {
       { title: "Age", value: (row) => row.age_ms, show: (row) => duration(row.age_ms / 1000), number: true },
       { title: "Idle", value: (row) => row.idle_ms, show: (row) => duration(row.idle_ms / 1000), number: true },
       { title: "Last command", value: (row) => row.command ?? "", show: (row) => el("code", {}, row.command ?? "–") },
-      { title: "State", value: state },
+      { title: "State", show: state },
       { title: "Action", show: (row) => el("button", { type: "button", class: "danger", "aria-label": `End connection ${row.id}`, "data-sort": `end ${row.id}`, onclick: () => this.kill(row) }, "End") },
-    ], rows, this.sorted, () => this.draw()));
+    ], rows, this.sorted, () => this.askAgain()));
   }
 
   async kill(row) {

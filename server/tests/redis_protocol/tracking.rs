@@ -57,6 +57,9 @@ fn at_all_doors(script: impl Fn(u16)) {
     script(redis.port());
     redis.command(&["FLUSHALL"]);
     let before = Larder::start(&["--source", &redis.url(), "--threads", "2"]);
+    // Each worker's own connection tracks as well, and is counted at Redis.
+    let own = "larder_source_tracking_connections{group=\"default\"}";
+    wait_until("both workers to track", || before.metric(own) == 2.0);
     script(before.redis);
     let alone = Larder::start(&["--threads", "2"]);
     script(alone.redis);

@@ -36,7 +36,7 @@ use crate::{
     telemetry::HttpRoute,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
 use larder_proto::http::{forwarded::ClientAddress, target};
 use larder_store::clock;
 use std::{pin::pin, rc::Rc};
@@ -183,7 +183,13 @@ where
     let found = path.in_table().ok_or_else(no_such_route).and_then(|path| find(context.role, &head.method, path));
     let (route, variables) = match found {
         Ok(found) => found,
-        Err(problem) => return item_redirect(context, &head.uri).ok_or(problem),
+        Err(problem) => {
+            let redirect = match problem.status() {
+                StatusCode::NOT_FOUND => item_redirect(context, &head.uri),
+                _ => None,
+            };
+            return redirect.ok_or(problem);
+        }
     };
     *timed_with = route.timed_with();
     if context.role == ListenerRole::Admin && !route.is_safe() {

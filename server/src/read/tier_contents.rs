@@ -1,6 +1,6 @@
 //! What a memory tier holds and what it evicts, by prefix: sizes and ages, from a sample of its
 //! entries.
-use super::Group;
+use super::group::Group;
 use crate::telemetry::prefix_of;
 use larder_engine::{Cache, Millis};
 use std::collections::HashMap;

@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn lines_fit_the_terminal() {
         let (before, now) = (stats(30, 10), stats(1_000_000, 30));
-        let text = show(&now, Some((&before, Duration::from_secs(2))), 80);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = show(&now, Some((&before, Duration::from_secs(2))), 79);
+        assert!(text.lines().all(|line| line.chars().count() <= 79), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 499995 HTTP responses/s");
         assert_eq!(lines[2], "499995 Redis commands/s; 0B/s in, 0B/s out");

@@ -1,7 +1,12 @@
 //! Settings of the section “Disk store”.
 use super::{
-    Fallback::{Computed, Is},
-    MIB, SettingSection, SettingSpec, ValueKind,
+    quantities::MIB,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 use larder_store::disk::Compression;
 

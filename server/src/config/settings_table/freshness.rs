@@ -1,5 +1,10 @@
 //! Settings of the section “Freshness”.
-use super::{DAY, Fallback::Is, SettingSection, SettingSpec, TEN_YEARS, ValueKind};
+use super::{
+    quantities::{DAY, TEN_YEARS},
+    setting_section::SettingSection,
+    setting_spec::{Fallback::Is, SettingSpec},
+    value_kind::ValueKind,
+};
 use crate::config::settings::TierMode;
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Freshness);

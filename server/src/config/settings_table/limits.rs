@@ -1,8 +1,12 @@
 //! Settings of the section “Limits”.
 use super::{
-    DAY,
-    Fallback::{Computed, Is},
-    KIB, MAX_VALUE, MIB, SettingSection, SettingSpec, TEN_YEARS, ValueKind,
+    quantities::{DAY, KIB, MAX_VALUE, MIB, TEN_YEARS},
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 use crate::config::key_length::MAX_KEY;
 

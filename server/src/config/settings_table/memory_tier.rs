@@ -1,7 +1,12 @@
 //! Settings of the section “Memory tier”.
 use super::{
-    Fallback::{Computed, Is},
-    MIB, SettingSection, SettingSpec, ValueKind,
+    quantities::MIB,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 use crate::config::eviction;
 use larder_engine::MAX_SHARDS;

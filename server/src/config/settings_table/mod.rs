@@ -11,6 +11,7 @@ mod listening;
 mod memory_tier;
 mod peers;
 mod process;
+mod quantities;
 mod replication;
 mod setting_section;
 mod setting_spec;
@@ -23,14 +24,6 @@ mod value_kind;
 pub use setting_section::SettingSection;
 pub use setting_spec::{Fallback, SettingSpec};
 pub use value_kind::ValueKind;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-/// Above this a duration is a mistake, and sums with the clock stay far from overflow.
-const TEN_YEARS: u64 = 10 * 365 * 86_400_000;
-const DAY: u64 = 86_400_000;
-/// What the engine's formats allow; lower limits may be set.
-const MAX_VALUE: u64 = 512 * MIB;
 
 /// The rows of each section, in the order of the documentation.
 const SECTIONS: [&[SettingSpec]; 12] = [

@@ -1,8 +1,12 @@
 //! Settings of the section “Peers”.
 use super::{
-    DAY,
-    Fallback::{Computed, Is},
-    SettingSection, SettingSpec, ValueKind,
+    quantities::DAY,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 use crate::config::{peer_settings::PeerHash, peer_settings::PeerName, peer_settings::PeerTransport};
 

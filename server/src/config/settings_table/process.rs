@@ -1,8 +1,12 @@
 //! Settings of the section “Process”.
 use super::{
-    DAY,
-    Fallback::{Computed, Is},
-    SettingSection, SettingSpec, ValueKind,
+    quantities::DAY,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 use crate::config::{settings::LogFormat, settings::LogLevel, transport::Transport};
 

@@ -1,5 +1,10 @@
 //! Settings of the section “Replication”.
-use super::{Fallback::Is, KIB, SettingSection, SettingSpec, ValueKind};
+use super::{
+    quantities::KIB,
+    setting_section::SettingSection,
+    setting_spec::{Fallback::Is, SettingSpec},
+    value_kind::ValueKind,
+};
 use crate::config::replication_settings::ReplicaWrites;
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Replication);

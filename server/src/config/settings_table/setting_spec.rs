@@ -1,5 +1,5 @@
 //! A row of the table of settings.
-use super::{SettingSection, ValueKind};
+use super::{setting_section::SettingSection, value_kind::ValueKind};
 
 /// One setting. Its flag is `--name`, its file key `name`, its variable [`SettingSpec::env`].
 #[derive(Debug)]

@@ -1,5 +1,10 @@
 //! Settings of the section “Snapshots”.
-use super::{Fallback::Is, SettingSection, SettingSpec, TEN_YEARS, ValueKind};
+use super::{
+    quantities::TEN_YEARS,
+    setting_section::SettingSection,
+    setting_spec::{Fallback::Is, SettingSpec},
+    value_kind::ValueKind,
+};
 use larder_store::snapshot::SnapshotCompression;
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Snapshots);

@@ -1,5 +1,10 @@
 //! Settings of the section “Source”.
-use super::{DAY, Fallback::Is, SettingSection, SettingSpec, ValueKind};
+use super::{
+    quantities::DAY,
+    setting_section::SettingSection,
+    setting_spec::{Fallback::Is, SettingSpec},
+    value_kind::ValueKind,
+};
 use crate::config::settings::Coherence;
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Source);

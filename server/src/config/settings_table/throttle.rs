@@ -1,7 +1,11 @@
 //! Settings of the section “Throttle”.
 use super::{
-    Fallback::{Computed, Is},
-    SettingSection, SettingSpec, ValueKind,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
 };
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Throttle);

@@ -1,5 +1,10 @@
 //! Settings of the section “TLS”.
-use super::{DAY, Fallback::Is, SettingSection, SettingSpec, ValueKind};
+use super::{
+    quantities::DAY,
+    setting_section::SettingSection,
+    setting_spec::{Fallback::Is, SettingSpec},
+    value_kind::ValueKind,
+};
 use crate::config::{tls_settings::TlsClientAuth, tls_settings::TlsClientUser};
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Tls);

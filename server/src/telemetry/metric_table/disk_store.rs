@@ -1,5 +1,5 @@
 //! Disk stores.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge},
 };

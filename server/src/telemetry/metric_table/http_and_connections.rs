@@ -1,5 +1,5 @@
 //! HTTP, connections of both protocols, limits, TLS, and faults to order.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Histogram},
 };

@@ -1,5 +1,5 @@
 //! The memory tier, what it missed, and how its hits were inspected.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Histogram},
 };

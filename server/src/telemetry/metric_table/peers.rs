@@ -1,5 +1,5 @@
 //! Nodes that share their caches.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge},
 };

@@ -1,5 +1,5 @@
 //! The process itself.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Info},
 };

@@ -1,5 +1,5 @@
 //! Redis commands, pushes to clients, and the buffers of all connections.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Histogram},
 };

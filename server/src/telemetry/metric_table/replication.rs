@@ -1,5 +1,5 @@
 //! Primary and replicas.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge},
 };

@@ -1,5 +1,5 @@
 //! Snapshots of the memory tier.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge},
 };

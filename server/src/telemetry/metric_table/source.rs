@@ -1,5 +1,5 @@
 //! The sources of the groups.
-use super::{
+use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Histogram},
 };

@@ -66,7 +66,8 @@ fn a_page_says_how_it_was_measured() {
         "2026-11-23 21:01 UTC",
         "A CPU, 2 cores, 3.0 GiB, Linux 6.1",
         "larder 9.8.7",
-        "<td>25.00 %<td>100.00 %<td>server; busy: generator 10 %, server 99 %",
+        "<td>25.00 %<td>100.00 %<td>latency",
+        ">server; busy: generator 10 %, server 99 %<",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }

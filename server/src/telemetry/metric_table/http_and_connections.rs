@@ -74,6 +74,21 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
         },
     },
     MetricFamily {
+        name: "larder_io_uring_connections",
+        kind: Gauge,
+        help: "Open connections that are read and written by io_uring (setting transport).",
+        read: |s, to| {
+            let s = &s.sums;
+            to.number(&[], s.io_uring_connections_begun.saturating_sub(s.io_uring_connections_ended));
+        },
+    },
+    sums!(
+        "larder_transport_moves_total",
+        "to",
+        ["io_uring" => moves_to_io_uring, "epoll" => moves_to_epoll],
+        "Moves of connections between epoll and io_uring (transport = auto)."
+    ),
+    MetricFamily {
         name: "larder_worker_connections",
         kind: Gauge,
         help: "Open connections, by the worker (core) that serves them.",

@@ -39,6 +39,12 @@ pub(crate) fn floor(name: &'static str, kind: &str, core: Option<usize>) -> anyh
     with_ready_line(name, &std::env::current_exe()?, core, Port::unknown(), &["floor", kind, "127.0.0.1:0"])
 }
 
+/// The floor of a proxy, in front of a server.
+pub(crate) fn floor_proxy(upstream: SocketAddr, core: Option<usize>) -> anyhow::Result<ServerProcess> {
+    let arguments = ["floor", "--proxy", "127.0.0.1:0", &upstream.to_string()];
+    with_ready_line("floor proxy", &std::env::current_exe()?, core, Port::unknown(), &arguments)
+}
+
 /// A server that names its ports in a ready line.
 fn with_ready_line(
     name: &'static str,

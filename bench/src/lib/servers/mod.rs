@@ -20,7 +20,7 @@ mod varnish;
 
 pub(crate) use go_caches::{gcache, groupcache_go, groupcache_go_among};
 pub(crate) use installed::{find, given, require};
-pub(crate) use larder::{FLOOR_VALUE, floor, larder, larder_on};
+pub(crate) use larder::{FLOOR_VALUE, floor, floor_proxy, larder, larder_on};
 pub(crate) use memcached::memcached;
 pub(crate) use nginx::{backend, nginx, nginx_balancer, nginx_cache, nginx_shield, nginx_with};
 pub(crate) use port::{Port, fixed_port, free_port};

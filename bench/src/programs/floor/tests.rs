@@ -87,3 +87,33 @@ fn http_floors_answer() {
     stream.read_exact(&mut status).expect("a reply");
     assert_eq!(&status, b"HTTP/1.1 200 OK");
 }
+
+#[test]
+fn a_proxy_gives_each_client_its_replies() {
+    let server = redis();
+    let proxy = floor(move |listener| Proxy::connect(server).expect("connects").serve(&listener).expect("serves"));
+    let mut clients = [0; 3].map(|_| RespClient::connect(proxy, TIMEOUT).expect("connect"));
+    for pipeline in [1, 16, 3000] {
+        for (client, more) in clients.iter_mut().zip(0..) {
+            for number in 0..pipeline + more {
+                client.queue(&[b"GET", format!("key:{number:012}").as_bytes()]);
+            }
+            client.flush().expect("send");
+        }
+        for (client, more) in clients.iter_mut().zip(0..) {
+            for _ in 0..pipeline + more {
+                assert_eq!(client.reply().expect("a reply"), RedisReply::Bulk(Some(FLOOR_VALUE.into())));
+            }
+        }
+    }
+    // A client that leaves does not take the replies of others.
+    let [mut leaving, mut staying, _] = clients;
+    leaving.queue(&[b"GET", b"key:000000000042"]);
+    leaving.flush().expect("send");
+    drop(leaving);
+    for _ in 0..2 {
+        staying.queue(&[b"GET", b"key:000000000042"]);
+        staying.flush().expect("send");
+        assert_eq!(staying.reply().expect("a reply"), RedisReply::Bulk(Some(FLOOR_VALUE.into())));
+    }
+}

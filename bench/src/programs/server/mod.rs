@@ -43,6 +43,10 @@ use std::{
 /// a core to itself as with hits); compared with larder's hits. That the requests did reach
 /// redis-server is checked by its counters.
 ///
+/// Proxy: the same misses, and HSET as below, against `larder-bench floor --proxy`, which only
+/// copies bytes between the clients and one connection to the redis-server. Larder and the proxy run
+/// on the first core, the redis-server on --source-core.
+///
 /// Origin misses: wrk, 50 kept connections, each path asked for once: larder's /v1/kv/{key} with an
 /// HTTP source, and nginx with proxy_cache (a master and one worker, its files in memory,
 /// connections to the backend kept). Both are in front of an nginx on --source-core that

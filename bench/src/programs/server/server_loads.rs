@@ -19,11 +19,17 @@ pub(super) enum ServerLoad {
     MissesP1,
     /// The same, 16 commands at a time
     MissesP16,
+    /// GET, 16 commands at a time: larder with keys that only its source has, and a proxy that does
+    /// nothing but forward, in front of the same redis-server
+    ProxyMissesP16,
     /// HTTP GET of keys that only the HTTP backend has: larder and nginx with proxy_cache
     OriginMisses,
     /// HSET, 16 commands at a time: larder, which forwards them to a redis-server, and redis-server
     /// itself
     ForwardedP16,
+    /// HSET, 16 commands at a time: larder and a proxy that does nothing but forward, each with the
+    /// redis-server behind it on the source's core
+    ProxyForwardedP16,
     /// GET, 16 commands at a time: larder that redis-server tells of changes, and larder with
     /// copies of a fixed lifetime
     CoherentP16,
@@ -48,7 +54,7 @@ impl ServerLoad {
             ServerLoad::HttpKv => (Some(FigureTarget::AtMost(0.85)), None),
             ServerLoad::HttpLookup => (Some(FigureTarget::AtMost(0.9)), None),
             ServerLoad::MissesP1 => (None, Some(FigureTarget::AtLeast(0.5))),
-            ServerLoad::MissesP16 => (None, None),
+            ServerLoad::MissesP16 | ServerLoad::ProxyMissesP16 | ServerLoad::ProxyForwardedP16 => (None, None),
             ServerLoad::OriginMisses => (Some(FigureTarget::AtMost(0.4)), None),
             ServerLoad::ForwardedP16 => (None, Some(FigureTarget::AtLeast(0.7))),
             ServerLoad::CoherentP16 => (Some(FigureTarget::AtMost(1.05)), None),

@@ -69,11 +69,18 @@ impl ServerSetting<'_> {
             ServerLoad::HttpLookup => self.http("/lookup?key=key:000000000042")?,
             ServerLoad::MissesP1 => [self.misses(1)?, self.larder(LoadTool::Redis(1))?],
             ServerLoad::MissesP16 => [self.misses(16)?, self.larder(LoadTool::Redis(16))?],
+            ServerLoad::ProxyMissesP16 => [self.misses(16)?, self.proxy(LoadTool::Redis(16))?],
             ServerLoad::OriginMisses => [self.in_front_of_origin()?, self.nginx_cache()?],
             ServerLoad::ForwardedP16 => {
                 let redis = servers::redis(Some(self.server_core))?;
                 let name = "redis-server";
-                [self.forwarding()?, ServerUnderLoad { name, server: redis, way: LoadTool::Hashes(16), source: None }]
+                [
+                    self.forwarding(None, self.server_core)?,
+                    ServerUnderLoad { name, server: redis, way: LoadTool::Hashes(16), source: None },
+                ]
+            }
+            ServerLoad::ProxyForwardedP16 => {
+                [self.forwarding(Some(self.server_core), self.source_core)?, self.proxy(LoadTool::Hashes(16))?]
             }
             ServerLoad::CoherentP16 => [
                 self.in_front("larder, coherent", &["--coherence", "coherent"])?,
@@ -157,11 +164,19 @@ impl ServerSetting<'_> {
         Ok(ServerUnderLoad { name: "nginx proxy_cache, all misses", server, way, source: Some(source) })
     }
 
-    /// A larder that forwards, on whichever core has room.
-    fn forwarding(&self) -> anyhow::Result<ServerUnderLoad> {
-        let source = servers::redis(Some(self.server_core))?;
+    /// A proxy that does nothing but forward, in front of a redis-server.
+    fn proxy(&self, way: LoadTool) -> anyhow::Result<ServerUnderLoad> {
+        let source = servers::redis(Some(self.source_core))?;
+        preload(&source)?;
+        let server = servers::floor_proxy(source.address, Some(self.server_core))?;
+        Ok(ServerUnderLoad { name: "floor proxy", server, way, source: Some(source) })
+    }
+
+    /// A larder that forwards. Without a core it runs on whichever has room.
+    fn forwarding(&self, core: Option<usize>, source_core: usize) -> anyhow::Result<ServerUnderLoad> {
+        let source = servers::redis(Some(source_core))?;
         let url = format!("redis://{}", source.address);
-        let server = servers::larder(self.larder, None, &["--source", &url])?;
+        let server = servers::larder(self.larder, core, &["--source", &url])?;
         Ok(ServerUnderLoad { name: "larder, forwarding", server, way: LoadTool::Hashes(16), source: Some(source) })
     }
 

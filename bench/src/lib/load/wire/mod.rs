@@ -15,5 +15,6 @@ mod tests;
 
 pub(crate) use key_batch::KeyBatch;
 pub(crate) use protocol::Wire;
+pub(crate) use resp_requests::scan as scan_resp;
 pub(crate) use scanned_reply::{Expect, ReplyScan, ScannedReply};
 pub(crate) use statuses::Statuses;

@@ -87,7 +87,8 @@ pub(super) fn mget<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut 
     keys.for_each(|key| bulk(key, out));
 }
 
-pub(super) fn scan(expect: Expect, bytes: &[u8]) -> ReplyScan {
+/// Looks for a reply, or a request of the same form, at the beginning of `bytes`.
+pub(crate) fn scan(expect: Expect, bytes: &[u8]) -> ReplyScan {
     let mut reply = ScannedReply::default();
     match element(bytes, 0, &mut reply) {
         Ok(len) => {

@@ -19,20 +19,24 @@ impl Histogram {
     /// Counts one duration; only the histogram's own thread may.
     #[inline]
     pub fn record(&self, duration: Duration) {
-        self.record_with(duration, Counter::add);
+        self.record_with(1, duration, Counter::add);
     }
     /// Counts one duration from any thread.
     pub fn record_shared(&self, duration: Duration) {
-        self.record_with(duration, Counter::add_shared);
+        self.record_all_shared(1, duration);
+    }
+    /// Counts so many of the same duration from any thread.
+    pub fn record_all_shared(&self, count: u64, duration: Duration) {
+        self.record_with(count, duration, Counter::add_shared);
     }
     #[inline]
-    fn record_with(&self, duration: Duration, add: impl Fn(&Counter, u64)) {
+    fn record_with(&self, count: u64, duration: Duration, add: impl Fn(&Counter, u64)) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket(duration)) {
-            add(bucket, 1);
+            add(bucket, count);
         }
-        add(&self.count, 1);
-        add(&self.micros, micros);
+        add(&self.count, count);
+        add(&self.micros, micros.saturating_mul(count));
     }
 }
 

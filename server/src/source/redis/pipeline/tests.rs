@@ -295,6 +295,17 @@ fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
 }
 
 #[test]
+fn answered_fetches_are_counted_also_when_what_follows_is_no_reply() {
+    for (tail, left) in [("$1\r\nc\r\n:60000\r\n", 0), ("!\r\n", 1)] {
+        let mut sent = sent_in(3, Coherence::Coherent, &[]);
+        let bytes = [&PARTS[..4].concat(), tail].concat();
+        assert_eq!(sent.feed(bytes.as_bytes(), &[usize::MAX]).is_err(), left > 0);
+        let health = &sent.pipeline.settings.health;
+        assert_eq!((health.admission().in_flight(), health.seconds().count), (left, 3 - left as u64));
+    }
+}
+
+#[test]
 fn values_go_in_a_transaction_unless_changes_are_announced() {
     let get = "*2\r\n$3\r\nGET\r\n$1\r\n0\r\n*2\r\n$4\r\nPTTL\r\n$1\r\n0\r\n";
     let in_transaction = format!("*1\r\n$5\r\nMULTI\r\n{get}*1\r\n$4\r\nEXEC\r\n");

@@ -31,6 +31,10 @@ pub const MAX_SHARDS: usize = 1024;
 const SHARD_REACH: usize = 1 << 31;
 /// A shard is worth having from this much memory and this many keys on.
 const SHARD_BYTES: usize = 4 << 20;
+/// More shards than this only where each would have more than `LARGE_SHARD` bytes: the longer its
+/// positions are, the shorter are the tags of its index (`index_bucket`).
+const SHARDS: usize = 64;
+const LARGE_SHARD: usize = 64 << 20;
 const SHARD_KEYS: usize = 16 << 10;
 const SEGMENT: std::ops::RangeInclusive<usize> = 512..=1 << 20;
 const SEGMENTS_PER_SHARD: usize = 64;
@@ -83,7 +87,8 @@ impl Config {
     fn shard_count(&self) -> usize {
         let chosen = self.shards.unwrap_or_else(|| {
             let by_keys = self.max_keys.map_or(MAX_SHARDS, |keys| keys / SHARD_KEYS);
-            by_keys.min(self.max_memory / SHARD_BYTES).min(64)
+            let by_bytes = (self.max_memory / SHARD_BYTES).min(SHARDS.max(self.max_memory / LARGE_SHARD));
+            by_keys.min(by_bytes)
         });
         chosen.max(self.max_memory / SHARD_REACH).clamp(1, MAX_SHARDS).next_power_of_two()
     }

@@ -6,150 +6,22 @@
 //!  pages   [ 0 ][ 1 ][ 2 ] …          linear hashing: one page is split at a time
 //!            |
 //!            v
-//!  buckets [64 B][64 B] … [64 B]      a page's own array, grown by an eighth at a time;
+//!  blocks  [4 × 64 B] … [4 × 64 B]    a page grows by a block;
 //!                                     home bucket = tag × buckets / 65536
 //! ```
 //!
-//! A bucket holds ten tags and ten positions. A full one spills into the next and counts how many
-//! entries went past it, so that a search stops where nothing did. Because the home bucket is
-//! monotone in the stored tag, growing a page moves entries without reading their keys; only the
-//! split of a page does (once per doubling of the index). The order (page prefix, tag) of an entry
-//! never changes, which is what [`Index::scan`] relies on.
+//! `index_page` has the pages, `index_blocks` their memory, `index_bucket` what lies in a cache line
+//! of it. Because the home bucket is monotone in the stored tag,
+//! growing a page moves entries without reading their keys; only the split of a page does (once per
+//! doubling of the index). The order (page prefix, tag) of an entry never changes, which is what
+//! [`Index::scan`] relies on: a tag may lose its lowest bits, so a scan sees some entries twice.
 
-use prefetch_index::prefetch_index;
-use wide::u16x8;
+use crate::{index_blocks::Blocks, index_bucket::TagBits, index_page::Page};
 
-const SLOTS: usize = 10;
-/// Mean entries per page at which a page is split: small enough that a split is short, large enough
-/// that page headers (32 B) vanish.
-const PAGE_ENTRIES: usize = 384;
-
-#[repr(C, align(64))]
-#[derive(Debug, Clone, Copy, Default)]
-struct Bucket {
-    tags: [u16; SLOTS],
-    /// Bit i: slot i is taken.
-    used: u16,
-    /// Entries stored further on that searched this bucket first.
-    spill: u16,
-    positions: [u32; SLOTS],
-}
-
-impl Bucket {
-    /// Bit i: slot i is taken and has this tag.
-    #[inline]
-    fn matches(&self, tag: u16) -> u16 {
-        // Eight lanes compare at once: the first eight tags and the last eight.
-        let equal = |from: usize| {
-            let tags: [u16; 8] = self.tags[from..from + 8].try_into().expect("eight lanes");
-            u16x8::new(tags).simd_eq(u16x8::splat(tag)).to_bitmask() as u16
-        };
-        (equal(0) | equal(SLOTS - 8) << (SLOTS - 8)) & self.used
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        let slot = (!self.used).trailing_zeros() as usize;
-        (slot < SLOTS).then_some(slot)
-    }
-}
-
-/// Set bits of a mask, lowest first.
-fn bits(mut mask: u16) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let slot = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (slot < 16).then_some(slot)
-    })
-}
-
-#[derive(Debug, Default)]
-struct Page {
-    buckets: Vec<Bucket>,
-    len: usize,
-}
-
-impl Page {
-    fn with_room_for(entries: usize) -> Page {
-        let buckets = if entries == 0 { 0 } else { entries * 5 / (SLOTS * 4) + 1 };
-        Page { buckets: vec![Bucket::default(); buckets], len: 0 }
-    }
-
-    fn home(&self, tag: u16) -> usize {
-        (usize::from(tag) * self.buckets.len()) >> 16
-    }
-
-    fn next(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
-    }
-
-    /// Walks the buckets in which `tag` may stand until `probe` knows a position. Gives bucket,
-    /// slot and what it said.
-    #[inline(always)]
-    fn search<T>(&self, tag: u16, mut probe: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
-        let mut at = self.home(tag);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            let mut matches = bucket.matches(tag);
-            while matches != 0 {
-                let slot = matches.trailing_zeros() as usize;
-                if let Some(known) = probe(bucket.positions[slot]) {
-                    return Some((at, slot, known));
-                }
-                matches &= matches - 1;
-            }
-            if bucket.spill == 0 {
-                return None;
-            }
-            at = self.next(at);
-        }
-        None
-    }
-
-    /// The page must have a free slot.
-    fn place(&mut self, tag: u16, position: u32) {
-        let mut at = self.home(tag);
-        loop {
-            let bucket = &mut self.buckets[at];
-            if let Some(slot) = bucket.free_slot() {
-                bucket.tags[slot] = tag;
-                bucket.positions[slot] = position;
-                bucket.used |= 1 << slot;
-                self.len += 1;
-                return;
-            }
-            bucket.spill += 1;
-            at = self.next(at);
-        }
-    }
-
-    fn take(&mut self, tag: u16, at: usize, slot: usize) {
-        let mut passed = self.home(tag);
-        while passed != at {
-            self.buckets[passed].spill -= 1;
-            passed = self.next(passed);
-        }
-        self.buckets[at].used &= !(1 << slot);
-        self.len -= 1;
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (u16, u32)> {
-        self.buckets.iter().flat_map(|b| bits(b.used).map(|slot| (b.tags[slot], b.positions[slot])))
-    }
-
-    fn resize(&mut self, buckets: usize) {
-        let mut page = Page { buckets: Vec::new(), len: 0 };
-        page.buckets.reserve_exact(buckets);
-        page.buckets.resize(buckets, Bucket::default());
-        for (tag, position) in self.entries() {
-            page.place(tag, position);
-        }
-        *self = page;
-    }
-
-    fn bytes(&self) -> usize {
-        self.buckets.len() * size_of::<Bucket>()
-    }
-}
+/// Mean entries per page at which a page is split: small enough that a split is short and that the
+/// blocks of a page suffice until it is split, when it has twice as many. Large enough that page
+/// headers (64 B) vanish.
+const PAGE_ENTRIES: usize = 272;
 
 /// Where an entry's hash leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,14 +58,12 @@ pub(crate) struct Index {
     /// them, until its page is split.
     mask: usize,
     len: usize,
-    bytes: usize,
+    blocks: Blocks,
 }
 
 impl Index {
     pub(crate) fn new() -> Index {
-        let pages = vec![Page::default()];
-        let bytes = pages.capacity() * size_of::<Page>();
-        Index { pages, mask: 1, len: 0, bytes }
+        Index { pages: vec![Page::new(TagBits::ALL)], mask: 1, len: 0, blocks: Blocks::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -202,7 +72,7 @@ impl Index {
 
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.blocks.bytes() + self.pages.capacity() * size_of::<Page>()
     }
 
     /// Largest power of two not above the number of pages: the pages below `len - base` have been
@@ -225,102 +95,80 @@ impl Index {
     #[inline(always)]
     pub(crate) fn find<T>(&self, hash: u64, probe: impl FnMut(u32) -> Option<T>) -> Option<T> {
         let place = self.place_of(hash);
-        self.pages[place.page].search(place.tag, probe).map(|found| found.2)
+        self.pages[place.page].search(&self.blocks, place.tag, probe).map(|found| found.2)
     }
 
     /// Has the processor fetch the bucket in which a search for `hash` begins.
     pub(crate) fn prefetch(&self, hash: u64) {
         let Place { page, tag } = self.place_of(hash);
-        prefetch_index(&self.pages[page].buckets, self.pages[page].home(tag));
+        self.pages[page].prefetch(&self.blocks, tag);
     }
 
     /// Adds a position; `hash_of` gives the hash of one already stored.
     pub(crate) fn insert(&mut self, hash: u64, position: u32, hash_of: impl Fn(u32) -> u64) {
         if self.len >= self.pages.len() * PAGE_ENTRIES {
-            self.split(hash_of);
+            self.split(&hash_of);
         }
-        let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let buckets = page.buckets.len();
-        if page.len >= buckets * SLOTS * 7 / 8 {
-            page.resize(buckets + (buckets / 8).max(1));
-            self.bytes += (self.pages[place.page].buckets.len() - buckets) * size_of::<Bucket>();
+        let mut place = self.place_of(hash);
+        while !self.pages[place.page].make_room(&mut self.blocks, position) {
+            // As good as never: it has far more than the others.
+            self.split(&hash_of);
+            place = self.place_of(hash);
         }
-        self.pages[place.page].place(place.tag, position);
+        self.pages[place.page].place(&mut self.blocks, place.tag, position);
         self.len += 1;
     }
 
     /// The entry has moved in the log.
     pub(crate) fn moved(&mut self, hash: u64, from: u32, to: u32) {
         let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let (at, slot, ()) = page.search(place.tag, |p| (p == from).then_some(())).expect("a live entry is indexed");
-        page.buckets[at].positions[slot] = to;
+        self.pages[place.page].moved(&mut self.blocks, place.tag, from, to);
     }
 
     pub(crate) fn remove(&mut self, hash: u64, position: u32) {
         let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let (at, slot, ()) =
-            page.search(place.tag, |p| (p == position).then_some(())).expect("a live entry is indexed");
-        page.take(place.tag, at, slot);
+        self.pages[place.page].remove(&mut self.blocks, place.tag, position);
         self.len -= 1;
-        let before = page.bytes();
-        if page.len * 5 < page.buckets.len() * SLOTS * 2 && page.buckets.len() > 1 {
-            page.resize(page.len * 5 / (SLOTS * 4) + 1);
+        let spare = self.blocks.spare_chunks();
+        if spare > 0 {
+            self.blocks.drop_chunks(spare, self.pages.iter_mut().flat_map(Page::blocks_mut));
         }
-        self.bytes -= before - page.bytes();
     }
 
     fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
         let base = self.base();
         let source = self.pages.len() - base;
-        let old = std::mem::take(&mut self.pages[source]);
+        let old = std::mem::replace(&mut self.pages[source], Page::new(TagBits::ALL));
+        let mut tag_bits = TagBits::ALL;
         let sorted: Vec<(bool, u16, u32)> = old
-            .entries()
-            .map(|(tag, position)| (hash_of(position) as u32 as usize & base != 0, tag, position))
+            .entries(&self.blocks)
+            .map(|(_, position)| {
+                let hash = hash_of(position);
+                tag_bits = tag_bits.min(TagBits::beside(position));
+                (hash as u32 as usize & base != 0, (hash >> 48) as u16, position)
+            })
             .collect();
+        old.dissolve(&mut self.blocks);
         let moving = sorted.iter().filter(|e| e.0).count();
-        let mut low = Page::with_room_for(sorted.len() - moving);
-        let mut high = Page::with_room_for(moving);
+        let (mut low, mut high) = (Page::new(tag_bits), Page::new(tag_bits));
+        low.reserve(&mut self.blocks, sorted.len() - moving);
+        high.reserve(&mut self.blocks, moving);
         for (up, tag, position) in sorted {
-            if up { high.place(tag, position) } else { low.place(tag, position) }
+            let page = if up { &mut high } else { &mut low };
+            page.place(&mut self.blocks, tag, position);
         }
-        let capacity = self.pages.capacity();
-        self.bytes = self.bytes + low.bytes() + high.bytes() - old.bytes();
         self.pages[source] = low;
-        if self.pages.len() == capacity {
-            self.pages.reserve_exact((capacity / 8).max(4));
+        if self.pages.len() == self.pages.capacity() {
+            self.pages.reserve_exact((self.pages.len() / 8).max(2));
         }
-        self.bytes += (self.pages.capacity() - capacity) * size_of::<Page>();
         self.pages.push(high);
         self.mask = 2 * self.base() - 1;
     }
 
     /// Positions that `hint` may mean.
-    pub(crate) fn hinted(&self, hint: Hint, mut each: impl FnMut(u32)) {
+    pub(crate) fn hinted(&self, hint: Hint, each: impl FnMut(u32)) {
         let page = &self.pages[self.page_of((hint.0 >> 8) as usize)];
-        let buckets = page.buckets.len();
-        if buckets == 0 {
-            return;
-        }
-        let high = (hint.0 & 0xff) as u16;
-        let last = page.home(high << 8 | 0xff);
-        let mut at = page.home(high << 8);
-        let mut beyond = false;
-        for _ in 0..buckets {
-            let bucket = &page.buckets[at];
-            for slot in bits(bucket.used) {
-                if bucket.tags[slot] >> 8 == high {
-                    each(bucket.positions[slot]);
-                }
-            }
-            beyond |= at == last;
-            if beyond && bucket.spill == 0 {
-                return;
-            }
-            at = page.next(at);
-        }
+        page.beginning(&self.blocks, hint.0 as u8, each);
     }
 
     /// Visits entries from `at` on, whole tags at a time, until `count` have been seen; `None` at
@@ -332,7 +180,9 @@ impl Index {
         loop {
             let number = self.page_of(at.prefix.reverse_bits() as usize);
             sorted.clear();
-            sorted.extend(self.pages[number].entries().filter(|e| e.0 >= at.tag));
+            let page = &self.pages[number];
+            // The tags may have lost bits since the scan began.
+            sorted.extend(page.entries(&self.blocks).filter(|e| e.0 >= page.shortened(at.tag)));
             sorted.sort_unstable();
             let mut last = None;
             for (tag, position) in sorted.drain(..) {
@@ -360,8 +210,8 @@ impl Index {
         let start = self.page_of(seed as u32 as usize);
         for step in 0..self.pages.len() {
             let page = &self.pages[(start + step) % self.pages.len()];
-            if page.len > 0 {
-                return page.entries().nth((seed >> 32) as usize % page.len).map(|e| e.1);
+            if page.len() > 0 {
+                return page.entries(&self.blocks).nth((seed >> 32) as usize % page.len()).map(|e| e.1);
             }
         }
         None
@@ -370,23 +220,121 @@ impl Index {
     /// Every position, in no order.
     #[cfg(test)]
     pub(crate) fn positions(&self) -> Vec<u32> {
-        self.pages.iter().flat_map(|p| p.entries().map(|e| e.1)).collect()
+        self.pages.iter().flat_map(|p| p.entries(&self.blocks).map(|e| e.1)).collect()
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.mask, 2 * self.base() - 1);
         let mut len = 0;
-        let mut bytes = self.pages.capacity() * size_of::<Page>();
         for page in &self.pages {
-            assert_eq!(page.len, page.entries().count());
-            len += page.len;
-            bytes += page.bytes();
-            for (tag, position) in page.entries() {
-                assert!(page.search(tag, |p| (p == position).then_some(())).is_some());
+            assert_eq!(page.len(), page.entries(&self.blocks).count());
+            len += page.len();
+            for (tag, position) in page.entries(&self.blocks) {
+                assert!(page.search(&self.blocks, tag, |p| (p == position).then_some(())).is_some());
             }
         }
         assert_eq!(len, self.len);
-        assert_eq!(bytes, self.bytes);
+        self.blocks.check(self.pages.iter().flat_map(Page::taken_blocks).copied().collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    /// Entries by hash: the hash of a position is found by its number.
+    #[derive(Default)]
+    struct Model {
+        held: HashMap<u32, u64>,
+        next: u32,
+    }
+
+    fn mixed(n: u32) -> u64 {
+        u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ u64::from(n).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
+    }
+
+    impl Model {
+        /// A position that is not taken, with this number of bits.
+        fn position(&mut self, bits: u32) -> u32 {
+            self.next += 1;
+            self.next | ((1u64 << bits) >> 1) as u32
+        }
+
+        fn check(&self, index: &Index) {
+            index.check();
+            assert_eq!(index.len(), self.held.len());
+            for (position, hash) in &self.held {
+                assert_eq!(index.find(*hash, |p| (p == *position).then_some(p)), Some(*position));
+                let mut hinted = false;
+                index.hinted(Hint::of(*hash), |p| hinted |= p == *position);
+                assert!(hinted, "{position:#x} under its hint");
+            }
+            let (mut seen, mut at) = (Vec::new(), Some(ScanAt::START));
+            while let Some(from) = at {
+                at = index.scan(from, 10, |p| seen.push(p));
+            }
+            seen.sort_unstable();
+            let mut all: Vec<u32> = self.held.keys().copied().collect();
+            all.sort_unstable();
+            assert_eq!(seen, all, "a scan of what does not change sees each entry once");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Steps: what is done, with which entry, and how many bits its new position has.
+        #[test]
+        fn positions_of_all_lengths_are_found(steps in prop::collection::vec((0u8..4, any::<u32>(), 20u32..=32), 1..900)) {
+            let (mut index, mut model) = (Index::new(), Model::default());
+            for (number, (what, which, bits)) in steps.into_iter().enumerate() {
+                let chosen = {
+                    let mut all: Vec<u32> = model.held.keys().copied().collect();
+                    all.sort_unstable();
+                    (!all.is_empty()).then(|| all[which as usize % all.len()])
+                };
+                match (what, chosen) {
+                    (0, Some(position)) => index.remove(model.held.remove(&position).expect("held"), position),
+                    (1, Some(position)) => {
+                        let hash = model.held.remove(&position).expect("held");
+                        let to = model.position(bits);
+                        index.moved(hash, position, to);
+                        model.held.insert(to, hash);
+                    }
+                    _ => {
+                        let (position, hash) = (model.position(bits), mixed(number as u32));
+                        index.insert(hash, position, |p| model.held[&p]);
+                        model.held.insert(position, hash);
+                    }
+                }
+            }
+            model.check(&index);
+        }
+    }
+
+    #[test]
+    fn a_scan_sees_what_stays_while_tags_lose_bits() {
+        let (mut index, mut model) = (Index::new(), Model::default());
+        let add = |index: &mut Index, model: &mut Model, numbers: std::ops::Range<u32>, bits: u32| {
+            for number in numbers {
+                let (position, hash) = (model.position(bits), mixed(number));
+                index.insert(hash, position, |p| model.held[&p]);
+                model.held.insert(position, hash);
+            }
+        };
+        add(&mut index, &mut model, 0..300, 20);
+        let stay: Vec<u32> = model.held.keys().copied().collect();
+        let (mut seen, mut at, mut bits) = (Vec::new(), Some(ScanAt::START), 24);
+        while let Some(from) = at {
+            at = index.scan(from, 30, |p| seen.push(p));
+            add(&mut index, &mut model, bits * 1000..bits * 1000 + 40, bits.min(32));
+            bits += 1;
+        }
+        assert!(stay.iter().all(|p| seen.contains(p)));
+        model.check(&index);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     large::{Large, replace_range},
     policy,
     policy_state::PolicyState,
-    record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
+    record::{self, Body, End, Meta, Parts, body},
     shard::{Live, Shard},
     shard_common::Rules,
     time::Millis,
@@ -454,7 +454,7 @@ impl Shard {
             body: Body::Large { slot: 0 },
         };
         let mut meta = parts.meta();
-        let mut is_small = key.bytes.len() <= MAX_KEY && attributes.len() + new.value.len() <= MAX_VALUE;
+        let mut is_small = record::is_small(key.bytes.len(), attributes.len() + new.value.len());
         if is_small {
             parts.body = Body::Small { key: key.bytes, attributes, value: new.value };
             meta = parts.meta();

@@ -23,17 +23,19 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio_rustls::rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned, SupportedProtocolVersion,
     client::Resumption,
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
+    version::{TLS12, TLS13},
 };
 
 /// What TLS costs Larder, redis-server and nginx
 ///
-/// Each server runs on one core, the client on the other. GETs of a value of 64 bytes on
-/// --connections connections that stay, one at a time on each; then new connections, one after the
-/// other, with a full handshake and with a resumed one, each with one request. The CPU time of the
+/// Each server runs on one core, the client on the other. GETs of a value on --connections
+/// connections that stay, one at a time on each; then new connections, one after the other, with a
+/// full handshake and with a resumed one, each with one request. The client offers one version of
+/// TLS, for new connections first 1.3, then 1.2: all servers do the same work. The CPU time of the
 /// server for each (proc_pid_schedstat) is compared, medians of --runs turns in which the servers
 /// take turns: Larder's `rediss` with redis-server, its `https` with nginx and a static file.
 ///
@@ -48,11 +50,14 @@ pub(crate) struct TlsArgs {
     /// GETs of a turn
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     gets: u64,
+    /// Bytes of the value
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=16 << 20))]
+    value_size: u32,
     /// Connections for GETs
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     connections: u64,
-    /// New connections of a turn, of either kind
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// New connections of a turn, of each kind (0: none)
+    #[arg(long, default_value_t = 2_000)]
     handshakes: u64,
     /// Clients that connect at once (0: none)
     #[arg(long, default_value_t = 10_000)]
@@ -75,7 +80,8 @@ enum KeyKind {
 
 const PROGRAM: &str = "tls";
 const PATIENCE: Duration = Duration::from_secs(60);
-const VALUE: [u8; 64] = [b'v'; 64];
+/// How every value ends.
+const VALUE_END: [u8; 64] = [b'v'; 64];
 const HOST: &str = "bench.test";
 /// A rival's is the most that Larder's may be.
 const AS_CHEAP: FigureTarget = FigureTarget::AtMost(1.0);
@@ -87,13 +93,60 @@ const MOST_CONNECTIONS: &str = "12000";
 /// handshake.
 const PATIENT: &str = "--tls-handshake-timeout=2m";
 
+/// What is measured, with the version of TLS that the client offers.
+const OPERATIONS: [(Operation, TlsVersion); 5] = [
+    (Operation::Get, TlsVersion::Tls13),
+    (Operation::NewConnection, TlsVersion::Tls13),
+    (Operation::ResumedConnection, TlsVersion::Tls13),
+    (Operation::NewConnection, TlsVersion::Tls12),
+    (Operation::ResumedConnection, TlsVersion::Tls12),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Get,
+    NewConnection,
+    ResumedConnection,
+}
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Get => "GET",
+            Operation::NewConnection => "new connection",
+            Operation::ResumedConnection => "resumed connection",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TlsVersion {
+    Tls12,
+    Tls13,
+}
+impl TlsVersion {
+    fn name(self) -> &'static str {
+        match self {
+            TlsVersion::Tls12 => "1.2",
+            TlsVersion::Tls13 => "1.3",
+        }
+    }
+    fn offered(self) -> &'static SupportedProtocolVersion {
+        match self {
+            TlsVersion::Tls12 => &TLS12,
+            TlsVersion::Tls13 => &TLS13,
+        }
+    }
+}
+
 /// One measured turn.
 #[derive(Debug, Serialize)]
 struct TurnRow {
     program: &'static str,
     server: &'static str,
     protocol: &'static str,
+    tls: &'static str,
     operation: &'static str,
+    value_size: u32,
     cpu_us: f64,
     per_second: f64,
 }
@@ -142,8 +195,16 @@ struct Measured {
     request: Vec<u8>,
     /// How every answer ends.
     end: Vec<u8>,
-    /// Keeps sessions for resumption.
-    resuming: Arc<ClientConfig>,
+    /// For each [`TlsVersion`], keeps sessions for resumption.
+    resuming: [Arc<ClientConfig>; 2],
+}
+
+/// Looks for the end of an answer in the bytes that came. `None`: it is there. Otherwise their last
+/// bytes move to the front of the buffer, and more can be read behind them: this many.
+fn keep_end(buffer: &mut [u8], filled: usize, end: &[u8]) -> Option<usize> {
+    let kept = filled.min(end.len());
+    buffer.copy_within(filled - kept..filled, 0);
+    (&buffer[..kept] != end).then_some(kept)
 }
 
 /// A connection of the client.
@@ -165,19 +226,22 @@ impl Measured {
 
     /// Takes the answer, which ends with the value.
     fn take(&self, client: &mut Client) -> anyhow::Result<()> {
-        let mut buffer = [0; 1024];
-        let mut filled = 0;
-        while !buffer[..filled].ends_with(&self.end) {
-            let read = client.read(&mut buffer[filled..])?;
+        let mut buffer = [0; 16 * 1024];
+        let mut kept = 0;
+        loop {
+            let read = client.read(&mut buffer[kept..])?;
+            let filled = kept + read;
             ensure!(
                 read > 0,
                 "{}: instead of the value: {}",
                 self.server.name,
                 String::from_utf8_lossy(&buffer[..filled])
             );
-            filled += read;
+            match keep_end(&mut buffer, filled, &self.end) {
+                Some(bytes) => kept = bytes,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// CPU time of the server for each operation, and operations per second.
@@ -223,11 +287,16 @@ impl Measured {
     }
 }
 
-fn client_config(certificates: &Certificates, resumption: Resumption) -> anyhow::Result<Arc<ClientConfig>> {
+fn client_config(
+    certificates: &Certificates,
+    version: TlsVersion,
+    resumption: Resumption,
+) -> anyhow::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(Path::new(&certificates.path("ca.crt")))?)?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let mut config = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
+    let builder = builder.with_protocol_versions(&[version.offered()])?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.resumption = resumption;
     Ok(Arc::new(config))
 }
@@ -236,7 +305,11 @@ fn start(args: &TlsArgs, core: usize, certificates: &Certificates) -> anyhow::Re
     let (cert, key, ca) =
         (certificates.path("server.crt"), certificates.path("server.key"), certificates.path("ca.crt"));
     let get = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".to_vec();
-    let set = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$64\r\n"[..], &VALUE, b"\r\n"].concat();
+    let mut value = vec![b'.'; args.value_size as usize];
+    let before_end = value.len() - VALUE_END.len();
+    value[before_end..].copy_from_slice(&VALUE_END);
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).into_bytes();
+    let set = [&set[..], &value[..], b"\r\n"].concat();
     let http = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\n\r\n").into_bytes();
     let ports = [free_port()?, free_port()?, free_port()?, free_port()?].map(|port| (port.address, port));
     let [https, rediss, redis_tls, nginx_tls] = ports.each_ref().map(|(address, _)| *address);
@@ -252,20 +325,23 @@ fn start(args: &TlsArgs, core: usize, certificates: &Certificates) -> anyhow::Re
         .into_iter()
         .map(str::to_owned)
         .collect();
+    // nginx 1.22 speaks no TLS 1.3 by default.
     let directives = format!(
         "ssl_certificate {cert}; ssl_certificate_key {key}; ssl_session_cache shared:all:8m;
+    ssl_protocols TLSv1.2 TLSv1.3;
     server {{ listen {nginx_tls} ssl backlog=1024; root root; }}"
     );
-    let resuming = || client_config(certificates, Resumption::in_memory_sessions(256));
+    let resuming = |version| client_config(certificates, version, Resumption::in_memory_sessions(256));
     let measured = |server, protocol, address, request| {
-        let end = if protocol == "redis" { [&VALUE[..], b"\r\n"].concat() } else { VALUE.to_vec() };
-        Ok::<_, anyhow::Error>(Measured { server, protocol, address, request, end, resuming: resuming()? })
+        let end = if protocol == "redis" { [&VALUE_END[..], b"\r\n"].concat() } else { VALUE_END.to_vec() };
+        let resuming = [resuming(TlsVersion::Tls12)?, resuming(TlsVersion::Tls13)?];
+        Ok::<_, anyhow::Error>(Measured { server, protocol, address, request, end, resuming })
     };
     let servers = vec![
         measured(larder_with(format!("--rediss={rediss}"))?, "redis", rediss, get.clone())?,
         measured(redis_with(Some(core), &more)?, "redis", redis_tls, get)?,
         measured(larder_with(format!("--https={https}"))?, "http", https, http("/v1/kv/k"))?,
-        measured(nginx_with(Some(core), &[("k", &VALUE)], &directives)?, "http", nginx_tls, http("/k"))?,
+        measured(nginx_with(Some(core), &[("k", &value)], &directives)?, "http", nginx_tls, http("/k"))?,
     ];
     for of in &servers {
         if of.server.name != "nginx" {
@@ -287,24 +363,29 @@ pub(crate) fn run(args: &TlsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     machine::pin(client_core)?;
     let certificates = Certificates::make(args.key)?;
     let servers = start(args, server_core, &certificates)?;
-    let once = client_config(&certificates, Resumption::disabled())?;
-    const OPERATIONS: [&str; 3] = ["GET", "new connection", "resumed connection"];
-    let mut costs = vec![[const { Vec::new() }; OPERATIONS.len()]; servers.len()];
+    let once = |version| client_config(&certificates, version, Resumption::disabled());
+    let once = [once(TlsVersion::Tls12)?, once(TlsVersion::Tls13)?];
+    let operations: Vec<_> =
+        OPERATIONS.into_iter().filter(|(of, _)| *of == Operation::Get || args.handshakes > 0).collect();
+    let mut costs = vec![vec![Vec::new(); operations.len()]; servers.len()];
     for _ in 0..args.runs {
-        for (operation, name) in OPERATIONS.into_iter().enumerate() {
+        for (number, &(operation, version)) in operations.iter().enumerate() {
             for (of, costs) in servers.iter().zip(&mut costs) {
+                let [once, resuming] = [&once, &of.resuming].map(|configs| &configs[version as usize]);
                 let (cpu, per_second) = match operation {
-                    0 => of.gets(args, &once)?,
-                    1 => of.handshakes(args.handshakes, &once, HandshakeKind::Full)?,
-                    _ => of.handshakes(args.handshakes, &of.resuming, HandshakeKind::Resumed)?,
+                    Operation::Get => of.gets(args, once)?,
+                    Operation::NewConnection => of.handshakes(args.handshakes, once, HandshakeKind::Full)?,
+                    Operation::ResumedConnection => of.handshakes(args.handshakes, resuming, HandshakeKind::Resumed)?,
                 };
-                costs[operation].push(cpu);
+                costs[number].push(cpu);
                 let (cpu_us, per_second) = (figures::rounded(cpu), per_second.round());
                 let row = TurnRow {
                     program: PROGRAM,
                     server: of.server.name,
                     protocol: of.protocol,
-                    operation: name,
+                    tls: version.name(),
+                    operation: operation.name(),
+                    value_size: args.value_size,
                     cpu_us,
                     per_second,
                 };
@@ -313,15 +394,21 @@ pub(crate) fn run(args: &TlsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         }
     }
     for pair in [[0, 1], [2, 3]] {
-        for (operation, name) in OPERATIONS.into_iter().enumerate() {
-            let [own, rival] = pair.map(|server| median(&costs[server][operation]));
-            let figure =
-                format!("CPU of a TLS {name}, larder {}/{}", servers[pair[0]].protocol, servers[pair[1]].server.name);
+        for (number, (operation, version)) in operations.iter().enumerate() {
+            let [own, rival] = pair.map(|server| median(&costs[server][number]));
+            let [server, rival_server] = pair.map(|server| &servers[server]);
+            let figure = format!(
+                "CPU of a TLS {} {}, larder {}/{}",
+                version.name(),
+                operation.name(),
+                server.protocol,
+                rival_server.server.name
+            );
             figures::line(out, &Figure::new(PROGRAM, figure, own / rival, Some(AS_CHEAP)))?;
         }
     }
     if args.newcomers > 0 {
-        crowds(args, &servers, &once, out)?;
+        crowds(args, &servers, &once[TlsVersion::Tls13 as usize], out)?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! What connected clients notice of a crowd that connects at once.
-use super::{HOST, PROGRAM};
+use super::{HOST, PROGRAM, keep_end};
 use crate::lib::machine;
 use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
@@ -75,13 +75,16 @@ impl Question {
         stream.write_all(&self.request).await?;
         stream.flush().await?;
         let mut buffer = [0; 1024];
-        let mut filled = 0;
-        while !buffer[..filled].ends_with(&self.end) {
-            let read = stream.read(&mut buffer[filled..]).await?;
+        let mut kept = 0;
+        loop {
+            let read = stream.read(&mut buffer[kept..]).await?;
+            let filled = kept + read;
             ensure!(read > 0, "instead of the value: {}", String::from_utf8_lossy(&buffer[..filled]));
-            filled += read;
+            match keep_end(&mut buffer, filled, &self.end) {
+                Some(bytes) => kept = bytes,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Connects all newcomers at once; each asks once and stays until all have been served.

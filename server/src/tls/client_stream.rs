@@ -1,4 +1,5 @@
 //! A client's connection as the protocols see it: TCP, or TLS over TCP.
+use super::joining_stream::JoiningStream;
 use std::{
     future::{Future, pending},
     io::{self, IoSlice},
@@ -114,14 +115,19 @@ const IDLE: usize = 8 * 1024;
 
 /// A client's TLS connection.
 pub struct TlsClientStream {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<JoiningStream>,
     is_node: bool,
     user: Option<Box<str>>,
 }
 
 impl TlsClientStream {
-    pub(super) fn new(stream: TlsStream<TcpStream>, is_node: bool, user: Option<Box<str>>) -> TlsClientStream {
+    pub(super) fn new(mut stream: TlsStream<JoiningStream>, is_node: bool, user: Option<Box<str>>) -> TlsClientStream {
+        stream.get_mut().0.stop_holding();
         TlsClientStream { stream, is_node, user }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        self.stream.get_ref().0.tcp()
     }
 
     /// Whether a session was resumed.
@@ -141,13 +147,13 @@ fn at_once<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
 
 impl ClientStream for TlsClientStream {
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.get_ref().0.local_addr()
+        self.tcp().local_addr()
     }
     fn gone(&self) -> impl Future<Output = ()> {
-        ClientStream::gone(self.stream.get_ref().0)
+        ClientStream::gone(self.tcp())
     }
     fn readable(&self) -> impl Future<Output = io::Result<()>> {
-        self.stream.get_ref().0.readable()
+        self.tcp().readable()
     }
     fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut cx = Context::from_waker(Waker::noop());

@@ -3,6 +3,7 @@
 use super::{
     client_stream::TlsClientStream,
     handshake_turns::{HandshakeTurns, Turn},
+    joining_stream::JoiningStream,
     server_tls::{ServerTls, TlsService},
 };
 use std::{
@@ -65,7 +66,7 @@ pub async fn handshake(
         },
         () = sleep_until(deadline) => return Err(HandshakeError::TimedOut),
     }
-    let accepting = TlsAcceptor::from(tls.config(service)).accept(stream);
+    let accepting = TlsAcceptor::from(tls.config(service)).accept(JoiningStream::new(stream));
     let mut accepting = pin!(accepting);
     let mut late = pin!(sleep_until(deadline));
     let (turn, mut waits_since) = (Turn::default(), None);

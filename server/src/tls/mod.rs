@@ -24,6 +24,7 @@ mod client_tls;
 mod file_stamps;
 mod handshake;
 mod handshake_turns;
+mod joining_stream;
 mod pem_files;
 mod server_config;
 mod server_tls;

@@ -85,7 +85,7 @@ test-otlp: ## The tests of the feature otlp
 # Nodes on hosts of their own: in a network namespace of which the tests are root, and which goes with them.
 test-networks: test-workspace
 	unshare --net --mount $(if $(filter-out 0,$(shell id -u)),--user --map-root-user) sh -ec 'mount -t tmpfs none /run; ip link set lo up; \
-	    exec $(CARGO) test --offline --package larder --test integration -- --ignored networks'
+	    exec $(CARGO) test --offline --workspace --test integration -- --ignored networks'
 
 # After the workspace's tests, which build the binary.
 test-image: test-workspace

@@ -36,9 +36,9 @@ fn bulk(value: &[u8]) -> Vec<u8> {
 fn values_of_all_sizes_arrive_unchanged() {
     let larder = over_ring(&[]);
     let mut stream = larder.stream();
-    // Around a receive buffer (8 KiB), the largest copied output (16 KiB) and a lent input buffer (64 KiB); small ones
+    // Around a receive buffer (2 KiB), the largest copied output (16 KiB) and a lent input buffer (64 KiB); small ones
     // between, which lead back to the kernel's buffers.
-    let sizes = [1, 100, 8191, 8192, 8193, 16_370, 16_384, 16_400, 65_536, 200_000, 3_000_000];
+    let sizes = [1, 100, 2047, 2048, 2049, 8192, 16_370, 16_384, 16_400, 65_536, 200_000, 3_000_000];
     for round in 0..3 {
         for (seed, size) in sizes.into_iter().enumerate() {
             let value = value(size, seed + round);
@@ -73,10 +73,10 @@ fn commands_in_pieces_are_put_together() {
 fn clients_that_stop_in_the_middle_leave_buffers_to_others() {
     let larder = over_ring(&["--threads=1"]);
     // More clients than there are receive buffers, each with part of a command.
-    let waiting: Vec<_> = (0..400)
+    let waiting: Vec<_> = (0..1100)
         .map(|number| {
             let mut stream = larder.stream();
-            let begun = format!("*3\r\n$3\r\nSET\r\n$6\r\nkey{number:03}\r\n$10000\r\n");
+            let begun = format!("*3\r\n$3\r\nSET\r\n$7\r\nkey{number:04}\r\n$10000\r\n");
             stream.write_all(&[begun.as_bytes(), &value(9_000, number)].concat()).unwrap();
             (number, stream)
         })
@@ -89,7 +89,7 @@ fn clients_that_stop_in_the_middle_leave_buffers_to_others() {
     for (number, mut stream) in waiting {
         stream.write_all(&[&value(10_000, number)[9_000..], b"\r\n"].concat()).unwrap();
         expect(&mut stream, b"+OK\r\n");
-        stream.write_all(format!("GET key{number:03}\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("GET key{number:04}\r\n").as_bytes()).unwrap();
         expect(&mut stream, &bulk(&value(10_000, number)));
     }
 }

@@ -30,10 +30,10 @@ use tokio::io::{Interest, ReadBuf, unix::AsyncFd};
 const ENTRIES: u32 = 512;
 /// Room for completions. More are kept by the kernel until there is room (`IORING_FEAT_NODROP`).
 const COMPLETIONS: u32 = 4096;
-/// Receive buffers; a power of two.
-const BUFFERS: u16 = 256;
+/// Receive buffers; a power of two. As many clients as this can be received from in one turn.
+const BUFFERS: u16 = 1024;
 /// Bytes of each.
-pub(super) const BUFFER: usize = 8 * 1024;
+pub(super) const BUFFER: usize = 2 * 1024;
 /// The number of the only group of buffers.
 const GROUP: u16 = 0;
 /// `IORING_ENTER_GETEVENTS`: the kernel does what waits for this thread (io_uring_enter(2)).

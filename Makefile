@@ -69,10 +69,12 @@ test-fast: ## A contributor's first door: unit tests, and the suites that need o
 test-workspace:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 
-# The suites of clients once more, over io_uring. With the features of the whole workspace: nothing is
-# built again.
+# The suites of clients once more over io_uring, and while connections move. With the features of the
+# whole workspace: nothing is built again.
 test-transport: test-workspace
-	TEST_TRANSPORT=io-uring $(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES)
+	for transport in io-uring alternate; do \
+	    TEST_TRANSPORT=$$transport $(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES) || exit 1; \
+	done
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings

@@ -3,17 +3,23 @@
 /// The system calls of client connections without TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
+    /// Epoll, and io_uring for connections of the Redis protocol while many requests arrive together.
+    Auto,
     /// Readiness by epoll, then a read and a write for each connection.
     #[default]
     Epoll,
     /// A ring for each worker, where the kernel allows it.
     IoUring,
+    /// Connections of the Redis protocol move between the two all the time (tests).
+    Alternate,
 }
 impl Transport {
-    pub(super) const NAMES: &'static [&'static str] = &["epoll", "io-uring"];
+    pub(super) const NAMES: &'static [&'static str] = &["auto", "epoll", "io-uring", "alternate"];
     pub(super) fn from_name(name: &str) -> Transport {
         match name {
+            "auto" => Transport::Auto,
             "io-uring" => Transport::IoUring,
+            "alternate" => Transport::Alternate,
             _ => Transport::Epoll,
         }
     }

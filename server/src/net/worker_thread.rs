@@ -5,7 +5,7 @@ use super::{
     listeners::{Door, Service},
     proxy_protocol::{may_send_header, take_header},
     redis_connection::{self, BufferPool},
-    ring_transport::{self, WorkerRing},
+    ring_transport::{self, PlainStream, WorkerRing},
     tls_handshake::begin_tls,
     worker_cores,
 };
@@ -203,9 +203,11 @@ struct Shared {
 }
 
 impl Shared {
-    /// The ring for a new connection without TLS; `None`: epoll.
-    fn working_ring(&self) -> Option<WorkerRing> {
-        self.ring.clone().filter(WorkerRing::works)
+    /// The stream of a new connection without TLS.
+    fn plain_stream(&self, service: Service, stream: TcpStream) -> io::Result<PlainStream> {
+        let ring = self.ring.as_ref().filter(|ring| ring.works());
+        // HTTP has gained nothing over the ring (decision 0084).
+        ring_transport::plain_stream(stream, ring, matches!(service, Service::Redis(_)))
     }
 }
 
@@ -231,10 +233,7 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
         _ if may_send_header(worker, door, peer) => {
             tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
         }
-        None => match shared.working_ring() {
-            None => tokio::task::spawn_local(serve_client(place, shared, stream, peer)),
-            Some(ring) => tokio::task::spawn_local(serve_over_ring(place, shared, ring, stream, peer)),
-        },
+        None => tokio::task::spawn_local(serve_plain(place, shared, stream, peer)),
         Some(tls) => tokio::task::spawn_local(serve_tls(place, shared, tls, stream, peer)),
     };
 }
@@ -243,18 +242,15 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
 async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, (door, proxy): (Door, SocketAddr)) {
     let Some(peer) = take_header(&place.worker, door, &mut stream, proxy).await else { return };
     match place.worker.app.tls.clone().filter(|_| door.is_tls) {
-        None => match shared.working_ring() {
-            None => serve_client(place, shared, stream, peer).await,
-            Some(ring) => serve_over_ring(place, shared, ring, stream, peer).await,
-        },
+        None => serve_plain(place, shared, stream, peer).await,
         Some(tls) => serve_tls(place, shared, tls, stream, peer).await,
     }
 }
 
-/// Serves a plain connection over the worker's ring.
-async fn serve_over_ring(place: Place, shared: Shared, ring: WorkerRing, stream: TcpStream, peer: SocketAddr) {
+/// Serves a connection without TLS.
+async fn serve_plain(place: Place, shared: Shared, stream: TcpStream, peer: SocketAddr) {
     // Fails when the runtime ends.
-    if let Ok(stream) = ring.stream(stream) {
+    if let Ok(stream) = shared.plain_stream(place.service, stream) {
         serve_client(place, shared, stream, peer).await;
     }
 }

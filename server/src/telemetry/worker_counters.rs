@@ -82,6 +82,14 @@ counters! {
     redis_connections_opened,
     /// Redis connections ended.
     redis_connections_closed,
+    /// Connections that io_uring began to serve: new ones, and those that moved to it.
+    io_uring_connections_begun,
+    /// Connections that io_uring no longer serves.
+    io_uring_connections_ended,
+    /// Connections that moved from epoll to io_uring.
+    moves_to_io_uring,
+    /// Connections that moved from io_uring to epoll.
+    moves_to_epoll,
     /// Bytes read from Redis clients.
     redis_bytes_in,
     /// Bytes written to Redis clients.

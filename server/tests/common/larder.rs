@@ -220,7 +220,7 @@ pub fn binary() -> PathBuf {
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command.env_clear();
-    // `make test` runs some suites a second time over io_uring.
+    // `make test` runs some suites again with other transports.
     if let Some(transport) = std::env::var_os("TEST_TRANSPORT") {
         command.env("LARDER_TRANSPORT", transport);
     }

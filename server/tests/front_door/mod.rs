@@ -21,3 +21,5 @@ mod sockets;
 mod tokens;
 #[cfg(target_os = "linux")]
 mod transport;
+#[cfg(target_os = "linux")]
+mod transport_moves;

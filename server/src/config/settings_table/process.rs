@@ -36,10 +36,12 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         kind: ValueKind::Choice(Transport::NAMES),
         default: Is("epoll"),
         example: "io-uring",
-        help: "How client connections without TLS are read and written: `epoll`, or `io-uring`, with which one \
-               system call serves many connections. `io-uring` takes less CPU when each thread has many \
-               connections that send one request at a time, and more with a single connection. Where the \
-               kernel refuses it, Larder logs a warning and uses `epoll`. Linux only. See docs/performance.md.",
+        help: "How client connections without TLS are read and written. `epoll`: a read and a write for each \
+               request. `io-uring`: one system call serves many connections, which takes less CPU if many \
+               requests arrive together, and more with a single connection. Where the kernel refuses it, Larder \
+               logs a warning and uses `epoll`. `auto`: `epoll`, and `io-uring` for connections of the Redis \
+               protocol while many requests arrive together, if the kernel allows it. `alternate` is for tests: \
+               connections move between both all the time. io_uring is Linux only. See docs/performance.md.",
         ..ROW
     },
     SettingSpec {

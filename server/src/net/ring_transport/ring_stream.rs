@@ -19,21 +19,42 @@ const SMALL: usize = 16 * 1024;
 /// Reads of less than half a buffer before the kernel receives into its buffers again.
 const SMALL_READS: u32 = 8;
 
+/// The number of a stream that has left the ring.
+const GONE: u32 = u32::MAX;
+
 pub(in crate::net) struct RingStream {
     ring: WorkerRing,
     number: u32,
 }
 
+/// Whether a stream can leave the ring.
+pub(super) enum Departure {
+    /// It has: its socket, from which nothing was taken that the connection did not get.
+    Ready(TcpStream),
+    /// An operation has not ended yet. The reader is woken when it has.
+    Waits,
+    /// It has something to send, or waits for something else than input.
+    Stays,
+}
+
 impl WorkerRing {
-    /// A connection of this ring.
-    pub(in crate::net) fn stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
+    /// A new connection of this ring.
+    pub(super) fn stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
         // Out of the runtime's epoll.
-        Ok(RingStream::new(self, socket.into_std()?))
+        // The first request may be there already.
+        Ok(RingStream::new(self, socket.into_std()?, SMALL_READS - 1))
+    }
+
+    /// A connection that had nothing to read over epoll.
+    pub(super) fn moved_stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
+        let stream = RingStream::new(self, socket.into_std()?, SMALL_READS);
+        self.counters.moves_to_io_uring.add(1);
+        Ok(stream)
     }
 }
 
 impl RingStream {
-    fn new(ring: &WorkerRing, socket: TcpStream) -> RingStream {
+    fn new(ring: &WorkerRing, socket: TcpStream, small_reads: u32) -> RingStream {
         let slot = Slot {
             socket,
             receiving: Receiving::Direct,
@@ -42,8 +63,7 @@ impl RingStream {
             spilled: 0,
             ended: false,
             error: None,
-            // The first request may be there already.
-            small_reads: SMALL_READS - 1,
+            small_reads,
             sending: Sending::default(),
             reader: None,
             writer: None,
@@ -52,15 +72,56 @@ impl RingStream {
             hung_up: false,
             end_waker: None,
             operations: 0,
+            is_leaving: false,
             dropped: false,
         };
         let number = ring.state.borrow_mut().slots.insert(slot);
+        ring.counters.io_uring_connections_begun.add(1);
         RingStream { ring: ring.clone(), number: number as u32 }
     }
 
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut State, u32) -> T) -> T {
         act(&mut self.ring.state.borrow_mut(), self.number)
+    }
+
+    /// Ends the operations that wait for the client. Does nothing if the client does not take its
+    /// replies: that may last.
+    pub(super) fn begin_to_leave(&mut self) -> bool {
+        self.with(|state, number| {
+            let slot = &mut state.slots[number as usize];
+            if slot.sending.in_flight > 0 || slot.watches_room || state.is_broken {
+                return false;
+            }
+            slot.is_leaving = true;
+            state.end_waits(number);
+            state.schedule();
+            true
+        })
+    }
+
+    /// After [`begin_to_leave`](RingStream::begin_to_leave), when there was nothing to read.
+    pub(super) fn departure(&mut self) -> Departure {
+        let departure = self.with(|state, number| {
+            let slot = &mut state.slots[number as usize];
+            if slot.receiving != Receiving::Direct {
+                return Departure::Waits;
+            }
+            let has_output = slot.sending.in_flight > 0 || !slot.sending.pending.is_empty();
+            if has_output || slot.watches_room || slot.watches_end || state.is_broken {
+                slot.is_leaving = false;
+                return Departure::Stays;
+            }
+            if slot.operations > 0 {
+                return Departure::Waits;
+            }
+            Departure::Ready(state.remove(number).socket)
+        });
+        if matches!(departure, Departure::Ready(_)) {
+            self.number = GONE;
+            self.ring.counters.io_uring_connections_ended.add(1);
+        }
+        departure
     }
 }
 
@@ -94,7 +155,7 @@ impl State {
         if slot.ended {
             return Poll::Ready(Ok(()));
         }
-        if slot.receiving != Receiving::Direct {
+        if slot.receiving != Receiving::Direct || slot.is_leaving {
             return Poll::Pending;
         }
         if self.is_broken {
@@ -126,6 +187,28 @@ impl State {
                 Poll::Pending
             }
             Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Ends all operations but a send.
+    fn end_waits(&mut self, number: u32) {
+        let slot = &self.slots[number as usize];
+        let receiving = match slot.receiving {
+            Receiving::Armed => Some(Operation::Receive),
+            Receiving::DirectArmed => Some(Operation::Input),
+            Receiving::Direct | Receiving::Ending => None,
+        };
+        let room = slot.watches_room.then_some(Operation::Room);
+        let end = slot.watches_end.then_some(Operation::End);
+        for operation in [receiving, room, end].into_iter().flatten() {
+            self.cancel(operation, number, 0);
+        }
+    }
+
+    fn cancel(&mut self, operation: Operation, number: u32, send: usize) {
+        // Fails when the ring is broken.
+        if self.kernel.cancel(operation, number, send).is_ok() {
+            self.slots[number as usize].operations += 1;
         }
     }
 
@@ -193,6 +276,10 @@ impl State {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
+        if self.number == GONE {
+            return;
+        }
+        self.ring.counters.io_uring_connections_ended.add(1);
         self.with(|state, number| {
             let slot = &mut state.slots[number as usize];
             slot.dropped = true;
@@ -203,22 +290,11 @@ impl Drop for RingStream {
             slot.reader = None;
             slot.writer = None;
             slot.end_waker = None;
-            let receiving = match slot.receiving {
-                Receiving::Armed => Some(Operation::Receive),
-                Receiving::DirectArmed => Some(Operation::Input),
-                Receiving::Direct | Receiving::Ending => None,
-            };
-            let room = slot.watches_room.then_some(Operation::Room);
-            let end = slot.watches_end.then_some(Operation::End);
             // It waits for room: the client does not read.
-            let send = (slot.sending.in_flight > 0).then_some(Operation::Send);
-            let sending = slot.sending.number;
-            for operation in [receiving, room, end, send].into_iter().flatten() {
-                let of = if operation == Operation::Send { sending } else { 0 };
-                // Fails when the ring is broken.
-                if state.kernel.cancel(operation, number, of).is_ok() {
-                    state.slots[number as usize].operations += 1;
-                }
+            let send = (slot.sending.in_flight > 0).then_some(slot.sending.number);
+            state.end_waits(number);
+            if let Some(send) = send {
+                state.cancel(Operation::Send, number, send);
             }
             state.schedule();
             state.release(number);
@@ -293,6 +369,7 @@ impl ClientStream for RingStream {
         poll_fn(|cx| {
             self.with(|state, number| {
                 let slot = &mut state.slots[number as usize];
+                slot.is_leaving = false;
                 if !slot.spill.is_empty() || slot.chunk.is_some() || slot.ended || slot.error.is_some() {
                     return Poll::Ready(Ok(()));
                 }
@@ -313,7 +390,11 @@ impl ClientStream for RingStream {
     }
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(buffer);
-        match self.with(|state, number| state.read(number, &mut buffer)) {
+        let read = self.with(|state, number| {
+            state.slots[number as usize].is_leaving = false;
+            state.read(number, &mut buffer)
+        });
+        match read {
             Poll::Ready(read) => read.map(|()| buffer.filled().len()),
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }

@@ -1,5 +1,10 @@
 //! The ring of one worker: the states of its connections, and the task that submits and reaps.
-use super::kernel_ring::{Chunk, Completion, KernelRing, Operation};
+use super::{
+    Placement,
+    kernel_ring::{Chunk, Completion, KernelRing, Operation},
+    turn_meter::TurnMeter,
+};
+use crate::telemetry::Counters;
 use rustix::io::Errno;
 use slab::Slab;
 use std::{
@@ -8,11 +13,16 @@ use std::{
     io::{self, Write},
     mem,
     net::TcpStream,
+    ops::Deref,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
-use tokio::io::unix::AsyncFd;
+use tokio::{
+    io::unix::AsyncFd,
+    runtime::{Handle, RuntimeMetrics},
+};
 
 /// Spare send buffers.
 const SPARE: usize = 64;
@@ -60,6 +70,8 @@ pub(super) struct Slot {
     pub(super) hung_up: bool,
     pub(super) end_waker: Option<Waker>,
     pub(super) operations: u32,
+    /// Its stream is to leave the ring: nothing is armed any more.
+    pub(super) is_leaving: bool,
     pub(super) dropped: bool,
 }
 
@@ -80,13 +92,39 @@ pub(super) struct State {
     pub(super) is_broken: bool,
 }
 
+/// What the streams of one worker share.
+pub(in crate::net) struct RingShared {
+    pub(super) state: RefCell<State>,
+    pub(super) placement: Placement,
+    pub(super) meter: TurnMeter,
+    /// Of the runtime: how often it has waited.
+    metrics: RuntimeMetrics,
+    pub(super) counters: Arc<Counters>,
+}
+
 #[derive(Clone)]
 pub(in crate::net) struct WorkerRing {
-    pub(super) state: Rc<RefCell<State>>,
+    shared: Rc<RingShared>,
+}
+
+impl Deref for WorkerRing {
+    type Target = RingShared;
+    #[inline]
+    fn deref(&self) -> &RingShared {
+        &self.shared
+    }
+}
+
+impl RingShared {
+    /// Input was read from a client that had been waited for, at either place.
+    #[inline]
+    pub(super) fn note_read(&self) {
+        self.meter.note_read(self.metrics.worker_park_count(0));
+    }
 }
 
 impl WorkerRing {
-    pub(in crate::net) fn start() -> io::Result<WorkerRing> {
+    pub(super) fn start(placement: Placement, counters: Arc<Counters>) -> io::Result<WorkerRing> {
         let kernel = KernelRing::new()?;
         let events = kernel.events()?;
         let state = State {
@@ -101,7 +139,10 @@ impl WorkerRing {
             at_end: None,
             is_broken: false,
         };
-        let ring = WorkerRing { state: Rc::new(RefCell::new(state)) };
+        let metrics = Handle::current().metrics();
+        let shared =
+            RingShared { state: RefCell::new(state), placement, meter: TurnMeter::default(), metrics, counters };
+        let ring = WorkerRing { shared: Rc::new(shared) };
         let driver = ring.clone();
         tokio::task::spawn_local(async move { poll_fn(|cx| driver.drive(&events, cx)).await });
         Ok(ring)
@@ -127,6 +168,8 @@ impl WorkerRing {
 
     /// One turn: submits, reaps and wakes. Then waits for the ring's next event.
     fn drive(&self, events: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> Poll<()> {
+        // What this turn receives is read before the next.
+        self.meter.end_turn();
         let mut wakers = {
             let state = &mut *self.state.borrow_mut();
             if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -330,6 +373,9 @@ impl State {
             }
             Operation::Cancel => {}
         }
+        if slot.is_leaving && slot.operations == 0 {
+            self.wakers.extend(slot.reader.take());
+        }
         self.release(number);
         Ok(())
     }
@@ -341,11 +387,19 @@ impl State {
             if let Some(chunk) = slot.chunk.take() {
                 self.kernel.give_back(chunk);
             }
-            self.slots.remove(number as usize);
-            if self.slots.is_empty() {
-                self.wakers.extend(self.at_end.take());
-            }
+            self.remove(number);
         }
+    }
+
+    /// Frees a slot under which nothing is under way.
+    pub(super) fn remove(&mut self, number: u32) -> Slot {
+        let slot = self.slots.remove(number as usize);
+        if self.slots.is_empty()
+            && let Some(waker) = self.at_end.take()
+        {
+            waker.wake();
+        }
+        slot
     }
 
     /// Writes to the socket.

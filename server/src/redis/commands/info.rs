@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     app::App,
+    config::Transport,
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
     snapshot::LoadStatus,
     telemetry::{CommandNumbers, ProcessStats},
@@ -193,12 +194,13 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("io_threads", app.settings.threads);
 }
 
-/// The system calls of client connections: a worker to which the kernel refuses io_uring uses epoll.
+/// The system calls with which client connections begin. A worker to which the kernel refuses
+/// io_uring uses epoll.
 fn multiplexing_api(app: &App) -> &'static str {
-    match app.workers_with_ring.load(Relaxed) {
-        0 if cfg!(target_os = "linux") => "epoll",
-        0 => "kqueue",
-        _ => "io_uring",
+    match app.settings.transport {
+        _ if !cfg!(target_os = "linux") => "kqueue",
+        Transport::IoUring if app.workers_with_ring.load(Relaxed) > 0 => "io_uring",
+        _ => "epoll",
     }
 }
 

@@ -64,6 +64,9 @@ fn clients(info: &mut Info<'_, '_>) {
     info.line("larder_blocked_clients", connected.iter().filter(|client| client.blocked.load(Relaxed)).count());
     info.line("larder_pubsub_clients", connected.iter().filter(|client| client.subscribed.load(Relaxed)).count());
     info.line("larder_tracking_clients", app.clients.tracking());
+    let all = app.telemetry.sums();
+    let on_ring = all.io_uring_connections_begun.saturating_sub(all.io_uring_connections_ended);
+    info.line("larder_io_uring_connections", on_ring);
     info.line("larder_connections_received", sums.redis_connections_opened);
     info.line("larder_rejected_connections", sums.connections_refused);
     info.line("larder_backlog_disconnections", app.backlog.cut_off());

@@ -73,6 +73,27 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
             to.number(&[("protocol", "redis")], open(s.redis_connections_opened, s.redis_connections_closed));
         },
     },
+    sums!(
+        "larder_io_uring_connections_total",
+        "event",
+        ["begun" => io_uring_connections_begun, "ended" => io_uring_connections_ended],
+        "Connections that io_uring began to serve, and those that it serves no more: closed, or moved to epoll."
+    ),
+    MetricFamily {
+        name: "larder_io_uring_connections",
+        kind: Gauge,
+        help: "Open connections that are read and written by io_uring (setting transport).",
+        read: |s, to| {
+            let s = &s.sums;
+            to.number(&[], s.io_uring_connections_begun.saturating_sub(s.io_uring_connections_ended));
+        },
+    },
+    sums!(
+        "larder_transport_moves_total",
+        "to",
+        ["io_uring" => moves_to_io_uring, "epoll" => moves_to_epoll],
+        "Moves of connections between epoll and io_uring (transport = auto)."
+    ),
     MetricFamily {
         name: "larder_worker_connections",
         kind: Gauge,

@@ -45,6 +45,12 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether bytes that were written are still here: a flush sends them.
     fn is_unflushed(&self) -> bool;
 
+    /// Ready when the kernel has all that was written. A flush begins that, and need not wait for it:
+    /// closing the stream earlier may lose what the socket has no room for.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_flush(cx)
+    }
+
     /// Bytes of its own buffers, about.
     fn buffered(&self) -> usize;
 

@@ -28,11 +28,7 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::{
-    io::{AsyncWriteExt, ReadBuf},
-    task::JoinHandle,
-    time::timeout,
-};
+use tokio::{io::ReadBuf, task::JoinHandle, time::timeout};
 
 /// Output that is sent before more requests are answered.
 pub(super) const ENOUGH: usize = 256 * 1024;
@@ -90,7 +86,7 @@ pub(crate) async fn serve<S: ClientStream>(
             }
             Next::Close => {
                 // A stream may have taken responses and not sent them yet.
-                let _ = timeout(LINGER, fast.stream.flush()).await;
+                let _ = timeout(LINGER, poll_fn(|cx| fast.stream.poll_sent(cx))).await;
                 return None;
             }
         }

@@ -342,7 +342,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         let ends = self.input_ended || matches!(self.state, ConnectionStep::Closing | ConnectionStep::Replicating);
         if answered && ends {
             // A stream may have taken replies and not sent them yet.
-            answered = self.poll_flush(cx)?.is_ready();
+            answered = self.stream.poll_sent(cx)?.is_ready();
         }
         match self.state {
             ConnectionStep::Reading { more } => {

@@ -247,6 +247,9 @@ impl ClientStream for PlainStream {
     fn is_unflushed(&self) -> bool {
         false
     }
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        at_place!(&mut self.place, stream => ClientStream::poll_sent(stream, cx), Poll::Ready(Err(gone())))
+    }
     #[inline]
     fn buffered(&self) -> usize {
         at_place!(&self.place, stream => stream.buffered(), 0)

@@ -331,8 +331,10 @@ impl AsyncWrite for RingStream {
     fn is_write_vectored(&self) -> bool {
         true
     }
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|state, number| state.sent(number, cx)).map(Ok)
+    /// What was written is sent with the worker's next turn. To wait for that would wake each
+    /// connection once more for each reply.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.with(|state, number| {
@@ -401,6 +403,9 @@ impl ClientStream for RingStream {
     }
     fn is_unflushed(&self) -> bool {
         false
+    }
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|state, number| state.sent(number, cx)).map(Ok)
     }
     fn buffered(&self) -> usize {
         self.with(|state, number| {

@@ -37,6 +37,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+/// The longest key that lies in its flight.
+const KEY: usize = 32;
+
 /// How a flight ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -77,7 +80,8 @@ struct Ending {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) hash: u64,
-    pub(crate) key: Box<[u8]>,
+    /// A short one takes no allocation of its own.
+    pub(crate) key: SmallVec<[u8; KEY]>,
     /// What is derived from the key's value; empty: the value itself.
     pub(crate) name: Box<[u8]>,
     /// The queue that the fetch was sent through; 0: not sent yet.
@@ -94,7 +98,7 @@ impl Flight {
     pub(crate) fn new(hash: u64, key: &[u8], name: &[u8], purpose: Purpose, begun: u64) -> Arc<Flight> {
         Arc::new(Flight {
             hash,
-            key: key.into(),
+            key: SmallVec::from_slice(key),
             name: name.into(),
             queue: AtomicU32::new(0),
             purpose,
@@ -164,7 +168,8 @@ impl Flight {
 
     fn bytes(&self) -> usize {
         // With the reference counts, the table's slot and its share of empty slots.
-        size_of::<Flight>() + 16 + 2 * size_of::<Arc<Flight>>() + self.key.len() + self.name.len()
+        let key = if self.key.spilled() { self.key.len() } else { 0 };
+        size_of::<Flight>() + 16 + 2 * size_of::<Arc<Flight>>() + key + self.name.len()
     }
 }
 

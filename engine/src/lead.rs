@@ -9,7 +9,8 @@ use crate::{
     flight::{Flight, Outcome, Purpose, Wait},
     holds::Hold,
     key::Key,
-    shard::Live,
+    shard::{Live, Shard},
+    shard_common::Rules,
     stale_rules::{Serves, Standing},
     sync::{Arc, lock},
     time::Millis,
@@ -135,10 +136,16 @@ impl Lead {
     /// began, and wakes every waiter with it. True if it was stored.
     pub fn finish(mut self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
         self.finished = true;
-        self.end(outcome, fill, now)
+        self.end(outcome, fill, false, now)
     }
 
-    fn end(&self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
+    /// [`overtake`](Lead::overtake) and [`finish`](Lead::finish) in one step.
+    pub fn overtake_and_finish(mut self, outcome: Outcome, fill: Fill<'_>, now: Millis) -> bool {
+        self.finished = true;
+        self.end(outcome, fill, true, now)
+    }
+
+    fn end(&self, outcome: Outcome, fill: Fill<'_>, overtakes: bool, now: Millis) -> bool {
         let value = match &outcome {
             Outcome::Value(value) => Some(&value[..]),
             _ => None,
@@ -149,8 +156,13 @@ impl Lead {
         };
         let is_known = matches!(outcome, Outcome::Value(_) | Outcome::Absent);
         let stored = match self.flight.name.is_empty() {
-            true => self.cache.land(&self.flight, now, (value, is_known), fill),
-            false => self.cache.land_derived(&self.flight, now, value.zip(fill.map(|fill| fill.0))),
+            true => self.cache.land(&self.flight, now, (value, is_known), fill, overtakes),
+            false => {
+                if overtakes {
+                    self.overtake();
+                }
+                self.cache.land_derived(&self.flight, now, value.zip(fill.map(|fill| fill.0)))
+            }
         };
         self.flight.end(outcome);
         stored
@@ -182,7 +194,7 @@ impl EarlyAnswer {
 impl Drop for Lead {
     fn drop(&mut self) {
         if !self.finished {
-            self.end(Outcome::Abandoned, Fill::Skip, 0);
+            self.end(Outcome::Abandoned, Fill::Skip, false, 0);
         }
     }
 }
@@ -195,17 +207,21 @@ impl fmt::Debug for Lead {
 
 impl Cache {
     /// The end of a flight: the fill is stored only if the fence still stands. `is_known`: the source
-    /// has said whether there is a value.
+    /// has said whether there is a value. `overtakes`: see [`Lead::overtake`].
     fn land(
         &self,
         flight: &Arc<Flight>,
         now: Millis,
         (value, is_known): (Option<&[u8]>, bool),
         fill: Option<(Expiry, Attributes<'_>)>,
+        overtakes: bool,
     ) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         let number = self.shard_of(flight.hash);
         let mut shard = lock(self.mutex(number));
+        if overtakes {
+            shard.overtake(&self.rules, flight);
+        }
         let landed = shard.flights.land(flight);
         let mut stored = false;
         if let Some((expiry, attributes)) = fill {
@@ -223,6 +239,9 @@ impl Cache {
         }
         shard.settle(&self.rules.budget);
         drop(shard);
+        if overtakes {
+            self.rules.changes.settled();
+        }
         self.tier().balance(number, now);
         stored
     }
@@ -260,14 +279,21 @@ impl Cache {
     /// See [`Lead::overtake`].
     fn overtake(&self, flight: &Arc<Flight>) {
         let mut shard = lock(self.mutex(self.shard_of(flight.hash)));
-        let fenced = !shard.flights.overtake(flight);
-        let key = Key { bytes: &flight.key, hash: flight.hash };
-        if fenced || shard.lags(key, flight) {
-            shard.drop_key(key);
-            self.rules.changes.changed(key, 0);
-        }
+        shard.overtake(&self.rules, flight);
         shard.settle(&self.rules.budget);
         drop(shard);
         self.rules.changes.settled();
+    }
+}
+
+impl Shard {
+    /// See [`Lead::overtake`].
+    fn overtake(&mut self, rules: &Rules, flight: &Arc<Flight>) {
+        let fenced = !self.flights.overtake(flight);
+        let key = Key { bytes: &flight.key, hash: flight.hash };
+        if fenced || self.lags(key, flight) {
+            self.drop_key(key);
+            rules.changes.changed(key, 0);
+        }
     }
 }

@@ -677,9 +677,18 @@ fn a_write_copies_a_few_times_its_length_at_most_and_keeps_the_slack_bounded() {
 
 #[test]
 fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
+    // A key that lies in its flight, and a longer one; in two steps and in one.
+    for name in [&b"k"[..], &[b'k'; 100]] {
+        for in_one_step in [false, true] {
+            overtakes_what_may_be_older(name, in_one_step);
+        }
+    }
+}
+
+fn overtakes_what_may_be_older(name: &[u8], in_one_step: bool) {
     use crate::{Fill, Lead, Lookup, Outcome};
     let cache = Cache::new(Config { seed: Some(1), ..Config::default() });
-    let key = cache.key(b"k");
+    let key = cache.key(name);
     let lead = || match cache.lookup(key, 0, |_| ()) {
         Lookup::Lead(lead) => lead,
         other => panic!("not a lead: {other:?}"),
@@ -687,13 +696,20 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
     let store = |lead: Lead, value: &'static str| {
         lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, Attributes::NONE), 0)
     };
+    let overtake_and_store = |lead: Lead, value: &'static str| {
+        if in_one_step {
+            let fill = Fill::Store(Expiry::Never, Attributes::NONE);
+            return lead.overtake_and_finish(Outcome::Value(value.into()), fill, 0);
+        }
+        lead.overtake();
+        store(lead, value)
+    };
     let cached = || cache.tier().peek(key, 0, |_| ()).is_some();
 
     // Not fenced: nothing happens, and the fill is stored.
     let only = lead();
     only.sent_through(1);
-    only.overtake();
-    assert!(store(only, "v") && cached());
+    assert!(overtake_and_store(only, "v") && cached());
     cache.invalidate(key);
 
     // The queue of the flight that took its place; is that one fenced in turn?
@@ -703,8 +719,7 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
         cache.invalidate(key);
         let second = lead();
         second.sent_through(queue);
-        first.overtake();
-        assert!(!store(first, "first"));
+        assert!(!overtake_and_store(first, "first"));
         assert_eq!(store(second, "second"), !fenced, "queue {queue}");
         cache.invalidate(key);
     }
@@ -713,7 +728,7 @@ fn a_fenced_flight_overtakes_what_may_be_older_than_its_answer() {
     let first = lead();
     cache.tier().clear();
     assert!(store(lead(), "second") && cached());
-    first.overtake();
+    assert!(!overtake_and_store(first, "first"));
     assert!(!cached());
 }
 

@@ -66,6 +66,18 @@ fn overtaken_in(
     tags: &'static [&'static [u8]],
     forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static,
 ) {
+    for in_one_step in [false, true] {
+        overtaken_by(shards, tags, in_one_step, forget);
+    }
+}
+
+/// The same. The answer overtakes others and ends its flight in one step, or only ends it.
+fn overtaken_by(
+    shards: usize,
+    tags: &'static [&'static [u8]],
+    in_one_step: bool,
+    forget: impl Fn(&Cache, &[u8]) + Send + Sync + Copy + 'static,
+) {
     explore(move || {
         let cache = cache(shards);
         let source = Arc::new(Mutex::new(b"old".to_vec()));
@@ -76,7 +88,12 @@ fn overtaken_in(
                     let value = source.lock().expect("no panic").clone();
                     thread::yield_now();
                     let attributes = Attributes { tags, ..Attributes::NONE };
-                    lead.finish(Outcome::Value(value.into()), Fill::Store(Expiry::Never, attributes), 0);
+                    let (outcome, fill) = (Outcome::Value(value.into()), Fill::Store(Expiry::Never, attributes));
+                    if in_one_step {
+                        lead.overtake_and_finish(outcome, fill, 0);
+                    } else {
+                        lead.finish(outcome, fill, 0);
+                    }
                 }
             })
         };

@@ -200,7 +200,7 @@ impl Group {
             Lookup::Absent => StartedRead::Absent,
             Lookup::Wait(wait) => StartedRead::Wait(wait),
             Lookup::Renew(answer, lead) => {
-                batch.push(Fetch::new(lead, self.policy.clone()));
+                batch.push(Fetch::in_batch(batch, lead, self.policy.clone()));
                 answer.map_or(StartedRead::Absent, StartedRead::Hit)
             }
             Lookup::Lead(lead) => {
@@ -208,7 +208,7 @@ impl Group {
                 if lead.has_fallback() {
                     self.answer_in_time(&lead);
                 }
-                batch.push(Fetch::new(lead, self.policy.clone()));
+                batch.push(Fetch::in_batch(batch, lead, self.policy.clone()));
                 StartedRead::Wait(wait)
             }
         }

@@ -61,12 +61,19 @@ enum Ending {
 impl Fetch {
     /// The fetch for this lead.
     pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
+        Fetch::begun_at(Instant::now(), lead, policy)
+    }
+    /// The same. It begins together with those of this batch: one reading of the clock for all.
+    pub fn in_batch(batch: &[Fetch], lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
+        Fetch::begun_at(batch.last().map_or_else(Instant::now, |fetch| fetch.started), lead, policy)
+    }
+    fn begun_at(started: Instant, lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         let times = policy.of(lead.key()).refresh_ahead == Some(RefreshAhead::XFetch);
         Fetch {
             begun: times.then(clock::now),
             lead,
             policy,
-            started: Instant::now(),
+            started,
             vouched: false,
             held: None,
             passes_tier: false,
@@ -253,12 +260,13 @@ impl Fetch {
         }
         match ending {
             Ending::Answer(value, end, mut metadata) => {
-                if self.policy.coherence != Coherence::Ttl {
-                    self.lead.overtake();
-                }
+                let overtakes = self.policy.coherence != Coherence::Ttl;
                 metadata.fetch_duration = self.begun.map(|begun| now.saturating_sub(begun));
                 let end = end.filter(|_| self.keep()).map(|end| self.shortened(end, now));
                 if end.is_none() {
+                    if overtakes {
+                        self.lead.overtake();
+                    }
                     self.forget_older();
                 }
                 let encoded = Bytes::from(metadata.encode());
@@ -271,8 +279,11 @@ impl Fetch {
                     Some(_) => Attributes { tags: &tags, metadata: &encoded },
                     None => Attributes::NONE,
                 };
-                let fill = end.map_or(Fill::Skip, |end| Fill::Store(end, attributes));
-                self.lead.finish(value.map_or(Outcome::Absent, Outcome::Value), fill, now);
+                let outcome = value.map_or(Outcome::Absent, Outcome::Value);
+                match end {
+                    Some(end) if overtakes => self.lead.overtake_and_finish(outcome, Fill::Store(end, attributes), now),
+                    end => self.lead.finish(outcome, end.map_or(Fill::Skip, |end| Fill::Store(end, attributes)), now),
+                };
             }
             Ending::Failed(error) if error.is_unavailable() => {
                 let may_serve = !self.passes_tier && self.policy.serves(self.key());

@@ -176,11 +176,18 @@ impl SourceHealth {
     }
     /// As [`finished`](SourceHealth::finished), at this moment.
     pub(super) fn finished_at(&self, end: FetchEnd, took: Duration, at: Instant) {
-        self.seconds.record_shared(took);
         if end != FetchEnd::Answered {
             self.errors.fetch_add(1, Relaxed);
         }
-        self.admission.finished(end, took, at, || self.last_error());
+        self.finished_all(1, end, took, at);
+    }
+    /// So many admitted fetches of the same duration were answered at this moment.
+    pub(super) fn answered_all(&self, count: usize, took: Duration, at: Instant) {
+        self.finished_all(count, FetchEnd::Answered, took, at);
+    }
+    fn finished_all(&self, count: usize, end: FetchEnd, took: Duration, at: Instant) {
+        self.seconds.record_all_shared(count as u64, took);
+        self.admission.finished(count, (end, took), at, || self.last_error());
     }
     /// Admitted fetches were dropped with their connection task.
     pub(super) fn abandoned(&self, count: usize) {

@@ -19,20 +19,24 @@ impl Histogram {
     /// Counts one duration; only the histogram's own thread may.
     #[inline]
     pub fn record(&self, duration: Duration) {
-        self.record_with(duration, Counter::add);
+        self.record_with(1, duration, Counter::add);
     }
     /// Counts one duration from any thread.
     pub fn record_shared(&self, duration: Duration) {
-        self.record_with(duration, Counter::add_shared);
+        self.record_all_shared(1, duration);
+    }
+    /// Counts so many of the same duration from any thread.
+    pub fn record_all_shared(&self, count: u64, duration: Duration) {
+        self.record_with(count, duration, Counter::add_shared);
     }
     #[inline]
-    fn record_with(&self, duration: Duration, add: impl Fn(&Counter, u64)) {
+    fn record_with(&self, count: u64, duration: Duration, add: impl Fn(&Counter, u64)) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get(bucket(duration)) {
-            add(bucket, 1);
+            add(bucket, count);
         }
-        add(&self.count, 1);
-        add(&self.micros, micros);
+        add(&self.count, count);
+        add(&self.micros, micros.saturating_mul(count));
     }
 }
 
@@ -166,14 +170,15 @@ mod tests {
         one.record(Duration::from_micros(10));
         one.record(Duration::from_millis(1));
         two.record_shared(Duration::from_secs(100));
+        two.record_all_shared(3, Duration::from_secs(1));
         let mut sum = Distribution::default();
         sum.add(&one);
         sum.add(&two);
-        assert_eq!((sum.count, sum.seconds()), (3, 100.00101));
+        assert_eq!((sum.count, sum.seconds()), (6, 103.00101));
         let cumulative: Vec<_> = sum.cumulative().collect();
         assert_eq!(cumulative[0], (0.000016, 1));
         assert_eq!(cumulative[6], (0.001024, 2));
-        assert_eq!(cumulative[BUCKETS - 1], (67.108864, 2), "what is longer is in no bucket");
+        assert_eq!(cumulative[BUCKETS - 1], (67.108864, 5), "what is longer is in no bucket");
     }
 
     proptest! {

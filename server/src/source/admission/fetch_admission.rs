@@ -161,11 +161,11 @@ impl FetchAdmission {
         self.rejected[why as usize].fetch_add(count as u64, Relaxed);
     }
 
-    /// A fetch that was sent has ended, at this moment.
+    /// So many fetches that were sent have ended alike, at this moment.
     pub(in crate::source) fn finished(
         &self,
-        end: FetchEnd,
-        took: Duration,
+        count: usize,
+        (end, took): (FetchEnd, Duration),
         at: Instant,
         last_error: impl FnOnce() -> Option<Arc<str>>,
     ) {
@@ -173,10 +173,10 @@ impl FetchAdmission {
         let latency = (end != FetchEnd::Failed || took >= self.patience).then_some(took);
         if let Some(breaker) = &self.breaker {
             let now = at.saturating_duration_since(self.started);
-            let transition = breaker.ended(now, now.saturating_sub(took), end == FetchEnd::Failed);
+            let transition = breaker.ended(count, now, now.saturating_sub(took), end == FetchEnd::Failed);
             self.note(transition, last_error);
         }
-        self.server.end(&self.load, 1, latency, at);
+        self.server.end(&self.load, count, latency, at);
     }
     /// Begun fetches were dropped.
     pub(in crate::source) fn abandoned(&self, count: usize) {

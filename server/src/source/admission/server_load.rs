@@ -155,8 +155,8 @@ impl ServerLoad {
         group.in_flight.fetch_sub(count, Relaxed);
         self.in_flight.fetch_sub(count, SeqCst);
         if let Some(latency) = latency {
-            self.sample_nanos.fetch_add(nanos(latency), Relaxed);
-            self.samples.fetch_add(1, Relaxed);
+            self.sample_nanos.fetch_add(nanos(latency).saturating_mul(count as u64), Relaxed);
+            self.samples.fetch_add(count as u64, Relaxed);
             let now = at.saturating_duration_since(self.started);
             if nanos(now) >= self.window_end.load(Relaxed) {
                 self.end_window(now);

@@ -72,15 +72,15 @@ impl SharedBreaker {
             self.machine.lock().give_back(count);
         }
     }
-    /// A fetch that was sent at `begun` has ended.
-    pub(super) fn ended(&self, now: Duration, begun: Duration, failed: bool) -> Option<Transition> {
+    /// So many fetches that were sent at `begun` have ended alike.
+    pub(super) fn ended(&self, count: usize, now: Duration, begun: Duration, failed: bool) -> Option<Transition> {
         if !failed && self.state() == BreakerState::Closed && nanos(now) < self.bucket_end.load(Relaxed) {
-            self.answered.fetch_add(1, Relaxed);
+            self.answered.fetch_add(count as u64, Relaxed);
             return None;
         }
         self.change(|machine| {
             machine.count_answered(self.answered.swap(0, Relaxed));
-            machine.ended(now, begun, failed);
+            (0..count).for_each(|_| machine.ended(now, begun, failed));
         })
         .1
     }

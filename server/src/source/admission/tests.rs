@@ -182,9 +182,10 @@ proptest! {
         for step in steps {
             run(&mut pure, &mut now, step);
             match step {
-                Answered(count) => (0..count).for_each(|_| _ = shared.ended(now, now, false)),
-                Failed(count) => (0..count).for_each(|_| _ = shared.ended(now, now, true)),
-                OldFailed(millis) => _ = shared.ended(now, now.saturating_sub(ms(millis)), true),
+                // Those of one read are handed over together.
+                Answered(count) => _ = shared.ended(count as usize, now, now, false),
+                Failed(count) => (0..count).for_each(|_| _ = shared.ended(1, now, now, true)),
+                OldFailed(millis) => _ = shared.ended(1, now, now.saturating_sub(ms(millis)), true),
                 Connected => _ = shared.connected(now),
                 Pass(_) | Ask(_) => {}
             }

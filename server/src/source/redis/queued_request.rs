@@ -53,15 +53,7 @@ impl QueuedFetch {
         self.fetch.finish_reply(found, now);
     }
     pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
-        self.finish_at(answer, (now, Instant::now()), health);
-    }
-    /// As [`finish`](QueuedFetch::finish), at this moment.
-    pub(super) fn finish_at(
-        self,
-        answer: Result<Option<FetchedValue>, SourceError>,
-        (now, at): (Millis, Instant),
-        health: &SourceHealth,
-    ) {
+        let at = Instant::now();
         health.finished_at(FetchEnd::of(&answer), at.saturating_duration_since(self.since), at.into_std());
         self.fetch.finish_at(answer, now, at.into_std());
     }

@@ -19,6 +19,7 @@ use std::{
     collections::VecDeque,
     rc::{Rc, Weak},
     sync::Arc,
+    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -96,6 +97,9 @@ pub(crate) struct Pipeline {
     /// When the input that is being processed was read. One reading of the clock for all replies
     /// in it.
     pub(super) read_at: Instant,
+    /// Answered fetches that the source's health does not count yet: how many, and how long each
+    /// took. Those that were queued together are counted together.
+    pub(super) answered: (usize, Duration),
     /// Fetches to send again, in order.
     pub(super) resend: Vec<QueuedFetch>,
     /// In a cluster: takes over unanswered fetches.
@@ -127,6 +131,7 @@ impl Pipeline {
             push_count: 0,
             progress: None,
             read_at: Instant::now(),
+            answered: (0, Duration::ZERO),
             resend: Vec::new(),
             redirector,
         }
@@ -260,10 +265,37 @@ impl Pipeline {
         gone.into_iter().for_each(|(queued, error)| self.finish(queued, Err(error), millis));
     }
 
-    pub(super) fn finish(&self, queued: QueuedFetch, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
+    pub(super) fn finish(
+        &mut self,
+        queued: QueuedFetch,
+        answer: Result<Option<FetchedValue>, SourceError>,
+        now: Millis,
+    ) {
         match answer {
-            Err(error) => fail(queued, error, self.redirector.as_ref(), now, &self.settings.health),
-            answer => queued.finish_at(answer, (now, self.read_at), &self.settings.health),
+            Err(error) => {
+                self.count_answered();
+                fail(queued, error, self.redirector.as_ref(), now, &self.settings.health);
+            }
+            answer => {
+                let took = self.read_at.saturating_duration_since(queued.since);
+                if self.answered.1 != took {
+                    self.count_answered();
+                }
+                self.answered = (self.answered.0 + 1, took);
+                // Whoever has the last answer finds all of them counted.
+                if self.sent.is_empty() {
+                    self.count_answered();
+                }
+                queued.fetch.finish_at(answer, now, self.read_at.into_std());
+            }
+        }
+    }
+
+    /// Has the source's health count the answered fetches.
+    pub(super) fn count_answered(&mut self) {
+        let (count, took) = std::mem::take(&mut self.answered);
+        if count > 0 {
+            self.settings.health.answered_all(count, took, self.read_at.into_std());
         }
     }
 }
@@ -271,6 +303,7 @@ impl Pipeline {
 impl Drop for Pipeline {
     /// Fetches that are left end with the task: dropping them releases their waiters.
     fn drop(&mut self) {
+        self.count_answered();
         let left = self.sent.len() + self.resend.len();
         self.settings.health.abandoned(left);
     }

@@ -20,9 +20,14 @@ impl Pipeline {
         self.read_at = Instant::now();
         let push_count = self.push_count;
         let mut steps = 0;
-        while self.step(input, now)? {
-            steps += 1;
-        }
+        let outcome = loop {
+            match self.step(input, now) {
+                Ok(true) => steps += 1,
+                outcome => break outcome,
+            }
+        };
+        self.count_answered();
+        outcome?;
         // A push message is no progress.
         let part = self.body.is_some() || self.skipping || input.first().is_some_and(|&byte| byte != b'>');
         if part || steps > self.push_count - push_count {

@@ -21,7 +21,8 @@ use std::{
     pin::pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -292,6 +293,35 @@ fn an_announcement_anywhere_between_replies_ends_the_copies_that_came_before() {
             assert_eq!(sent.answers(), [found("a"), Some(Ok(None)), found("c")]);
         }
     }
+}
+
+#[test]
+fn answered_fetches_are_counted_also_when_what_follows_is_no_reply() {
+    for (tail, left) in [("$1\r\nc\r\n:60000\r\n", 0), ("!\r\n", 1)] {
+        let mut sent = sent_in(3, Coherence::Coherent, &[]);
+        let bytes = [&PARTS[..4].concat(), tail].concat();
+        assert_eq!(sent.feed(bytes.as_bytes(), &[usize::MAX]).is_err(), left > 0);
+        let health = &sent.pipeline.settings.health;
+        assert_eq!((health.admission().in_flight(), health.seconds().count), (left, 3 - left as u64));
+    }
+}
+
+/// Notes how many fetches are counted when it is woken.
+struct Counted(Arc<ConnectionSettings>, AtomicU64);
+impl Wake for Counted {
+    fn wake(self: Arc<Counted>) {
+        self.1.store(self.0.health.seconds().count, Relaxed);
+    }
+}
+
+#[test]
+fn whoever_has_the_last_answer_finds_all_answers_counted() {
+    let mut sent = sent_in(3, Coherence::Coherent, &[]);
+    let waker = Arc::new(Counted(sent.pipeline.settings.clone(), AtomicU64::new(0)));
+    let mut last = sent.waits.pop().expect("three");
+    assert!(std::pin::Pin::new(&mut last).poll(&mut Context::from_waker(&waker.clone().into())).is_pending());
+    assert_eq!(sent.feed(PARTS.concat().as_bytes(), &[usize::MAX]), Ok(()));
+    assert_eq!(waker.1.load(Relaxed), 3);
 }
 
 #[test]

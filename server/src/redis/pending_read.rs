@@ -66,14 +66,15 @@ impl PendingRead {
             + self.timed.as_ref().map_or(0, TimedCommand::owned)
     }
 
-    /// Ready when every value is known. The flights proceed by themselves.
-    pub fn poll(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when every value is known. The flights proceed by themselves. `now`: when the values
+    /// became known that are known now. The first read that needs it reads the clock.
+    pub fn poll(&mut self, worker: &Worker, now: &mut Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(slot) = self.slots.get_mut(self.next) {
             if let Slot::Wait(wait) = slot {
                 match Pin::new(&mut *wait).poll(cx) {
                     Poll::Ready(outcome) => {
                         if let (Some(timed), true) = (&mut self.timed, self.head.is_none()) {
-                            let now = Instant::now();
+                            let now = *now.get_or_insert_with(Instant::now);
                             timed.ends_get(worker, wait.key(), now);
                             self.ended = Some(now);
                         }

@@ -24,19 +24,27 @@ pub struct GetRun {
     pub commands: usize,
     /// Their bytes in the input.
     pub consumed: usize,
-    /// The last command waits for its flight. The replies to the others are in the output.
-    pub pending: Option<PendingRead>,
+    /// How many of them wait for a flight.
+    pub waiting: usize,
 }
 
-/// Begins the GETs at the start of `input`, until one has to wait or `out` has `enough` bytes.
-/// Begins none if they need more than a lookup: throttle, recorder, MONITOR, a slow log of short
-/// times, or a client in a special state. Fetches that they need are pushed to `batch`.
+/// Takes the replies to the commands of a run, in order.
+pub trait GetReplies {
+    /// The output for the next replies, and at how many bytes the run stops.
+    fn output(&mut self) -> (&mut Output, usize);
+    /// The next reply waits for a flight. False: the run stops here.
+    fn wait(&mut self, read: PendingRead) -> bool;
+}
+
+/// Begins the GETs at the start of `input`, until enough bytes or reads are due. Begins none if
+/// they need more than a lookup: throttle, recorder, MONITOR, a slow log of short times, or a
+/// client in a special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &mut Session,
     input: &[u8],
     now: Millis,
-    (out, enough): (&mut Output, usize),
+    replies: &mut impl GetReplies,
     batch: &mut Vec<Fetch>,
 ) -> GetRun {
     let mut gets = GetRun::default();
@@ -64,7 +72,9 @@ pub fn begin(
     if row.len() > 1 {
         group.prefetch(row.iter().map(|(key, _)| *key));
     }
-    let before = out.len();
+    let (out, mut enough) = replies.output();
+    let mut before = out.len();
+    let mut sent = 0;
     let mut reply = Reply::new(out, session.resp3);
     for (key, len) in row {
         if reply.output().len() >= enough {
@@ -76,16 +86,23 @@ pub fn begin(
             StartedRead::Hit(()) => {}
             StartedRead::Absent => reply.null(),
             StartedRead::Wait(wait) => {
+                gets.waiting += 1;
+                sent += reply.output().len() - before;
                 let mut read = PendingRead::one(wait, session.resp3, false);
                 read.timed = Some(session.times.get_later());
-                gets.pending = Some(read);
-                break;
+                let goes_on = replies.wait(read);
+                let (out, limit) = replies.output();
+                (before, enough) = (out.len(), limit);
+                reply = Reply::new(out, session.resp3);
+                if !goes_on {
+                    break;
+                }
             }
         }
     }
+    sent += reply.output().len() - before;
     if gets.commands > 0 {
-        let bytes = (gets.consumed - gets.commands * AROUND, out.len() - before);
-        count_calls(worker, session, GET, gets.commands as u64, bytes);
+        count_calls(worker, session, GET, gets.commands as u64, (gets.consumed - gets.commands * AROUND, sent));
     }
     gets
 }

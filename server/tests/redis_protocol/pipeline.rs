@@ -1,7 +1,7 @@
 //! What comes in is answered in order, however it comes in and whatever must be fetched.
 use super::{
     common::{RedisServer, Reply, wait_until},
-    larder::{Larder, encode, expect, expect_end},
+    larder::{Larder, encode, expect, expect_end, skip_until},
 };
 use std::{
     io::{Read, Write},
@@ -137,6 +137,87 @@ fn misses_hits_and_writes_keep_their_order_in_front_of_redis() {
     assert!(redis.calls("get") < 10_000, "hits were fetched");
 }
 
+/// What follows a run of GETs that wait for the source is answered behind them, and sees what they
+/// have fetched.
+#[test]
+fn whatever_follows_a_run_of_misses_comes_behind_them() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    let tails: &[(&str, &str)] = &[
+        ("PING", "+PONG"),
+        ("SET {1} new|GET {1}|GET {2}", "+OK|$3|new|$4|two!"),
+        ("APPEND {1} more|GET {1}", ":8|$8|one!more"),
+        ("DEL {1}|GET {1}|GET {2}", ":1|$-1|$4|two!"),
+        ("INCR {n}|INCR {n}|GET {n}|GET {1}", ":1|:2|$1|2|$4|one!"),
+        ("MULTI|GET {1}|SET {1} new|EXEC|GET {1}", "+OK|+QUEUED|+QUEUED|*2|$4|one!|+OK|$3|new"),
+        ("SELECT 1|GET {1}|SELECT 0|GET {1}", "+OK|$-1|+OK|$4|one!"),
+        ("CLIENT REPLY OFF|GET {2}|GET {3}|CLIENT REPLY ON|GET {1}", "+OK|$4|one!"),
+        ("CLIENT REPLY SKIP|GET {3}|GET {2}|GET {4}", "$4|two!|$-1"),
+        ("LPUSH {l} x|BLPOP {l} 0|GET {3}|GET {1}", ":1|*2|${len}|{l}|$1|x|$5|three|$4|one!"),
+        ("MGET {1} {3} {4}|GET {2}", "*3|$4|one!|$5|three|$-1|$4|two!"),
+        ("NONSENSE|GET {3}", "-ERR unknown command 'NONSENSE', with args beginning with: |$5|three"),
+        ("GET|GET {3}", "-ERR wrong number of arguments for 'get' command|$5|three"),
+        (
+            "SUBSCRIBE {l}|UNSUBSCRIBE {l}|GET {3}",
+            "*3|$9|subscribe|${len}|{l}|:1|*3|$11|unsubscribe|${len}|{l}|:0|$5|three",
+        ),
+        ("HELLO 2 SETNAME me|CLIENT GETNAME", ""),
+        ("QUIT|GET {3}", "+OK"),
+    ];
+    for (number, (tail, replies)) in tails.iter().enumerate() {
+        let lines = |text: &str| -> Vec<u8> {
+            let list = format!("list{number:02}");
+            let named = text.replace("{len}", &list.len().to_string()).replace("{l}", &list);
+            let named = ["1", "2", "3", "4", "n"]
+                .iter()
+                .fold(named, |named, key| named.replace(&format!("{{{key}}}"), &format!("key{number}:{key}")));
+            named
+                .split('|')
+                .filter(|line| !line.is_empty())
+                .flat_map(|line| format!("{line}\r\n").into_bytes())
+                .collect()
+        };
+        for (key, value) in [("1", "one!"), ("2", "two!"), ("3", "three")] {
+            redis.command(&["SET", &format!("key{number}:{key}"), value]);
+        }
+        let mut stream = larder.stream();
+        // It is in memory, the others are not.
+        stream.write_all(&lines("GET {2}")).unwrap();
+        expect(&mut stream, &lines("$4|two!"));
+        let gets: Vec<u8> = ["1", "2", "4", "1", "2"]
+            .iter()
+            .flat_map(|key| encode(&[b"GET", format!("key{number}:{key}").as_bytes()]))
+            .collect();
+        stream.write_all(&[gets, lines(tail)].concat()).unwrap();
+        expect(&mut stream, &lines("$4|one!|$4|two!|$-1|$4|one!|$4|two!"));
+        if replies.is_empty() {
+            skip_until(&mut stream, b"$2\r\nme\r\n");
+        }
+        expect(&mut stream, &lines(replies));
+        if tail.starts_with("QUIT") {
+            expect_end(&mut stream);
+        } else {
+            stream.write_all(b"ECHO over\r\n").unwrap();
+            expect(&mut stream, b"$4\r\nover\r\n");
+        }
+    }
+}
+
+#[test]
+fn what_is_read_behind_misses_is_tracked() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--source", &redis.url()]);
+    redis.command(&["SET", "late", "value"]);
+    let mut stream = larder.stream();
+    stream.write_all(b"HELLO 3\r\nPING is-on\r\n").unwrap();
+    skip_until(&mut stream, b"$5\r\nis-on\r\n");
+    let pipeline = [encode(&[b"GET", b"a"]), encode(&[b"GET", b"b"]), encode(&[b"CLIENT", b"TRACKING", b"on"])];
+    stream.write_all(&[pipeline.concat(), encode(&[b"GET", b"late"])].concat()).unwrap();
+    expect(&mut stream, b"_\r\n_\r\n+OK\r\n$5\r\nvalue\r\n");
+    redis.command(&["SET", "late", "new"]);
+    expect(&mut stream, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$4\r\nlate\r\n");
+}
+
 #[test]
 fn misses_of_one_pipeline_leave_in_one_batch() {
     let redis = RedisServer::start();
@@ -193,7 +274,18 @@ fn a_large_value_goes_both_ways_to_a_slow_reader() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
-    let larder = Larder::start(&["--threads", "1"]);
+    does_not_read(&Larder::start(&["--threads", "1"]));
+}
+
+/// Nothing is kept, so that each GET waits for the source.
+#[test]
+fn a_client_that_does_not_read_what_is_fetched_is_not_read_from() {
+    let redis = RedisServer::start();
+    does_not_read(&Larder::start(&["--threads", "1", "--coherence", "off", "--source", &redis.url()]));
+    assert!(redis.calls("get") > 5, "those that wait together share a fetch");
+}
+
+fn does_not_read(larder: &Larder) {
     let mut stream = larder.stream();
     let value = vec![b'x'; 100];
     stream.write_all(&encode(&[b"SET", b"key", &value])).unwrap();

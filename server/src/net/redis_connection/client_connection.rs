@@ -17,7 +17,7 @@ use super::{
         has_room, no_room_error, note_foreign_protocol, overloaded_error, refuse_proxy_header, throttled,
         throttled_error,
     },
-    waiting_replies::{WaitingKind, WaitingReply},
+    waiting_replies::{RunReplies, WaitingKind, WaitingReply},
 };
 use crate::{
     app::Worker,
@@ -287,24 +287,16 @@ impl ClientConnection {
         if !self.parser.is_fresh() {
             return 0;
         }
-        let room = self.max_due - (self.out.len() + self.held);
-        let (out, behind) = match self.queue.back_mut() {
-            None => (&mut self.out, false),
-            Some(last) => (&mut last.after, true),
-        };
-        let already = out.len();
-        let gets =
-            redis::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, (out, already + room), batch);
-        if behind {
-            self.held += out.len() - already;
-        }
+        let mut replies =
+            RunReplies::new((&mut self.out, &mut self.queue, &mut self.held), (self.max_due, self.max_pipeline));
+        let gets = redis::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, &mut replies, batch);
+        replies.count();
         if gets.commands > 0 {
-            let answered = gets.commands - usize::from(gets.pending.is_some());
-            self.session.end_gets(worker, answered as u32, self.input.unread());
+            self.session.end_gets(worker, (gets.commands - gets.waiting) as u32, self.input.unread());
         }
         self.input.consume(gets.consumed);
-        if let Some(read) = gets.pending {
-            self.wait_for(read);
+        if gets.waiting > 0 {
+            self.session.set_outstanding(Outstanding::Reads);
         }
         gets.commands
     }
@@ -377,9 +369,10 @@ impl ClientConnection {
     /// Ready if there were any.
     pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
+        let mut now = None;
         while let Some(front) = self.queue.front_mut() {
             let ended = match &mut front.what {
-                WaitingKind::Read(read) => read.poll(worker, cx),
+                WaitingKind::Read(read) => read.poll(worker, &mut now, cx),
                 WaitingKind::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
             };
             if ended.is_pending() {

@@ -12,7 +12,7 @@ pub enum ClientPipeline {
     /// For a Redis source.
     Upstream(Box<UpstreamPipeline>),
     /// For a local store.
-    Store(StorePipeline),
+    Store(Box<StorePipeline>),
 }
 
 impl ClientPipeline {

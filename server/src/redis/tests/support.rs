@@ -241,7 +241,7 @@ impl Client<'_> {
                 Flow::Close | Flow::Replicate(_) | Flow::ForeignProtocol(_) => self.closed = true,
                 Flow::Alone(_) | Flow::Relay(..) | Flow::Behind => panic!("one at a time"),
                 Flow::Pending(mut pending) => {
-                    poll_fn(|cx| pending.poll(worker, cx)).await;
+                    poll_fn(|cx| pending.poll(worker, &mut None, cx)).await;
                     pending.reply(&self.server.worker, &mut self.session, &mut out);
                 }
             }

@@ -46,7 +46,7 @@ impl Executor for LocalStoreExecutor {
         Box::pin(run_alone(call))
     }
     fn pipeline(&self, worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        Some(ClientPipeline::Store(StorePipeline::new(&worker.groups[0])))
+        Some(ClientPipeline::Store(Box::new(StorePipeline::new(&worker.groups[0]))))
     }
 }
 
@@ -174,7 +174,7 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
         group.source.fetch(&mut batch);
     }
     if let Flow::Pending(mut pending) = flow {
-        poll_fn(|cx| pending.poll(call.worker, cx)).await;
+        poll_fn(|cx| pending.poll(call.worker, &mut None, cx)).await;
         pending.reply(call.worker, call.session, call.reply.output());
     }
     Ok(())

@@ -16,6 +16,7 @@ use crate::{
     lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
     peer::{self, Standing},
     redis::{self, CommandAccess},
+    source::stop_pacing,
     tls::{ClientStream, HandshakeTurns, ServerTls},
 };
 use larder_store::clock;
@@ -278,12 +279,7 @@ async fn serve_client<S: ClientStream>(place: Place, shared: Shared, stream: S, 
 fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStream> {
     // Replies leave whole: waiting for more to send would only delay them.
     stream.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    if peer.ip().is_loopback() {
-        // Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR) would
-        // set a timer for every reply. Where it is refused, the default serves.
-        let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"reno");
-    }
+    stop_pacing(socket2::SockRef::from(&stream), &peer);
     TcpStream::from_std(stream)
 }
 

@@ -101,6 +101,6 @@ pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
 pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
-pub(crate) use upstream_stream::{Stream, connect_tcp};
+pub(crate) use upstream_stream::{Stream, connect_tcp, stop_pacing};
 pub use user_servers::UserServers;
 pub use value_stream::{ValueChunks, ValueStream};

@@ -3,6 +3,7 @@ use crate::tls::ClientTls;
 use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -30,10 +31,22 @@ pub(crate) async fn connect_tcp(host: &str, port: u16, tls: Option<&ClientTls>) 
     let tcp = TcpStream::connect((host, port)).await?;
     tcp.set_nodelay(true)?;
     SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
+    tcp.peer_addr().iter().for_each(|peer| stop_pacing(SockRef::from(&tcp), peer));
     match tls {
         None => Ok(Stream::Tcp(tcp)),
         Some(tls) => Ok(Stream::Tls(Box::new(tls.connect(tcp).await?))),
     }
+}
+
+/// Nothing congests the way to a neighbour on the same machine, but a default that paces (BBR)
+/// would set a timer for what is written. Where another choice is refused, the default serves.
+pub(crate) fn stop_pacing(socket: SockRef<'_>, peer: &SocketAddr) {
+    #[cfg(target_os = "linux")]
+    if peer.ip().is_loopback() {
+        let _ = socket.set_tcp_congestion(b"reno");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (socket, peer);
 }
 
 impl Stream {
@@ -88,5 +101,19 @@ impl AsyncWrite for Stream {
             Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_goes_to_a_neighbour_on_the_same_machine_is_not_paced() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let Ok(Stream::Tcp(stream)) = connect_tcp("127.0.0.1", port, None).await else { panic!("no plain stream") };
+        let control = SockRef::from(&stream).tcp_congestion().unwrap();
+        assert!(control.starts_with(b"reno"), "{}", String::from_utf8_lossy(&control));
     }
 }

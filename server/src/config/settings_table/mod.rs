@@ -41,6 +41,11 @@ const SECTIONS: [&[SettingSpec]; 12] = [
     process::PROCESS,
 ];
 
+/// The rows of each section after its heading, in the order of the documentation.
+pub(super) fn sections() -> impl Iterator<Item = (&'static str, &'static [SettingSpec])> {
+    SECTIONS.into_iter().filter_map(|rows| Some((rows.first()?.section.title(), rows)))
+}
+
 /// Every setting.
 pub fn all_settings() -> impl Iterator<Item = &'static SettingSpec> {
     SECTIONS.into_iter().flatten()

@@ -1,11 +1,11 @@
 //! `larder config convert`: GCache's configuration file as one of Larder's, with comments for what
 //! has no counterpart.
-use super::{
-    effective_values::quote,
-    settings_table::{SettingSpec, ValueKind, find},
-};
+mod converted_file;
+
+use super::settings_table::{ValueKind, find};
+use converted_file::ConvertedFile;
 use larder_units::show_duration;
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 use toml::de::{DeTable, DeValue};
 
 /// Every key that GCache reads, by table.
@@ -38,13 +38,14 @@ pub fn convert_gcache(text: &str) -> Result<String, String> {
         format!("line {}: {}", text[..at].matches('\n').count() + 1, error.message())
     })?;
     let file = GcacheFile(table.get_ref());
-    let mut out = ConvertedFile(String::from("# Made by `larder config convert`. See docs/coming-from-gcache.md.\n"));
+    let mut out = ConvertedFile::default();
+    out.comment("Made by `larder config convert`. See docs/coming-from-gcache.md.");
     file.listening(&mut out)?;
     file.storage(&mut out)?;
     file.replication(&mut out)?;
     file.general(&mut out)?;
     file.unknown(&mut out);
-    Ok(out.0)
+    Ok(out.text())
 }
 
 struct GcacheFile<'t>(&'t DeTable<'t>);
@@ -266,45 +267,6 @@ fn bracketed(address: &str) -> String {
 
 fn seconds_text(seconds: u64) -> String {
     show_duration(Duration::from_secs(seconds))
-}
-
-struct ConvertedFile(String);
-
-impl ConvertedFile {
-    fn line(&mut self, text: &str) {
-        let _ = writeln!(self.0, "{text}");
-    }
-
-    fn comment(&mut self, text: &str) {
-        self.line(&format!("# {text}"));
-    }
-
-    /// Names what the next lines come from.
-    fn from(&mut self, table: &str, keys: &str) {
-        self.line("");
-        self.comment(&format!("[{table}] {keys}"));
-    }
-
-    fn set(&mut self, name: &str, texts: &[String]) {
-        match find(name) {
-            Some(setting) => self.line(&format!("{name} = {}", toml_value(setting, texts))),
-            // A setting that this version does not have.
-            None => {
-                self.comment(&format!("{name} = {} (this version of Larder has no such setting)", texts.join(", ")))
-            }
-        }
-    }
-}
-
-fn toml_value(setting: &SettingSpec, texts: &[String]) -> String {
-    let one = |text: &String| match setting.kind {
-        ValueKind::Count { .. } | ValueKind::Switch => text.clone(),
-        _ => quote(text),
-    };
-    match setting.many {
-        true => format!("[{}]", texts.iter().map(one).collect::<Vec<_>>().join(", ")),
-        false => texts.iter().map(one).collect(),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{
     examples,
     exit_codes::{self, USAGE},
     output::{self, complain, print, print_json},
-    shell_files, snapshot_commands, store_commands, table_commands,
+    served_table, shell_files, snapshot_commands, store_commands, table_commands,
 };
 use crate::{
     config::{
@@ -47,7 +47,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
     match matches.subcommand() {
         Some(("serve", matches)) => {
             match misplaced(matches)
-                .and_then(|()| table_commands::served(matches))
+                .and_then(|()| served_table::served(matches))
                 .and_then(|table| configured(matches, table, vars))
             {
                 Ok(config) => serve(config),
@@ -84,7 +84,7 @@ pub(super) fn command() -> Command {
         file (max-memory = \"64MiB\"). A flag overrides a variable, and a variable overrides the file.";
     let serve = Command::new("serve")
         .about("Serve (the default command)")
-        .arg(table_commands::data())
+        .arg(served_table::data())
         .args(flag_args())
         .after_help("These are the most common settings. `larder serve --help` has all of them.")
         .after_long_help(PRECEDENCE);

@@ -9,6 +9,7 @@ mod examples;
 mod exit_codes;
 mod output;
 mod progress_bar;
+mod served_table;
 mod shell_files;
 mod snapshot_commands;
 mod store_commands;

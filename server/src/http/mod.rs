@@ -62,6 +62,7 @@ mod rate_limit_headers;
 mod read_responses;
 mod record_operations;
 mod request_body;
+mod request_checks;
 mod request_user;
 mod response_body;
 mod response_writer;

@@ -17,27 +17,26 @@ use super::{
     read_responses::ReadRoute,
     record_operations,
     request_body::{self, BodyLimit},
+    request_checks::{check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites},
     response_body::ResponseBody,
     route_request::RouteRequest,
-    route_table::{Route, RouteHandler, RouteRights, find},
+    route_table::{RouteHandler, RouteRights, find},
     slow_log_route, snapshot_routes, store_backup, tag_routes, what_if,
 };
 use crate::{
     app::Worker,
-    config::Categories,
-    identity::{Beyond, KeyAccess},
     lifecycle::{
         faults::FaultPlace,
         queue_delay::Admission,
-        throttle::{Allowance, Caller, CommandClass, Scope, Throttled},
+        throttle::{Allowance, Scope},
     },
     peer::AT_OWNER,
     read::Group,
     telemetry::HttpRoute,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
-use larder_proto::http::{forwarded::ClientAddress, target};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
+use larder_proto::http::target;
 use larder_store::clock;
 use std::{pin::pin, rc::Rc};
 
@@ -129,39 +128,6 @@ fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<Logged
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
     LoggedRequest::begin(app, client(context, request.headers()), (request.method().clone(), target), field)
-}
-
-fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
-    context.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
-}
-
-/// Counts a request against the limits. What is left is returned if clients are told.
-///
-/// Keys in bodies are not known yet.
-fn count_against_limits(
-    context: &ConnectionContext,
-    (headers, user): (&HeaderMap, Option<&str>),
-    route: &Route,
-    (path_key, query): (&[u8], &[u8]),
-) -> Result<Option<Allowance>, Throttled> {
-    let throttle = &context.worker.app.throttle;
-    let Some(scope) = route.scope().filter(|_| throttle.is_on()) else { return Ok(None) };
-    let (name, category) = if route.writes_entries() { ("http-write", "write") } else { ("http-read", "read") };
-    let class = CommandClass { name, categories: Categories::named(category).unwrap_or_default() };
-    let mut scratch = Vec::new();
-    let key = match route.handler {
-        RouteHandler::Read(read) if path_key.is_empty() => {
-            let key = target::parameter(query, read.parameter());
-            key.and_then(|raw| target::decode_query(raw, &mut scratch).ok())
-        }
-        RouteHandler::Store | RouteHandler::Remove => {
-            target::parameter(query, "id").and_then(|raw| target::decode_query(raw, &mut scratch).ok())
-        }
-        _ => target::decode_path(path_key, &mut scratch).ok(),
-    };
-    let caller = Caller { address: client(context, headers).ip, user };
-    let left = throttle.check(scope, caller, Some(class), key.into_iter())?;
-    Ok(left.filter(|_| throttle.is_shown()))
 }
 
 async fn answer<B>(
@@ -374,46 +340,6 @@ where
     }
 }
 
-/// Checks a request against the rules of its user. A key that cannot be read is the handler's to
-/// refuse.
-fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), Problem> {
-    let everything = Beyond::Keys(KeyAccess::BOTH);
-    match rights {
-        RouteRights::Nobody | RouteRights::InBody => Ok(()),
-        RouteRights::Nodes => request.user.check_command(request.worker, "set", everything),
-        RouteRights::Command(command) => request.user.check_command(request.worker, command, Beyond::Nothing),
-        RouteRights::AnyKey(command, access) => {
-            request.user.check_command(request.worker, command, Beyond::Keys(access))
-        }
-        RouteRights::Key(command, None, access) => {
-            request.key().map_or(Ok(()), |key| request.allow(command, &key, access))
-        }
-        RouteRights::Key(command, Some(parameter), access) => match request.key_parameter(parameter) {
-            Some(Ok(key)) => request.allow(command, &key, access),
-            Some(Err(_)) | None => Ok(()),
-        },
-    }
-}
-
-/// A browser that knows the console's password sends it with whatever a page from elsewhere makes
-/// it ask for, and says where that page is from (W3C Fetch Metadata).
-fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
-        None | Some(b"same-origin" | b"none") => Ok(()),
-        Some(_) => Err(Problem::of(ProblemKind::CrossSite, "a page of another site asks for a change")),
-    }
-}
-
-/// A replica takes no writes to the groups that it copies.
-fn check_role(worker: &Worker, group: &Rc<Group>) -> Result<(), Problem> {
-    let replication = &worker.app.replication;
-    let is_this = |other: &Rc<Group>| Rc::ptr_eq(other, group);
-    match worker.groups.iter().position(is_this).is_some_and(|at| replication.refuses_writes(at)) {
-        true => Err(Problem::of_replica(replication.primary().map(|primary| primary.to_string()))),
-        false => Ok(()),
-    }
-}
-
 fn group<'w>(worker: &'w Worker, name: Option<&[u8]>) -> Result<&'w Rc<Group>, Problem> {
     let Some(encoded) = name else { return Ok(&worker.groups[0]) };
     let mut scratch = Vec::new();
@@ -421,13 +347,4 @@ fn group<'w>(worker: &'w Worker, name: Option<&[u8]>) -> Result<&'w Rc<Group>, P
     worker.groups.iter().find(|group| group.name.as_bytes() == name).ok_or_else(|| {
         Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{}`", String::from_utf8_lossy(name)))
     })
-}
-
-/// Bytes of a request's head, as they were sent over HTTP/1.1.
-fn head_size(head: &http::request::Parts) -> usize {
-    let line = head.method.as_str().len()
-        + head.uri.path_and_query().map_or(0, |target| target.as_str().len())
-        + " HTTP/1.1\r\n\r\n".len();
-    let fields = head.headers.iter();
-    line + fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
 }

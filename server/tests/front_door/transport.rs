@@ -189,6 +189,8 @@ fn log_where_refused(transport: &str) -> String {
         .arg(binary())
         .args(["serve", &format!("--transport={transport}"), "--threads=2", "--max-memory=64MiB"])
         .args(["--redis=127.0.0.1:0", "--http=127.0.0.1:0", "--admin=127.0.0.1:0"])
+        // It names no setting.
+        .env_remove("LARDER_BIN")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -3,6 +3,7 @@
 mod atomic_files;
 pub mod clock;
 pub mod disk;
+mod magic;
 pub mod rdb;
 pub mod snapshot;
 mod stored_value;

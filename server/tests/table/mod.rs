@@ -433,8 +433,8 @@ fn a_table_that_is_none_stops_the_start() {
     let place = Place::new();
     let path = place.write("x.ltab", &"no table\n".repeat(1000));
     let (code, said) = error(&command().args(["--source", &format!("table:{path}")]).output().unwrap());
-    assert!(
-        code == 1 && said.contains("damaged table: header at byte 0: it does not begin as a table does"),
-        "{code} {said}"
+    let advice = format!(
+        "{path}: is not a table of Larder's: it is text; build a table from it with `larder table build {path} -o {path}.ltab`"
     );
+    assert!(code == 1 && said.contains(&advice), "{code} {said}");
 }

@@ -14,7 +14,7 @@ use super::{
     settings::StoreSettings,
     tree::{Range, Tree, TreeWalk},
 };
-use crate::{atomic_files, clock};
+use crate::{atomic_files, clock, magic::BACKUP};
 use bytes::Bytes;
 use std::{
     collections::HashMap,
@@ -26,7 +26,6 @@ use std::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8] = b"larder backup\n";
 const VERSION: u32 = 1;
 /// A chunk ends with the entry that brings it to this size.
 const CHUNK: usize = 1 << 20;
@@ -58,7 +57,7 @@ impl Tree {
         let mut unreadable = Ok(());
         let written = atomic_files::write_new_with(to, |file| {
             let mut out = BufWriter::new(file);
-            out.write_all(MAGIC)?;
+            out.write_all(BACKUP)?;
             out.write_all(&VERSION.to_le_bytes())?;
             let (mut chunk, mut failed) = (Vec::new(), Ok(()));
             let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
@@ -163,12 +162,12 @@ type Damage = (u64, String);
 
 fn load(file: &mut impl Read, tree: &Tree, progress: &mut dyn FnMut(u64)) -> Result<Copied, Damage> {
     let mut at = 0;
-    if take(file, &mut at, MAGIC.len())? != MAGIC {
+    if take(file, &mut at, BACKUP.len())? != BACKUP {
         return Err((0, "is not a Larder backup".to_string()));
     }
     let version = number(&take(file, &mut at, 4)?);
     if version != u64::from(VERSION) {
-        return Err((MAGIC.len() as u64, format!("is of version {version}; this Larder reads version {VERSION}")));
+        return Err((BACKUP.len() as u64, format!("is of version {version}; this Larder reads version {VERSION}")));
     }
     let mut entries = 0;
     loop {

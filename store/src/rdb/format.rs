@@ -3,7 +3,7 @@ use crc::{CRC_64_REDIS, Crc, Table};
 use std::io;
 
 /// What every file begins with.
-pub const MAGIC: &[u8; 5] = b"REDIS";
+pub(super) use crate::magic::RDB as MAGIC;
 pub(super) const EXPIRES_MS: u8 = 0xfc;
 pub(super) const DATABASE: u8 = 0xfe;
 pub(super) const END: u8 = 0xff;

@@ -18,6 +18,6 @@ mod read;
 mod skip;
 mod write;
 
-pub use format::{MAGIC, RdbError};
+pub use format::RdbError;
 pub use read::{RdbItem, RdbReader};
 pub use write::RdbWriter;

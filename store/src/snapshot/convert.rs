@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     atomic_files, clock,
-    rdb::{MAGIC, RdbError, RdbItem, RdbReader, RdbWriter},
+    magic::RDB,
+    rdb::{RdbError, RdbItem, RdbReader, RdbWriter},
     table::{MAX_KEY, MAX_VALUE},
 };
 use larder_engine::{End, Millis, PolicyState};
@@ -88,8 +89,8 @@ pub enum ConvertError {
 pub fn is_rdb(path: &Path) -> Result<bool, SnapshotError> {
     let mut begin = Vec::new();
     let file = File::open(path).map_err(|error| SnapshotError::io(path, error))?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut begin).map_err(|error| SnapshotError::io(path, error))?;
-    Ok(begin == MAGIC)
+    file.take(RDB.len() as u64).read_to_end(&mut begin).map_err(|error| SnapshotError::io(path, error))?;
+    Ok(begin == RDB)
 }
 
 /// Writes the strings of an RDB file to a snapshot. What has expired is not written.

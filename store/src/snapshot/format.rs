@@ -3,7 +3,7 @@ use super::error::SnapshotError;
 use larder_engine::Millis;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-pub(super) const MAGIC: [u8; 8] = *b"\x89LSNP\r\n\x1a";
+pub(super) use crate::magic::SNAPSHOT as MAGIC;
 pub(super) const VERSION: u32 = 1;
 /// Bytes before the names of the groups.
 pub(super) const FIXED_HEADER: usize = 32;

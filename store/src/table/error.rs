@@ -1,4 +1,5 @@
 //! Why a table cannot be read or written.
+use super::foreign_file::ForeignFile;
 use std::{fmt, io, path::Path, sync::Arc};
 
 /// Why a table cannot be read or written.
@@ -11,7 +12,14 @@ pub enum TableError {
         /// Why.
         error: Arc<io::Error>,
     },
-    /// A file is no table, or not any more.
+    /// A file is something else.
+    NotATable {
+        /// Which.
+        path: Arc<Path>,
+        /// What it is.
+        file: ForeignFile,
+    },
+    /// A table has other bytes than it was written with.
     Damaged {
         /// Which; empty as long as it has no name.
         path: Arc<Path>,
@@ -33,12 +41,17 @@ impl TableError {
     pub(super) fn damaged(section: &'static str, at: u64, what: impl Into<Arc<str>>) -> TableError {
         TableError::Damaged { path: Path::new("").into(), section, at, what: what.into() }
     }
+    /// For a file that begins with these bytes.
+    pub(super) fn foreign(bytes: &[u8]) -> TableError {
+        TableError::NotATable { path: Path::new("").into(), file: ForeignFile::of(bytes) }
+    }
     /// Says which file it was.
     pub(super) fn of(self, name: &Path) -> TableError {
         match self {
             TableError::Damaged { section, at, what, .. } => {
                 TableError::Damaged { path: name.into(), section, at, what }
             }
+            TableError::NotATable { file, .. } => TableError::NotATable { path: name.into(), file },
             other => other,
         }
     }
@@ -48,6 +61,9 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TableError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            TableError::NotATable { path, file } => {
+                write!(f, "{}: is not a table of Larder's: {}", path.display(), file.advice(path))
+            }
             TableError::Damaged { path, section, at, what } => {
                 write!(f, "{}: damaged table: {section} at byte {at}: {what}", path.display())
             }

@@ -6,7 +6,7 @@ use super::{
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How a table begins. The first byte is no text, the line ends show a transfer that changed them.
-pub(super) const MAGIC: [u8; 8] = *b"\x89LTAB\r\n\x1a";
+pub(super) use crate::magic::TABLE as MAGIC;
 /// The version of the format that is written, and the only one that is read.
 pub(super) const VERSION: u32 = 1;
 /// Bytes of the header; the body begins behind them.
@@ -81,8 +81,9 @@ impl Header {
     /// Reads and checks the header of a file of `len` bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, TableError> {
         let damaged = |what: String| Err(TableError::damaged("header", 0, what));
-        if bytes.get(..8) != Some(&MAGIC) {
-            return damaged("it does not begin as a table does".into());
+        // A table that was cut off within its first bytes is one all the same.
+        if bytes.is_empty() || !bytes.starts_with(&MAGIC[..bytes.len().min(MAGIC.len())]) {
+            return Err(TableError::foreign(bytes));
         }
         let Some(header) = bytes.get(..HEADER) else {
             return damaged(format!("the file ends within it, after {} bytes", bytes.len()));

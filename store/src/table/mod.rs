@@ -19,6 +19,7 @@ mod block;
 mod build;
 mod chunks;
 mod error;
+mod foreign_file;
 mod format;
 mod frames;
 mod index;
@@ -35,6 +36,7 @@ mod write;
 
 pub use build::{BuildOptions, Built, Duplicates, build};
 pub use error::TableError;
+pub use foreign_file::ForeignFile;
 pub use format::Origin;
 pub use frames::{Decoder, FrameCompression};
 pub use input::{Format, Input};

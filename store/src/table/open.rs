@@ -2,7 +2,7 @@
 use super::{
     chunks::{Chunks, map},
     error::TableError,
-    format::{HEADER, Header, Origin, PART, Part},
+    format::{Header, Origin, PART, Part},
     frames::{Decoder, FrameCompression, Frames},
 };
 use memmap2::{Mmap, MmapMut};
@@ -34,11 +34,9 @@ impl Table {
         if !found.is_file() {
             return Err(TableError::io(path, io::Error::other("is not a regular file")));
         }
-        let len = found.len();
-        if len < HEADER as u64 {
-            return Err(
-                TableError::damaged("header", 0, format!("the file has {len} bytes, less than a header")).of(path)
-            );
+        // Nothing can be mapped of it.
+        if found.len() == 0 {
+            return Err(TableError::foreign(b"").of(path));
         }
         let map = map(&file).map_err(|error| TableError::io(path, error))?;
         Table::new(map, path)

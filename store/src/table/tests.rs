@@ -175,13 +175,38 @@ fn only_what_lies_in_a_damaged_chunk_is_lost() {
 #[test]
 fn a_file_that_is_cut_off_or_added_to_is_refused() {
     let mut bytes = bytes_of(&numbered(50), 0, 0);
-    for len in (0..bytes.len()).step_by(7).chain(bytes.len() - 20..bytes.len()) {
+    for len in (1..bytes.len()).step_by(7).chain(bytes.len() - 20..bytes.len()) {
         let error = Table::from_bytes(&bytes[..len]).expect_err("cut off").to_string();
         assert!(error.contains("damaged table: header at byte 0"), "{len}: {error}");
     }
     bytes.push(0);
     let error = Table::from_bytes(&bytes).expect_err("added to").to_string();
     assert!(error.contains("it is truncated or was added to"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_table_is_named_with_what_to_type() {
+    for (bytes, said) in [
+        (&b""[..], "it is empty"),
+        (
+            "häuser 4711\n".as_bytes(),
+            "it is text; build a table from it with `larder table build (memory) -o (memory).ltab`",
+        ),
+        // Cut off in the middle of a character.
+        (&"ä".repeat(4096).as_bytes()[..4096 - 1], "it is text"),
+        (b"\x89LSNP\r\n\x1a and more", "it is a snapshot; check it with `larder snapshot verify (memory)`"),
+        (
+            b"larder backup\n\x01\0",
+            "it is a backup of a disk store; restore it with `larder store restore (memory) DIR`",
+        ),
+        (b"REDIS0011\xfa\x09", "it is a dump of Redis; convert it with `larder snapshot convert (memory) FILE`"),
+        (b"\x1f\x8b\x08\0", "decompress it with `gzip -dk (memory)`"),
+        (b"\x28\xb5\x2f\xfd\0", "decompress it with `zstd -dk (memory)`"),
+        (b"\x7fELF\x02\x01", "it does not begin like one"),
+    ] {
+        let error = Table::from_bytes(bytes).expect_err(said).to_string();
+        assert!(error.starts_with("(memory): is not a table of Larder's: ") && error.contains(said), "{error}");
+    }
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! What a file is that does not begin like a table: often the text that the table should be built
+//! from, or another of Larder's files.
+use crate::magic::{BACKUP, RDB, SNAPSHOT};
+use std::path::Path;
+
+/// What a file is instead of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignFile {
+    /// It has no bytes.
+    Empty,
+    /// Text, which a table can be built from.
+    Text,
+    /// A snapshot of the memory tier.
+    Snapshot,
+    /// A backup of a disk store.
+    Backup,
+    /// A dump of Redis.
+    Rdb,
+    /// Compressed with this program.
+    Compressed(&'static str),
+    /// Anything else.
+    Unknown,
+}
+
+/// Bytes from which text is told from other files.
+const LOOK: usize = 4096;
+
+impl ForeignFile {
+    /// By the first bytes of the file.
+    pub(super) fn of(bytes: &[u8]) -> ForeignFile {
+        let begin = &bytes[..bytes.len().min(LOOK)];
+        if begin.is_empty() {
+            return ForeignFile::Empty;
+        }
+        let known = [
+            (&SNAPSHOT[..], ForeignFile::Snapshot),
+            (BACKUP, ForeignFile::Backup),
+            (RDB, ForeignFile::Rdb),
+            (b"\x1f\x8b", ForeignFile::Compressed("gzip")),
+            (b"\x28\xb5\x2f\xfd", ForeignFile::Compressed("zstd")),
+        ];
+        let found = known.into_iter().find(|(magic, _)| begin.starts_with(magic));
+        found.map_or_else(|| if is_text(begin) { ForeignFile::Text } else { ForeignFile::Unknown }, |(_, file)| file)
+    }
+
+    /// What it is, and what to type.
+    pub(super) fn advice(self, path: &Path) -> String {
+        let file = path.display();
+        match self {
+            ForeignFile::Empty => "it is empty".to_owned(),
+            ForeignFile::Text => {
+                format!("it is text; build a table from it with `larder table build {file} -o {file}.ltab`")
+            }
+            ForeignFile::Snapshot => format!("it is a snapshot; check it with `larder snapshot verify {file}`"),
+            ForeignFile::Backup => {
+                format!("it is a backup of a disk store; restore it with `larder store restore {file} DIR`")
+            }
+            ForeignFile::Rdb => {
+                format!("it is a dump of Redis; convert it with `larder snapshot convert {file} FILE`")
+            }
+            ForeignFile::Compressed(program) => {
+                format!("it is compressed; decompress it with `{program} -dk {file}` and build a table from that")
+            }
+            ForeignFile::Unknown => "it does not begin like one".to_owned(),
+        }
+    }
+}
+
+/// Whether these first bytes of a file are text: no control characters except for those of lines, and
+/// UTF-8, of which the last character may be cut off.
+fn is_text(begin: &[u8]) -> bool {
+    let is_utf8 = std::str::from_utf8(begin).map_or_else(|error| error.error_len().is_none(), |_| true);
+    is_utf8 && !begin.iter().any(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace())
+}

@@ -134,6 +134,17 @@ fn prefix_scopes(
     }
 }
 
+/// For a value that cannot be read: a shell and `docker compose` remove the quotes of a value, but
+/// `docker run --env-file` does not.
+fn quotes_advice(origin: &SettingOrigin, text: &str) -> &'static str {
+    match origin {
+        SettingOrigin::Env(_) if text.contains(['"', '\'']) => {
+            "; the variable has quotes, which `docker run --env-file` keeps: write its value without them"
+        }
+        _ => "",
+    }
+}
+
 fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: &mut Vec<String>) -> EffectiveSettings {
     let prefix = prefix(table.as_ref());
     let mut scope = EffectiveSettings { table, values: Vec::new() };
@@ -148,7 +159,10 @@ fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: 
         for text in texts.iter().filter(|_| !off) {
             match parse(setting, text, machine) {
                 Ok(value) => values.push(value),
-                Err(error) => problems.push(format!("{origin}: {prefix}{}: {error}", setting.name)),
+                Err(error) => {
+                    let advice = quotes_advice(&origin, text);
+                    problems.push(format!("{origin}: {prefix}{}: {error}{advice}", setting.name));
+                }
             }
         }
         scope.values.push(EffectiveValue { setting, values, origin });

@@ -648,6 +648,22 @@ fn the_help_names_every_setting() {
 }
 
 #[test]
+fn quotes_of_an_env_file_are_named() {
+    for (name, text) in [
+        ("LARDER_MAX_MEMORY", "\"64MiB\""),
+        ("LARDER_TTL", "'10s'"),
+        ("PROXY_TTL_MS", "\"10000\""),
+        ("PROXY_MAX_KEYS", "\"5\""),
+        ("REDIS_HOST", "\"redis\""),
+    ] {
+        let said = problems(&[], &[(name, text)], "").join("\n");
+        assert!(said.contains(&format!("env {name}: ")) && said.contains("`docker run --env-file` keeps"), "{said}");
+    }
+    let said = problems(&["--max-memory=\"64MiB\""], &[("LARDER_TTL", "10 s s")], "").join("\n");
+    assert!(!said.contains("docker"), "{said}");
+}
+
+#[test]
 fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
     assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));

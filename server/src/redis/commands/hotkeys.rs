@@ -34,10 +34,15 @@ const LAST_SLOT: i64 = 16_383;
 
 /// `HOTKEYS START METRICS count [CPU] [NET] [COUNT k] [DURATION seconds] [SAMPLE ratio]`
 pub(in crate::redis) fn start(call: &mut CommandContext<'_>) -> Done {
-    let options = options(call)?;
     let hot_keys = &call.worker.app.telemetry.hot_keys;
+    let in_progress = CommandError::Static("ERR hotkey tracking session already in progress");
+    // Before the arguments are read, like Redis.
+    if hot_keys.is_counting(call.now) {
+        return Err(in_progress);
+    }
+    let options = options(call)?;
     if !hot_keys.start(options, CpuTime::now(), call.now) {
-        return Err(CommandError::Static("ERR hotkey tracking session already in progress"));
+        return Err(in_progress);
     }
     call.reply.ok();
     Ok(Flow::Done)

@@ -106,6 +106,11 @@ impl HotKeys {
         self.workers(group).iter().for_each(|counts| counts.clear(now));
     }
 
+    /// Whether a session is under way.
+    pub fn is_counting(&self, now: Millis) -> bool {
+        self.session.lock().is_some_and(|session| session.is_active(now))
+    }
+
     /// Starts a session; `cpu` is the CPU time of the process so far. False: one is under way.
     pub fn start(&self, options: SessionOptions, cpu: CpuTime, now: Millis) -> bool {
         let mut session = self.session.lock();

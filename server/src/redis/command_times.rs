@@ -150,7 +150,10 @@ impl CommandTimes {
 #[cold]
 fn note_run(worker: &Worker, client: &Client, row: u16, each: Duration, commands: u32) {
     let name = worker.app.commands.name(row).to_ascii_uppercase();
-    let args = format!("(one of {commands} in a pipeline)");
+    let args = match commands {
+        1 => "(arguments not kept)".to_owned(),
+        _ => format!("(one of {commands} in a pipeline)"),
+    };
     note_recorded(worker, client, row, each, recorded_args([name.as_bytes(), args.as_bytes()].into_iter()));
 }
 

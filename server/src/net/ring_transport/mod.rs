@@ -22,6 +22,7 @@
 //! - TLS connections and connections of other platforms use epoll.
 #[cfg(target_os = "linux")]
 mod kernel_ring;
+mod placement;
 #[cfg(target_os = "linux")]
 mod plain_stream;
 #[cfg(target_os = "linux")]
@@ -36,30 +37,9 @@ pub(super) use plain_stream::{PlainStream, plain_stream};
 #[cfg(target_os = "linux")]
 pub(super) use worker_ring::WorkerRing;
 
-use crate::{app::Worker, config::Transport};
+use crate::app::Worker;
+use placement::Placement;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Which connections of a worker with a ring use it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Placement {
-    /// All.
-    Ring,
-    /// Those of the Redis protocol, while requests come together.
-    Auto,
-    /// Those of the Redis protocol, which move at nearly every wait (tests).
-    Alternate,
-}
-
-impl Placement {
-    fn of(transport: Transport) -> Option<Placement> {
-        match transport {
-            Transport::Epoll => None,
-            Transport::IoUring => Some(Placement::Ring),
-            Transport::Auto => Some(Placement::Auto),
-            Transport::Alternate => Some(Placement::Alternate),
-        }
-    }
-}
 
 /// The worker's ring if the setting wants one and the kernel gives it.
 pub(super) fn start(worker: &Worker) -> Option<WorkerRing> {

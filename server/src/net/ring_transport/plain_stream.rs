@@ -4,7 +4,7 @@
 //! A connection moves where it is about to wait for input, when its place holds none of its bytes:
 //! what the client has sent is in the socket, what was written is with the kernel.
 use super::{
-    Placement,
+    placement::Placement,
     ring_stream::{Departure, RingStream},
     worker_ring::WorkerRing,
 };

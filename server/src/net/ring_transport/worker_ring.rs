@@ -1,7 +1,7 @@
 //! The ring of one worker: the states of its connections, and the task that submits and reaps.
 use super::{
-    Placement,
     kernel_ring::{Chunk, Completion, KernelRing, Operation},
+    placement::Placement,
     turn_meter::TurnMeter,
 };
 use crate::telemetry::Counters;

@@ -74,7 +74,7 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
         },
     },
     sums!(
-        "larder_io_uring_connections_total",
+        "larder_io_uring_connection_events_total",
         "event",
         ["begun" => io_uring_connections_begun, "ended" => io_uring_connections_ended],
         "Connections that io_uring began to serve, and those that it serves no more: closed, or moved to epoll."

@@ -434,7 +434,7 @@ fn a_table_that_is_none_stops_the_start() {
     let path = place.write("x.ltab", &"no table\n".repeat(1000));
     let (code, said) = error(&command().args(["--source", &format!("table:{path}")]).output().unwrap());
     assert!(
-        code == 1 && said.contains("damaged table: header at byte 0: it does not begin as a table does"),
+        code == 1 && said.contains("x.ltab: not a table; `larder table build` makes one"),
         "{code} {said}"
     );
 }

@@ -11,7 +11,12 @@ pub enum TableError {
         /// Why.
         error: Arc<io::Error>,
     },
-    /// A file is no table, or not any more.
+    /// A file does not begin as a table does.
+    NoTable {
+        /// Which; empty as long as it has no name.
+        path: Arc<Path>,
+    },
+    /// A table is not as it was written.
     Damaged {
         /// Which; empty as long as it has no name.
         path: Arc<Path>,
@@ -30,6 +35,9 @@ impl TableError {
     pub(super) fn io(path: &Path, error: io::Error) -> TableError {
         TableError::Io { path: path.into(), error: Arc::new(error) }
     }
+    pub(super) fn no_table() -> TableError {
+        TableError::NoTable { path: Path::new("").into() }
+    }
     pub(super) fn damaged(section: &'static str, at: u64, what: impl Into<Arc<str>>) -> TableError {
         TableError::Damaged { path: Path::new("").into(), section, at, what: what.into() }
     }
@@ -39,6 +47,7 @@ impl TableError {
             TableError::Damaged { section, at, what, .. } => {
                 TableError::Damaged { path: name.into(), section, at, what }
             }
+            TableError::NoTable { .. } => TableError::NoTable { path: name.into() },
             other => other,
         }
     }
@@ -48,6 +57,9 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TableError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            TableError::NoTable { path } => {
+                write!(f, "{}: not a table; `larder table build` makes one from a data file", path.display())
+            }
             TableError::Damaged { path, section, at, what } => {
                 write!(f, "{}: damaged table: {section} at byte {at}: {what}", path.display())
             }

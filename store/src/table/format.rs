@@ -81,8 +81,8 @@ impl Header {
     /// Reads and checks the header of a file of `len` bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, TableError> {
         let damaged = |what: String| Err(TableError::damaged("header", 0, what));
-        if bytes.get(..8) != Some(&MAGIC) {
-            return damaged("it does not begin as a table does".into());
+        if !bytes.iter().zip(&MAGIC).all(|(byte, of_magic)| byte == of_magic) {
+            return Err(TableError::no_table());
         }
         let Some(header) = bytes.get(..HEADER) else {
             return damaged(format!("the file ends within it, after {} bytes", bytes.len()));

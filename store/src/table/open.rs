@@ -2,7 +2,7 @@
 use super::{
     chunks::{Chunks, map},
     error::TableError,
-    format::{HEADER, Header, Origin, PART, Part},
+    format::{Header, Origin, PART, Part},
     frames::{Decoder, FrameCompression, Frames},
 };
 use memmap2::{Mmap, MmapMut};
@@ -27,18 +27,16 @@ impl Table {
     /// milliseconds whatever its size.
     ///
     /// # Errors
-    /// [`TableError::Io`]; [`TableError::Damaged`] names the section at fault.
+    /// [`TableError::Io`]; [`TableError::NoTable`]; [`TableError::Damaged`] names the section at fault.
     pub fn open(path: &Path) -> Result<Table, TableError> {
         let file = File::open(path).map_err(|error| TableError::io(path, error))?;
         let found = file.metadata().map_err(|error| TableError::io(path, error))?;
         if !found.is_file() {
             return Err(TableError::io(path, io::Error::other("is not a regular file")));
         }
-        let len = found.len();
-        if len < HEADER as u64 {
-            return Err(
-                TableError::damaged("header", 0, format!("the file has {len} bytes, less than a header")).of(path)
-            );
+        // What is empty cannot be mapped.
+        if found.len() == 0 {
+            return Err(TableError::damaged("header", 0, "the file is empty").of(path));
         }
         let map = map(&file).map_err(|error| TableError::io(path, error))?;
         Table::new(map, path)

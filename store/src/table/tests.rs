@@ -142,6 +142,11 @@ fn every_flipped_byte_is_found_and_named() {
     for at in 0..bytes.len() {
         flipped[at] ^= 0x10;
         let error = Table::from_bytes(&flipped).and_then(|table| table.verify()).expect_err("a flipped byte");
+        if at < 8 {
+            assert!(matches!(error, TableError::NoTable { .. }), "{at}: {error}");
+            flipped[at] = bytes[at];
+            continue;
+        }
         let TableError::Damaged { section, at: place, .. } = error else { panic!("{at}: {error}") };
         let tail_at = bytes.len() - 2 * PART - 8;
         let (expected, begin) = match at {
@@ -175,7 +180,7 @@ fn only_what_lies_in_a_damaged_chunk_is_lost() {
 #[test]
 fn a_file_that_is_cut_off_or_added_to_is_refused() {
     let mut bytes = bytes_of(&numbered(50), 0, 0);
-    for len in (0..bytes.len()).step_by(7).chain(bytes.len() - 20..bytes.len()) {
+    for len in (1..bytes.len()).step_by(7).chain(bytes.len() - 20..bytes.len()) {
         let error = Table::from_bytes(&bytes[..len]).expect_err("cut off").to_string();
         assert!(error.contains("damaged table: header at byte 0"), "{len}: {error}");
     }

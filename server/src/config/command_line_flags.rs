@@ -1,7 +1,7 @@
 //! The flags of `larder serve`, made from the table.
 use super::{
     raw_settings::{Layer, RawValue, SettingOrigin, split},
-    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings, find},
+    settings_table::{Fallback, SettingSpec, ValueKind, all_settings, find},
 };
 use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
 use std::path::PathBuf;
@@ -33,10 +33,7 @@ pub fn flag_args() -> Vec<Arg> {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
-    let settings = SettingSection::ALL
-        .into_iter()
-        .flat_map(|section| all_settings().filter(move |setting| setting.section == section).map(arg));
-    [config].into_iter().chain(settings).collect()
+    [config].into_iter().chain(all_settings().map(arg)).collect()
 }
 
 fn arg(setting: &'static SettingSpec) -> Arg {

@@ -1,6 +1,6 @@
 //! `larder config docs`: the reference in `docs/reference/configuration.md`.
 use super::{
-    settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings},
+    settings_table::{Fallback, SettingSpec, ValueKind, sections},
     wrapped_text::wrapped,
 };
 use larder_units::{show_duration, show_size};
@@ -74,9 +74,9 @@ forward-admin = true
 /// The Markdown text.
 pub fn reference_page() -> String {
     let mut out = INTRODUCTION.to_string();
-    for section in SettingSection::ALL {
+    for (section, settings) in sections() {
         let _ = writeln!(out, "\n## {}", section.title());
-        for setting in all_settings().filter(|setting| setting.section == section) {
+        for setting in settings {
             entry(setting, &mut out);
         }
     }

@@ -2,7 +2,7 @@
 //! default. It is `deploy/larder.toml`, and the `/etc/larder/larder.toml` of the package.
 use super::{
     reference_page::{facts, file_line},
-    settings_table::{Fallback, SettingSection, SettingSpec, all_settings},
+    settings_table::{Fallback, SettingSpec, sections},
     wrapped_text::{WIDTH, wrapped_to},
 };
 use std::fmt::Write as _;
@@ -44,9 +44,9 @@ const TABLES: &str = "\
 pub fn sample_file() -> String {
     let mut out = String::new();
     comment(INTRODUCTION, &mut out);
-    for section in SettingSection::ALL {
+    for (section, settings) in sections() {
         let _ = writeln!(out, "\n# --- {} ---", section.title());
-        for setting in all_settings().filter(|setting| setting.section == section) {
+        for setting in settings {
             entry(setting, &mut out);
         }
     }
@@ -72,7 +72,7 @@ fn comment(text: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{CheckedConfig, ConfigInput, Env, Layer, Machine, load_config};
+    use crate::config::{CheckedConfig, ConfigInput, Env, Layer, Machine, all_settings, load_config};
 
     fn loaded(text: &str) -> CheckedConfig {
         let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_default_without_its_comment_sign_is_the_default() {
-        let defaults: Vec<String> = (all_settings())
+        let defaults: Vec<String> = all_settings()
             .filter(|setting| matches!(setting.default, Fallback::Is(_)))
             .map(|setting| format!("#{} = ", setting.name))
             .collect();

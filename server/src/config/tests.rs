@@ -1,4 +1,4 @@
-use super::*;
+use super::{settings_table::sections, *};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -82,6 +82,9 @@ fn is_of_a_pair(setting: &SettingSpec) -> bool {
 fn the_table_is_whole() {
     let names: BTreeSet<_> = all_settings().map(|setting| setting.name).collect();
     assert_eq!(names.len(), all_settings().count(), "names are unique");
+    for (section, settings) in sections() {
+        assert!(settings.iter().all(|setting| setting.section == section), "{}", section.title());
+    }
     for setting in all_settings() {
         let name = setting.name;
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name}");

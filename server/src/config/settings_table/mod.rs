@@ -41,6 +41,11 @@ const SECTIONS: [&[SettingSpec]; 12] = [
     process::PROCESS,
 ];
 
+/// The sections with their rows, in the order of the documentation.
+pub(super) fn sections() -> impl Iterator<Item = (SettingSection, &'static [SettingSpec])> {
+    SECTIONS.into_iter().map(|rows| (rows[0].section, rows))
+}
+
 /// Every setting.
 pub fn all_settings() -> impl Iterator<Item = &'static SettingSpec> {
     SECTIONS.into_iter().flatten()

@@ -18,21 +18,6 @@ pub enum SettingSection {
     Process,
 }
 impl SettingSection {
-    /// In the order of the documentation.
-    pub const ALL: [SettingSection; 12] = [
-        SettingSection::Listening,
-        SettingSection::Tls,
-        SettingSection::Cache,
-        SettingSection::Freshness,
-        SettingSection::Source,
-        SettingSection::Store,
-        SettingSection::Snapshots,
-        SettingSection::Peers,
-        SettingSection::Replication,
-        SettingSection::Limits,
-        SettingSection::Throttle,
-        SettingSection::Process,
-    ];
     /// The heading.
     pub fn title(self) -> &'static str {
         match self {

@@ -433,8 +433,5 @@ fn a_table_that_is_none_stops_the_start() {
     let place = Place::new();
     let path = place.write("x.ltab", &"no table\n".repeat(1000));
     let (code, said) = error(&command().args(["--source", &format!("table:{path}")]).output().unwrap());
-    assert!(
-        code == 1 && said.contains("x.ltab: not a table; `larder table build` makes one"),
-        "{code} {said}"
-    );
+    assert!(code == 1 && said.contains("x.ltab: not a table; `larder table build` makes one"), "{code} {said}");
 }

@@ -138,8 +138,8 @@ mod tests {
             cache.tier().set(key, write, 0).expect("it fits");
             cache.tier().peek(key, 0, |entry| entry.footprint())
         };
-        assert_eq!(footprint(Attributes::NONE), Some(8 + 3 + 5 + 8));
-        assert_eq!(footprint(with(b"metadata")), Some(8 + 4 + 3 + 8 + 5 + 8));
+        assert_eq!(footprint(Attributes::NONE), Some(7 + 3 + 5 + 7));
+        assert_eq!(footprint(with(b"metadata")), Some(7 + 4 + 3 + 8 + 5 + 7));
     }
 
     #[test]

@@ -33,7 +33,13 @@ const SHARD_REACH: usize = 1 << 31;
 /// A shard is worth having from this much memory and this many keys on.
 const SHARD_BYTES: usize = 4 << 20;
 const SHARD_KEYS: usize = 16 << 10;
+/// More shards than this only where each would have more than `LARGE_SHARD` bytes: the longer its
+/// positions are, the shorter are the tags of its index (`index_bucket`).
+const SHARDS: usize = 64;
+const LARGE_SHARD: usize = 64 << 20;
 const SEGMENT: std::ops::RangeInclusive<usize> = 512..=1 << 20;
+/// Longest segment where there are more than `SHARDS`: each shard has two that are not full.
+const SEGMENT_OF_MANY: usize = 256 << 10;
 const SEGMENTS_PER_SHARD: usize = 64;
 /// Of a cache that is made for a few entries.
 const SCRATCH_SEGMENT: usize = 16 << 10;
@@ -84,7 +90,8 @@ impl Config {
     fn shard_count(&self) -> usize {
         let chosen = self.shards.unwrap_or_else(|| {
             let by_keys = self.max_keys.map_or(MAX_SHARDS, |keys| keys / SHARD_KEYS);
-            by_keys.min(self.max_memory / SHARD_BYTES).min(64)
+            let by_bytes = (self.max_memory / SHARD_BYTES).min(SHARDS.max(self.max_memory / LARGE_SHARD));
+            by_keys.min(by_bytes)
         });
         chosen.max(self.max_memory / SHARD_REACH).clamp(1, MAX_SHARDS).next_power_of_two()
     }
@@ -95,7 +102,8 @@ impl Config {
     }
 
     fn segment_size(&self, shards: usize) -> usize {
-        let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), *SEGMENT.end());
+        let most = if shards > SHARDS { SEGMENT_OF_MANY } else { *SEGMENT.end() };
+        let wanted = (self.max_memory / shards / SEGMENTS_PER_SHARD).clamp(*SEGMENT.start(), most);
         1 << wanted.ilog2()
     }
 }

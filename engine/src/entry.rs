@@ -101,10 +101,10 @@ impl<'a> Entry<'a> {
         self.clock.when(self.version())
     }
 
-    /// Bytes of the memory bound that it occupies, its share of the index (about 8) included.
+    /// Bytes of the memory bound that it occupies, its share of the index (about 7) included.
     pub fn footprint(&self) -> usize {
         let large = if let Value::Large(LargeValue(large)) = self.value { large.bytes() } else { 0 };
-        self.meta.len() + large + 8
+        self.meta.len() + large + 7
     }
 }
 

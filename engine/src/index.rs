@@ -6,150 +6,32 @@
 //!  pages   [ 0 ][ 1 ][ 2 ] …          linear hashing: one page is split at a time
 //!            |
 //!            v
-//!  buckets [64 B][64 B] … [64 B]      a page's own array, grown by an eighth at a time;
+//!  blocks  [8 × 64 B] … [8 × 64 B]    a page grows by a block;
 //!                                     home bucket = tag × buckets / 65536
 //! ```
 //!
-//! A bucket holds ten tags and ten positions. A full one spills into the next and counts how many
-//! entries went past it, so that a search stops where nothing did. Because the home bucket is
-//! monotone in the stored tag, growing a page moves entries without reading their keys; only the
-//! split of a page does (once per doubling of the index). The order (page prefix, tag) of an entry
-//! never changes, which is what [`Index::scan`] relies on.
+//! `index_page` has the pages, `index_blocks` their memory, `index_bucket` what lies in a cache line
+//! of it. The home bucket is monotone in the stored tag, so growing a page moves entries without
+//! reading their keys. Only the split of a page reads them (once per doubling of the index). As
+//! entries leave, the last page is merged with the one that it was split from. The order (page
+//! prefix, tag) of an entry never changes, which is what [`Index::scan`] relies on. A tag may lose
+//! its lowest bits, and pages may merge, so a scan sees some entries twice.
 
-use prefetch_index::prefetch_index;
-use wide::u16x8;
+use crate::{
+    index_blocks::{Blocks, shrink_list},
+    index_bucket::TagBits,
+    index_page::Page,
+};
 
-const SLOTS: usize = 10;
-/// Mean entries per page at which a page is split: small enough that a split is short, large enough
-/// that page headers (32 B) vanish.
-const PAGE_ENTRIES: usize = 384;
-
-#[repr(C, align(64))]
-#[derive(Debug, Clone, Copy, Default)]
-struct Bucket {
-    tags: [u16; SLOTS],
-    /// Bit i: slot i is taken.
-    used: u16,
-    /// Entries stored further on that searched this bucket first.
-    spill: u16,
-    positions: [u32; SLOTS],
-}
-
-impl Bucket {
-    /// Bit i: slot i is taken and has this tag.
-    #[inline]
-    fn matches(&self, tag: u16) -> u16 {
-        // Eight lanes compare at once: the first eight tags and the last eight.
-        let equal = |from: usize| {
-            let tags: [u16; 8] = self.tags[from..from + 8].try_into().expect("eight lanes");
-            u16x8::new(tags).simd_eq(u16x8::splat(tag)).to_bitmask() as u16
-        };
-        (equal(0) | equal(SLOTS - 8) << (SLOTS - 8)) & self.used
-    }
-
-    fn free_slot(&self) -> Option<usize> {
-        let slot = (!self.used).trailing_zeros() as usize;
-        (slot < SLOTS).then_some(slot)
-    }
-}
-
-/// Set bits of a mask, lowest first.
-fn bits(mut mask: u16) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let slot = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (slot < 16).then_some(slot)
-    })
-}
-
-#[derive(Debug, Default)]
-struct Page {
-    buckets: Vec<Bucket>,
-    len: usize,
-}
-
-impl Page {
-    fn with_room_for(entries: usize) -> Page {
-        let buckets = if entries == 0 { 0 } else { entries * 5 / (SLOTS * 4) + 1 };
-        Page { buckets: vec![Bucket::default(); buckets], len: 0 }
-    }
-
-    fn home(&self, tag: u16) -> usize {
-        (usize::from(tag) * self.buckets.len()) >> 16
-    }
-
-    fn next(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
-    }
-
-    /// Walks the buckets in which `tag` may stand until `probe` knows a position. Gives bucket,
-    /// slot and what it said.
-    #[inline(always)]
-    fn search<T>(&self, tag: u16, mut probe: impl FnMut(u32) -> Option<T>) -> Option<(usize, usize, T)> {
-        let mut at = self.home(tag);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            let mut matches = bucket.matches(tag);
-            while matches != 0 {
-                let slot = matches.trailing_zeros() as usize;
-                if let Some(known) = probe(bucket.positions[slot]) {
-                    return Some((at, slot, known));
-                }
-                matches &= matches - 1;
-            }
-            if bucket.spill == 0 {
-                return None;
-            }
-            at = self.next(at);
-        }
-        None
-    }
-
-    /// The page must have a free slot.
-    fn place(&mut self, tag: u16, position: u32) {
-        let mut at = self.home(tag);
-        loop {
-            let bucket = &mut self.buckets[at];
-            if let Some(slot) = bucket.free_slot() {
-                bucket.tags[slot] = tag;
-                bucket.positions[slot] = position;
-                bucket.used |= 1 << slot;
-                self.len += 1;
-                return;
-            }
-            bucket.spill += 1;
-            at = self.next(at);
-        }
-    }
-
-    fn take(&mut self, tag: u16, at: usize, slot: usize) {
-        let mut passed = self.home(tag);
-        while passed != at {
-            self.buckets[passed].spill -= 1;
-            passed = self.next(passed);
-        }
-        self.buckets[at].used &= !(1 << slot);
-        self.len -= 1;
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (u16, u32)> {
-        self.buckets.iter().flat_map(|b| bits(b.used).map(|slot| (b.tags[slot], b.positions[slot])))
-    }
-
-    fn resize(&mut self, buckets: usize) {
-        let mut page = Page { buckets: Vec::new(), len: 0 };
-        page.buckets.reserve_exact(buckets);
-        page.buckets.resize(buckets, Bucket::default());
-        for (tag, position) in self.entries() {
-            page.place(tag, position);
-        }
-        *self = page;
-    }
-
-    fn bytes(&self) -> usize {
-        self.buckets.len() * size_of::<Bucket>()
-    }
-}
+/// Mean entries per page at which a page is split: small enough that a split is short and that the
+/// blocks of a page suffice until it is split, when it has twice as many. Large enough that page
+/// headers (64 B) vanish.
+const PAGE_ENTRIES: usize = 544;
+/// Records of a page that is split are fetched so far ahead of their turn.
+const AHEAD: usize = 8;
+/// Mean entries per page below which two pages are merged. Far enough from the half of the other
+/// mean that no page is split and merged by turns.
+const MERGED_ENTRIES: usize = PAGE_ENTRIES * 3 / 8;
 
 /// Where an entry's hash leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,42 +40,62 @@ struct Place {
     tag: u16,
 }
 
-/// A lossy, four-byte form of a hash, enough to find the few entries it may mean. The wheel keeps
-/// these.
+/// A lossy, four-byte form of a hash, enough to find the few entries it may mean: the tag and the
+/// lowest bits of the page. The wheel keeps these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hint(u32);
 
 impl Hint {
+    /// Bits of the page. More pages than these can tell apart are in shards of a GiB and more.
+    const PAGE_BITS: u32 = 16;
+
     pub(crate) fn of(hash: u64) -> Hint {
-        Hint((hash as u32) << 8 | (hash >> 56) as u32)
+        Hint((hash as u32) << (u32::BITS - Hint::PAGE_BITS) | (hash >> 48) as u32)
     }
 }
 
-/// How far a scan has come inside a shard: the page's bit-reversed prefix and the next tag.
+/// How far a scan has come inside a shard: the page, by its bit-reversed prefix, and the next tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanAt {
+    /// Behind the bits of the page's prefix comes a 1, which shows how many they are. 0: the start.
     pub(crate) prefix: u32,
     pub(crate) tag: u16,
 }
 impl ScanAt {
     pub(crate) const START: ScanAt = ScanAt { prefix: 0, tag: 0 };
+
+    /// `level` is the number of the prefix's bits. There are fewer than 32: each page takes 64 B.
+    fn new(prefix: u32, level: u32, tag: u16) -> ScanAt {
+        ScanAt { prefix: prefix | 1 << (31 - level), tag }
+    }
+
+    /// The prefix and its number of bits.
+    fn page(self) -> (u32, u32) {
+        let lowest = self.prefix & self.prefix.wrapping_neg();
+        (self.prefix ^ lowest, if lowest == 0 { 0 } else { lowest.leading_zeros() })
+    }
 }
 
+/// The records at positions that the index holds.
+pub(crate) trait Records {
+    fn hash(&self, position: u32) -> u64;
+
+    /// Has the processor fetch what `hash` reads.
+    fn prefetch(&self, position: u32);
+}
+
+/// In this order for the sake of cache lines (see [`Shard`](crate::shard::Shard)).
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Index {
     pages: Vec<Page>,
-    /// Bits of a hash that choose the page once this round of splits is over; the lower half of
-    /// them, until its page is split.
-    mask: usize,
+    blocks: Blocks,
     len: usize,
-    bytes: usize,
 }
 
 impl Index {
     pub(crate) fn new() -> Index {
-        let pages = vec![Page::default()];
-        let bytes = pages.capacity() * size_of::<Page>();
-        Index { pages, mask: 1, len: 0, bytes }
+        Index { pages: vec![Page::new(TagBits::ALL)], blocks: Blocks::default(), len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -202,7 +104,7 @@ impl Index {
 
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.blocks.bytes() + self.pages.capacity() * size_of::<Page>()
     }
 
     /// Largest power of two not above the number of pages: the pages below `len - base` have been
@@ -217,140 +119,160 @@ impl Index {
 
     #[inline]
     fn page_of(&self, bits: usize) -> usize {
-        let page = bits & self.mask;
-        if page < self.pages.len() { page } else { page & self.mask >> 1 }
+        // The bits that choose the page once this round of splits is over; the lower half of them,
+        // until its page is split.
+        let mask = usize::MAX >> self.pages.len().leading_zeros();
+        let page = bits & mask;
+        if page < self.pages.len() { page } else { page & mask >> 1 }
     }
 
     /// What `probe` says of the first position stored under `hash` that it knows.
     #[inline(always)]
     pub(crate) fn find<T>(&self, hash: u64, probe: impl FnMut(u32) -> Option<T>) -> Option<T> {
         let place = self.place_of(hash);
-        self.pages[place.page].search(place.tag, probe).map(|found| found.2)
+        self.pages[place.page].search(&self.blocks, place.tag, probe).map(|found| found.2)
     }
 
     /// Has the processor fetch the bucket in which a search for `hash` begins.
     pub(crate) fn prefetch(&self, hash: u64) {
         let Place { page, tag } = self.place_of(hash);
-        prefetch_index(&self.pages[page].buckets, self.pages[page].home(tag));
+        self.pages[page].prefetch(&self.blocks, tag);
     }
 
-    /// Adds a position; `hash_of` gives the hash of one already stored.
-    pub(crate) fn insert(&mut self, hash: u64, position: u32, hash_of: impl Fn(u32) -> u64) {
+    /// Adds a position; `records` knows those already stored.
+    pub(crate) fn insert(&mut self, hash: u64, position: u32, records: &impl Records) {
         if self.len >= self.pages.len() * PAGE_ENTRIES {
-            self.split(hash_of);
+            self.split(records);
         }
-        let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let buckets = page.buckets.len();
-        if page.len >= buckets * SLOTS * 7 / 8 {
-            page.resize(buckets + (buckets / 8).max(1));
-            self.bytes += (self.pages[place.page].buckets.len() - buckets) * size_of::<Bucket>();
+        let mut place = self.place_of(hash);
+        while !self.pages[place.page].make_room(&mut self.blocks, place.page, position) {
+            // As good as never: it has far more than the others.
+            self.split(records);
+            place = self.place_of(hash);
         }
-        self.pages[place.page].place(place.tag, position);
+        self.pages[place.page].place(&mut self.blocks, place.tag, position);
         self.len += 1;
     }
 
     /// The entry has moved in the log.
     pub(crate) fn moved(&mut self, hash: u64, from: u32, to: u32) {
         let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let (at, slot, ()) = page.search(place.tag, |p| (p == from).then_some(())).expect("a live entry is indexed");
-        page.buckets[at].positions[slot] = to;
+        self.pages[place.page].moved(&mut self.blocks, place.page, place.tag, from, to);
     }
 
     pub(crate) fn remove(&mut self, hash: u64, position: u32) {
         let place = self.place_of(hash);
-        let page = &mut self.pages[place.page];
-        let (at, slot, ()) =
-            page.search(place.tag, |p| (p == position).then_some(())).expect("a live entry is indexed");
-        page.take(place.tag, at, slot);
+        self.pages[place.page].remove(&mut self.blocks, place.page, place.tag, position);
         self.len -= 1;
-        let before = page.bytes();
-        if page.len * 5 < page.buckets.len() * SLOTS * 2 && page.buckets.len() > 1 {
-            page.resize(page.len * 5 / (SLOTS * 4) + 1);
+        if self.len < self.pages.len() * MERGED_ENTRIES {
+            self.merge();
         }
-        self.bytes -= before - page.bytes();
+        if self.blocks.has_spare() {
+            let Index { pages, blocks, .. } = self;
+            blocks.shrink(|page, from, to| pages[page].renumber(from, to));
+        }
     }
 
-    fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
+    /// Undoes the last split.
+    #[cold]
+    fn merge(&mut self) {
+        let left = self.pages.len() - 1;
+        let Some(bits) = left.checked_ilog2() else { return };
+        let into = left - (1 << bits);
+        // As good as always: the two have less than twice the mean each.
+        if self.pages[into].can_absorb(&self.pages[left]) {
+            let page = self.pages.pop().expect("there are two");
+            self.pages[into].absorb(&mut self.blocks, into, page);
+            shrink_list(&mut self.pages, 1);
+        }
+    }
+
+    #[cold]
+    fn split(&mut self, records: &impl Records) {
         let base = self.base();
         let source = self.pages.len() - base;
-        let old = std::mem::take(&mut self.pages[source]);
-        let sorted: Vec<(bool, u16, u32)> = old
-            .entries()
-            .map(|(tag, position)| (hash_of(position) as u32 as usize & base != 0, tag, position))
+        let old = std::mem::replace(&mut self.pages[source], Page::new(TagBits::ALL));
+        let mut tag_bits = TagBits::ALL;
+        let positions: Vec<u32> = old.entries(&self.blocks).map(|e| e.1).collect();
+        let sorted: Vec<(bool, u16, u32)> = positions
+            .iter()
+            .enumerate()
+            .map(|(number, &position)| {
+                if let Some(&later) = positions.get(number + AHEAD) {
+                    records.prefetch(later);
+                }
+                let hash = records.hash(position);
+                tag_bits = tag_bits.min(TagBits::beside(position));
+                (hash as u32 as usize & base != 0, (hash >> 48) as u16, position)
+            })
             .collect();
+        old.dissolve(&mut self.blocks);
         let moving = sorted.iter().filter(|e| e.0).count();
-        let mut low = Page::with_room_for(sorted.len() - moving);
-        let mut high = Page::with_room_for(moving);
+        let (mut low, mut high) = (Page::new(tag_bits), Page::new(tag_bits));
+        low.reserve(&mut self.blocks, source, sorted.len() - moving);
+        high.reserve(&mut self.blocks, self.pages.len(), moving);
         for (up, tag, position) in sorted {
-            if up { high.place(tag, position) } else { low.place(tag, position) }
+            let page = if up { &mut high } else { &mut low };
+            page.place(&mut self.blocks, tag, position);
         }
-        let capacity = self.pages.capacity();
-        self.bytes = self.bytes + low.bytes() + high.bytes() - old.bytes();
         self.pages[source] = low;
-        if self.pages.len() == capacity {
-            self.pages.reserve_exact((capacity / 8).max(4));
+        if self.pages.len() == self.pages.capacity() {
+            self.pages.reserve_exact((self.pages.len() / 8).max(2));
         }
-        self.bytes += (self.pages.capacity() - capacity) * size_of::<Page>();
         self.pages.push(high);
-        self.mask = 2 * self.base() - 1;
     }
 
     /// Positions that `hint` may mean.
     pub(crate) fn hinted(&self, hint: Hint, mut each: impl FnMut(u32)) {
-        let page = &self.pages[self.page_of((hint.0 >> 8) as usize)];
-        let buckets = page.buckets.len();
-        if buckets == 0 {
-            return;
+        let (bits, tag) = ((hint.0 >> (u32::BITS - Hint::PAGE_BITS)) as usize, hint.0 as u16);
+        // Beyond the first, only where there are pages that the hint does not tell apart.
+        let others = (bits + (1 << Hint::PAGE_BITS)..self.pages.len()).step_by(1 << Hint::PAGE_BITS);
+        for page in std::iter::once(self.page_of(bits)).chain(others) {
+            self.pages[page].search(&self.blocks, tag, |position| {
+                each(position);
+                None::<()>
+            });
         }
-        let high = (hint.0 & 0xff) as u16;
-        let last = page.home(high << 8 | 0xff);
-        let mut at = page.home(high << 8);
-        let mut beyond = false;
-        for _ in 0..buckets {
-            let bucket = &page.buckets[at];
-            for slot in bits(bucket.used) {
-                if bucket.tags[slot] >> 8 == high {
-                    each(bucket.positions[slot]);
-                }
-            }
-            beyond |= at == last;
-            if beyond && bucket.spill == 0 {
-                return;
-            }
-            at = page.next(at);
-        }
+    }
+
+    /// Bits of the prefix that a page's entries have in common.
+    fn level(&self, page: usize) -> u32 {
+        let base = self.base();
+        base.ilog2() + u32::from(page >= base || page < self.pages.len() - base)
     }
 
     /// Visits entries from `at` on, whole tags at a time, until `count` have been seen; `None` at
     /// the end.
     pub(crate) fn scan(&self, at: ScanAt, count: usize, mut visit: impl FnMut(u32)) -> Option<ScanAt> {
         let mut seen = 0;
-        let mut at = at;
+        let ((mut prefix, before), mut tag) = (at.page(), at.tag);
         let mut sorted = Vec::new();
+        if self.level(self.page_of(prefix.reverse_bits() as usize)) < before {
+            // The page has been merged with one of which the scan may have seen nothing.
+            tag = 0;
+        }
         loop {
-            let number = self.page_of(at.prefix.reverse_bits() as usize);
+            let number = self.page_of(prefix.reverse_bits() as usize);
+            let (page, level) = (&self.pages[number], self.level(number));
+            // The page has the prefixes that begin with its own bits.
+            let size = 1u64 << (32 - level);
+            let begin = u64::from(prefix) & !(size - 1);
             sorted.clear();
-            sorted.extend(self.pages[number].entries().filter(|e| e.0 >= at.tag));
+            // The tags may have lost bits since the scan began.
+            sorted.extend(page.entries(&self.blocks).filter(|e| e.0 >= page.shortened(tag)));
             sorted.sort_unstable();
             let mut last = None;
             for (tag, position) in sorted.drain(..) {
                 if seen >= count && last != Some(tag) {
-                    return Some(ScanAt { prefix: at.prefix, tag });
+                    return Some(ScanAt::new(begin as u32, level, tag));
                 }
                 visit(position);
                 seen += 1;
                 last = Some(tag);
             }
-            let base = self.base();
-            let level = base.ilog2() + u32::from(number >= base || number < self.pages.len() - base);
-            // The page covers the prefixes that begin with its `level` reversed bits.
-            let size = 1u64 << (32 - level);
-            let next = (u64::from(at.prefix) & !(size - 1)) + size;
-            at = ScanAt { prefix: u32::try_from(next).ok()?, tag: 0 };
+            (prefix, tag) = (u32::try_from(begin + size).ok()?, 0);
             if seen >= count {
-                return Some(at);
+                return Some(ScanAt::new(prefix, level, tag));
             }
         }
     }
@@ -360,33 +282,38 @@ impl Index {
         let start = self.page_of(seed as u32 as usize);
         for step in 0..self.pages.len() {
             let page = &self.pages[(start + step) % self.pages.len()];
-            if page.len > 0 {
-                return page.entries().nth((seed >> 32) as usize % page.len).map(|e| e.1);
+            if page.len() > 0 {
+                return page.entries(&self.blocks).nth((seed >> 32) as usize % page.len()).map(|e| e.1);
             }
         }
         None
     }
 
+    #[cfg(test)]
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Every position, in no order.
     #[cfg(test)]
     pub(crate) fn positions(&self) -> Vec<u32> {
-        self.pages.iter().flat_map(|p| p.entries().map(|e| e.1)).collect()
+        self.pages.iter().flat_map(|p| p.entries(&self.blocks).map(|e| e.1)).collect()
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        assert_eq!(self.mask, 2 * self.base() - 1);
         let mut len = 0;
-        let mut bytes = self.pages.capacity() * size_of::<Page>();
         for page in &self.pages {
-            assert_eq!(page.len, page.entries().count());
-            len += page.len;
-            bytes += page.bytes();
-            for (tag, position) in page.entries() {
-                assert!(page.search(tag, |p| (p == position).then_some(())).is_some());
+            assert_eq!(page.len(), page.entries(&self.blocks).count());
+            len += page.len();
+            for (tag, position) in page.entries(&self.blocks) {
+                assert!(page.search(&self.blocks, tag, |p| (p == position).then_some(())).is_some());
             }
         }
         assert_eq!(len, self.len);
-        assert_eq!(bytes, self.bytes);
+        let taken = |(number, page): (usize, &'_ Page)| {
+            page.taken_blocks().iter().map(move |block| (number, *block)).collect::<Vec<_>>()
+        };
+        self.blocks.check(self.pages.iter().enumerate().flat_map(taken));
     }
 }

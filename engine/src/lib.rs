@@ -4,7 +4,7 @@
 //! ```text
 //!              key ── hash once ──► shard ──lock──┐
 //!                                                 v
-//!   index     hash → position          (`index`: a cache line per probe, grows a page at a time)
+//!   index     hash → position          (`index`, `index_page`, `index_bucket`: a cache line per probe, grows a page at a time; `index_blocks` has the memory)
 //!   log       position → record        (`log`, `record`: fixed-size segments in two FIFO queues; `large` beside them; `attributes`)
 //!   policy    which record leaves      (`policy`, `decisions`, `turns`, `ghost`, `fingerprints`; `eviction` makes room by them)
 //!   what-if   what other sizes would hold   (`what_if`; `sampling` tells it of a sample of the keys)
@@ -48,6 +48,11 @@ mod flight;
 mod ghost;
 mod holds;
 mod index;
+mod index_blocks;
+mod index_bucket;
+mod index_page;
+#[cfg(test)]
+mod index_tests;
 mod key;
 mod large;
 mod lead;

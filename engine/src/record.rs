@@ -1,13 +1,17 @@
 //! How an entry lies in the log.
 //!
 //! ```text
-//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | key | value | attributes (if any)        small entries
-//!  meta 4 | version 4 | expiry 6 (if any) | word 4 (if any) | slot 4                                   large ones
+//!  meta 3 or 4 | version 4 | expiry 6 (if any) | word 4 (if any) | key | value | attributes (if any)   small entries
+//!  meta 3      | version 4 | expiry 6 (if any) | word 4 (if any) | slot 4                              large ones
 //!
-//!  meta:  bits 0-2 policy state · 3 expiry · 4 word · 5 large · 6 absent · 7 dead · 8-17 key length
-//!         18-31 length of attributes and value
+//!  meta:  bits 0-2 policy state · 3 expiry · 4 word · 5 wide · 6 absent · 7 dead
+//!         not wide: 8-15 key length (0: a large entry) · 16-23 length of attributes and value
+//!         wide:     8-17 key length                    · 18-31 length of attributes and value
 //!  word:  what attributes there are (`attributes`); absent and with a word: hidden, and the word is its kind (`derived`)
 //! ```
+//!
+//! Most entries have lengths of one byte each, so they need no fourth byte. An entry with an empty
+//! key is large, whatever its size.
 //!
 //! The attributes come last: most reads look at key and value alone, and wait for as few cache
 //! lines as those of a record without. Integers are little-endian; nothing is padded. The expiry is
@@ -18,38 +22,58 @@ use crate::{attributes, time::Millis};
 
 const EXPIRY: u32 = 1 << 3;
 const WORD: u32 = 1 << 4;
-const LARGE: u32 = 1 << 5;
+const WIDE: u32 = 1 << WIDE_SHIFT;
+const WIDE_SHIFT: u32 = 5;
 const ABSENT: u32 = 1 << 6;
 const DEAD: u32 = 1 << 7;
 const KEY_SHIFT: u32 = 8;
-const VALUE_SHIFT: u32 = 18;
+const VALUE_SHIFT: u32 = 16;
+/// Longest key and longest value, attributes included, of a record that is not wide.
+const NARROW: usize = u8::MAX as usize;
+/// Bits that lengths have in a wide record beyond those in another: of keys, and of values.
+const WIDER: (u32, u32) = (2, 6);
+/// All bits of a key's length in a record that is not wide.
+const NARROW_KEY: u32 = (NARROW as u32) << KEY_SHIFT;
 
 /// Longest key inside a segment.
-pub(crate) const MAX_KEY: usize = (1 << 10) - 1;
+pub(crate) const MAX_KEY: usize = (1 << (8 + WIDER.0)) - 1;
 /// Longest value inside a segment, attributes included.
-pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
+pub(crate) const MAX_VALUE: usize = (1 << (8 + WIDER.1)) - 1;
 /// Latest expiry that can be stored; later ones are brought down to it.
 pub(crate) const MAX_EXPIRY: Millis = (1 << 47) - 1;
 /// Of the expiry's 48 bits: it is the end of freshness.
 const SOFT: Millis = 1 << 47;
 
-pub(crate) const FIXED: usize = 8;
+/// Bytes of meta and version in a record that is not wide; a wide one has one more.
+pub(crate) const FIXED: usize = META_BYTES + VERSION_BYTES;
+const META_BYTES: usize = 3;
+const VERSION_BYTES: usize = 4;
 const EXPIRY_BYTES: usize = 6;
 const WORD_BYTES: usize = 4;
 /// Bytes of a large entry's slot number.
 const LARGE_SLOT: usize = 4;
 
-/// A record's first four bytes.
+/// A record's first three bytes, or four if it is wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta(u32);
 
 impl Meta {
+    #[inline]
     pub(crate) fn read(record: &[u8]) -> Meta {
-        Meta(u32_at(record, 0))
+        // Every record has four bytes. The fourth may belong to its version.
+        let bytes = u32_at(record, 0);
+        let is_wide = bytes >> WIDE_SHIFT & 1;
+        Meta(bytes & (u32::MAX >> 8 | 0u32.wrapping_sub(is_wide)))
     }
 
+    /// Writes what may change while the lengths stay: policy state and whether it is dead.
     pub(crate) fn write(self, record: &mut [u8]) {
-        record[..4].copy_from_slice(&self.0.to_le_bytes());
+        record[0] = self.0 as u8;
+    }
+
+    /// 1 if the record is wide.
+    fn wide(self) -> u32 {
+        self.0 >> WIDE_SHIFT & 1
     }
 
     pub(crate) fn policy(self) -> u8 {
@@ -65,7 +89,7 @@ impl Meta {
     }
 
     pub(crate) fn is_large(self) -> bool {
-        self.0 & LARGE != 0
+        self.0 & (WIDE | NARROW_KEY) == 0
     }
 
     pub(crate) fn is_absent(self) -> bool {
@@ -82,7 +106,7 @@ impl Meta {
         self.0 & (ABSENT | WORD) == WORD
     }
 
-    /// It may have an end or tags, so more than the meta word says whether it may be served.
+    /// It may have an end or tags, so more than the meta says whether it may be served.
     #[inline]
     pub(crate) fn may_be_over(self) -> bool {
         self.0 & (EXPIRY | WORD) != 0
@@ -96,22 +120,33 @@ impl Meta {
         Meta(self.0 | DEAD)
     }
 
+    #[inline]
     fn key_len(self) -> usize {
-        (self.0 >> KEY_SHIFT) as usize & MAX_KEY
+        let bits = 8 + WIDER.0 * self.wide();
+        (self.0 >> KEY_SHIFT & !(u32::MAX << bits)) as usize
     }
 
     /// Attributes included.
+    #[inline]
     fn value_len(self) -> usize {
-        (self.0 >> VALUE_SHIFT) as usize
+        (self.0 >> (VALUE_SHIFT + WIDER.0 * self.wide())) as usize
+    }
+
+    /// Where the version begins.
+    fn version_at(self) -> usize {
+        META_BYTES + self.wide() as usize
     }
 
     /// Where the key (or the large entry's slot) begins.
+    #[inline]
     pub(crate) fn body_at(self) -> usize {
-        const AT: [u8; 4] = {
-            let (expiry, word) = (EXPIRY_BYTES as u8, WORD_BYTES as u8);
-            [0, expiry, word, expiry + word]
+        // By the three bits of expiry, word and wide.
+        const AT: [u8; 8] = {
+            let (fixed, expiry, word) = (FIXED as u8, EXPIRY_BYTES as u8, WORD_BYTES as u8);
+            let narrow = [fixed, fixed + expiry, fixed + word, fixed + expiry + word];
+            [narrow[0], narrow[1], narrow[2], narrow[3], narrow[0] + 1, narrow[1] + 1, narrow[2] + 1, narrow[3] + 1]
         };
-        FIXED + usize::from(AT[((self.0 / EXPIRY) & 3) as usize])
+        usize::from(AT[((self.0 / EXPIRY) & 7) as usize])
     }
 
     /// The record's length.
@@ -153,17 +188,21 @@ impl Parts<'_> {
         match self.body {
             Body::Small { key, attributes, value } => {
                 let rest = attributes.len() + value.len();
-                debug_assert!(key.len() <= MAX_KEY && rest <= MAX_VALUE);
-                meta |= (key.len() as u32) << KEY_SHIFT | (rest as u32) << VALUE_SHIFT;
+                debug_assert!(is_small(key.len(), rest));
+                let is_wide = key.len() > NARROW || rest > NARROW;
+                let value_shift = VALUE_SHIFT + if is_wide { WIDER.0 } else { 0 };
+                meta |= (key.len() as u32) << KEY_SHIFT | (rest as u32) << value_shift;
+                meta |= u32::from(is_wide) << WIDE_SHIFT;
             }
-            Body::Large { .. } => meta |= LARGE,
+            Body::Large { .. } => {}
         }
         Meta(meta)
     }
 
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.meta().0.to_le_bytes());
-        out.extend_from_slice(&self.version.to_le_bytes());
+        let meta = self.meta();
+        let fixed = u64::from(meta.0) | u64::from(self.version) << (8 * meta.version_at());
+        out.extend_from_slice(&fixed.to_le_bytes()[..FIXED + meta.wide() as usize]);
         if let Some(end) = self.end {
             out.extend_from_slice(&end.bytes());
         }
@@ -185,25 +224,37 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+/// Whether an entry with key and value (attributes included) of these lengths can lie in a segment.
+pub(crate) fn is_small(key: usize, value: usize) -> bool {
+    (1..=MAX_KEY).contains(&key) && value <= MAX_VALUE
+}
+
 pub(crate) fn version(record: &[u8]) -> u32 {
-    u32_at(record, 4)
+    u32_at(record, Meta::read(record).version_at())
 }
 
 pub(crate) fn set_version(record: &mut [u8], version: u32) {
-    record[4..FIXED].copy_from_slice(&version.to_le_bytes());
+    let at = Meta::read(record).version_at();
+    record[at..at + VERSION_BYTES].copy_from_slice(&version.to_le_bytes());
+}
+
+/// Where the expiry begins, if there is one.
+fn expiry_at(meta: Meta) -> usize {
+    meta.version_at() + VERSION_BYTES
 }
 
 pub(crate) fn expiry(record: &[u8], meta: Meta) -> Option<Millis> {
     meta.has_expiry().then(|| {
         let mut bytes = [0; 8];
-        bytes[..EXPIRY_BYTES].copy_from_slice(&record[FIXED..FIXED + EXPIRY_BYTES]);
+        let at = expiry_at(meta);
+        bytes[..EXPIRY_BYTES].copy_from_slice(&record[at..at + EXPIRY_BYTES]);
         Millis::from_le_bytes(bytes) & MAX_EXPIRY
     })
 }
 
 /// Whether the record has an expiry that is the end of its freshness.
 pub(crate) fn is_soft(record: &[u8], meta: Meta) -> bool {
-    meta.has_expiry() && record[FIXED + EXPIRY_BYTES - 1] & 0x80 != 0
+    meta.has_expiry() && record[expiry_at(meta) + EXPIRY_BYTES - 1] & 0x80 != 0
 }
 
 /// The end of a record, as [`expiry`] and [`is_soft`] read it.
@@ -228,7 +279,8 @@ impl End {
 
 /// The record must have room for an expiry.
 pub(crate) fn set_end(record: &mut [u8], end: End) {
-    record[FIXED..FIXED + EXPIRY_BYTES].copy_from_slice(&end.bytes());
+    let at = expiry_at(Meta::read(record));
+    record[at..at + EXPIRY_BYTES].copy_from_slice(&end.bytes());
 }
 
 /// 0: none.
@@ -240,7 +292,7 @@ pub(crate) fn word(record: &[u8], meta: Meta) -> u32 {
 pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     let at = meta.body_at();
     // One test for what is most common.
-    if meta.0 & (LARGE | WORD) == 0 {
+    if meta.0 & WORD == 0 && !meta.is_large() {
         let (key, rest) = record[at..].split_at(meta.key_len());
         return Body::Small { key, attributes: &[], value: &rest[..meta.value_len()] };
     }
@@ -256,7 +308,7 @@ pub(crate) fn body(record: &[u8], meta: Meta) -> Body<'_> {
     Body::Small { key, attributes, value }
 }
 
-/// Writes a small record of the same shape over another: all but the meta word, which is theirs.
+/// Writes a small record of the same shape over another: all but the meta, which is theirs.
 pub(crate) fn overwrite(record: &mut [u8], meta: Meta, parts: &Parts<'_>) {
     set_version(record, parts.version);
     if let Some(end) = parts.end {
@@ -271,5 +323,86 @@ pub(crate) fn overwrite(record: &mut [u8], meta: Meta, parts: &Parts<'_>) {
         let at = value_at + value.len();
         record[value_at..at].copy_from_slice(value);
         record[at..at + attributes.len()].copy_from_slice(attributes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [usize; 6] = [1, 2, 255, 256, 512, MAX_KEY];
+    const VALUES: [usize; 7] = [0, 1, 251, 252, 255, 256, MAX_VALUE - 4];
+
+    /// A record at the start of a segment, and another byte after it.
+    fn written(parts: &Parts<'_>) -> Vec<u8> {
+        let mut record = Vec::new();
+        parts.append_to(&mut record);
+        assert_eq!(record.len(), parts.meta().len());
+        record.push(0xff);
+        record
+    }
+
+    #[test]
+    fn records_of_all_lengths_are_read_as_they_were_written() {
+        let (key, value) = (vec![b'k'; MAX_KEY], vec![b'v'; MAX_VALUE]);
+        let ends = [None, Some(End { at: 1_800_000_000_000, is_soft: true })];
+        // A word of one tag.
+        for (key_len, value_len, end, word) in KEYS.into_iter().flat_map(|k| {
+            VALUES.into_iter().flat_map(move |v| ends.into_iter().flat_map(move |e| [0, 1].map(|word| (k, v, e, word))))
+        }) {
+            let attributes: &[u8] = if word == 0 { &[] } else { &[1, 2, 3, 4] };
+            let word = if word == 0 { 0 } else { one_tag() };
+            let body = Body::Small { key: &key[..key_len], attributes, value: &value[..value_len] };
+            let parts = Parts { version: 0xfedc_ba98, end, word, absent: false, policy: 5, body };
+            let mut record = written(&parts);
+            let meta = Meta::read(&record);
+            assert_eq!(meta, parts.meta());
+            let is_wide = key_len > 255 || value_len + attributes.len() > 255;
+            let optional = end.map_or(0, |_| EXPIRY_BYTES) + if word == 0 { 0 } else { WORD_BYTES };
+            assert_eq!(meta.body_at(), 7 + usize::from(is_wide) + optional);
+            assert!(!meta.is_large() && !meta.is_absent() && !meta.is_dead() && meta.policy() == 5);
+            let check = |record: &[u8], version: u32, expected: Option<End>| {
+                let meta = Meta::read(record);
+                assert_eq!(
+                    (self::version(record), super::end(record, meta), self::word(record, meta)),
+                    (version, expected, word)
+                );
+                let Body::Small { key: k, attributes: a, value: v } = super::body(record, meta) else {
+                    panic!("small")
+                };
+                assert_eq!((k.len(), a, v.len()), (key_len, attributes, value_len));
+                assert!(k.iter().all(|b| *b == b'k') && v.iter().all(|b| *b == b'v'));
+            };
+            check(&record, 0xfedc_ba98, end);
+            set_version(&mut record, 7);
+            meta.dead().with_policy(2).write(&mut record);
+            let later = end.map(|end| End { at: end.at + 1, is_soft: false });
+            if let Some(later) = later {
+                set_end(&mut record, later);
+            }
+            check(&record, 7, later);
+            assert!(Meta::read(&record).is_dead() && Meta::read(&record).policy() == 2);
+        }
+    }
+
+    fn one_tag() -> u32 {
+        let mut tags = crate::tag_table::TagTable::default();
+        let mut buffer = Vec::new();
+        let tagged = crate::Attributes { tags: &[b"t"], ..crate::Attributes::NONE };
+        attributes::EncodedAttributes::of(tagged, std::iter::empty(), &mut tags, |_| 1, &mut buffer).word
+    }
+
+    #[test]
+    fn a_large_entry_is_told_by_its_missing_key() {
+        for end in [None, Some(End { at: 1, is_soft: false })] {
+            let parts =
+                Parts { version: 1, end, word: 0, absent: false, policy: 0, body: Body::Large { slot: 0x1234_5678 } };
+            let record = written(&parts);
+            let meta = Meta::read(&record);
+            assert!(meta.is_large());
+            assert!(matches!(body(&record, meta), Body::Large { slot: 0x1234_5678 }));
+        }
+        assert!(!is_small(0, 1) && is_small(1, 0) && is_small(MAX_KEY, MAX_VALUE));
+        assert!(!is_small(MAX_KEY + 1, 0) && !is_small(1, MAX_VALUE + 1));
     }
 }

@@ -247,7 +247,7 @@ impl<'t> Tier<'t> {
                 break;
             }
             number += 1;
-            at = ScanAt { prefix: 0, tag: 0 };
+            at = ScanAt::START;
             if left == 0 {
                 break;
             }

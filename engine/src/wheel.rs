@@ -136,6 +136,12 @@ impl Wheel {
             } else {
                 slot.swap_remove(at);
                 self.len -= 1;
+                // A slot of many hints gives memory back before the sweep has come to its end.
+                let before = slot.capacity();
+                if slot.len() * 2 < before {
+                    slot.shrink_to(slot.len() * 3 / 2);
+                    self.bytes -= (before - slot.capacity()) * size_of::<Hint>();
+                }
             }
         }
         self.sweep = (number, at);

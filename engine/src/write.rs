@@ -5,12 +5,13 @@ use crate::{
     attributes::{self, Attributes, EncodedAttributes},
     departures::Departure,
     entry::{Change, Condition, Entry, Expiry, Stored, TooLarge, Write},
-    index::Hint,
+    index::{Hint, Records},
     key::Key,
     large::{Large, replace_range},
+    log::Log,
     policy,
     policy_state::PolicyState,
-    record::{self, Body, End, MAX_KEY, MAX_VALUE, Meta, Parts, body},
+    record::{self, Body, End, Meta, Parts, body},
     shard::{Live, Shard},
     shard_common::Rules,
     time::Millis,
@@ -454,7 +455,7 @@ impl Shard {
             body: Body::Large { slot: 0 },
         };
         let mut meta = parts.meta();
-        let mut is_small = key.bytes.len() <= MAX_KEY && attributes.len() + new.value.len() <= MAX_VALUE;
+        let mut is_small = record::is_small(key.bytes.len(), attributes.len() + new.value.len());
         if is_small {
             parts.body = Body::Small { key: key.bytes, attributes, value: new.value };
             meta = parts.meta();
@@ -475,8 +476,7 @@ impl Shard {
             parts.policy = policy;
             let position = self.log.append(queue, &parts, self.policy.drops);
             self.newest = position;
-            let log = &self.log;
-            self.index.insert(key.hash, position, |p| rules.hash(log.key(p)));
+            self.index.insert(key.hash, position, &Hashed { log: &self.log, rules });
             if meta.has_attributes() {
                 self.tags.retain(attributes::ids(new.attributes.word, attributes));
                 self.side_changed = true;
@@ -559,6 +559,22 @@ impl Shard {
             index.hinted(hint, |p| expires |= Meta::read(log.record(p)).has_expiry());
             expires
         });
+    }
+}
+
+/// The hashes of records, for the index.
+struct Hashed<'a> {
+    log: &'a Log,
+    rules: &'a Rules,
+}
+
+impl Records for Hashed<'_> {
+    fn hash(&self, position: u32) -> u64 {
+        self.rules.hash(self.log.key(position))
+    }
+
+    fn prefetch(&self, position: u32) {
+        self.log.prefetch(position);
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) const MEMORY_TIER: &[SettingSpec] = &[
         example: "16",
         help: "Number of shards of the memory tier, rounded up to a power of two. Each shard has \
                its own lock and needs 64KiB of `max-memory`. `off`: chosen from `max-memory` and \
-               `max-keys`, at most 64 below 128GiB.",
+               `max-keys`, at most 64 below 4GiB.",
         ..ROW
     },
 ];

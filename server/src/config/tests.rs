@@ -654,7 +654,6 @@ fn quotes_of_an_env_file_are_named() {
         ("LARDER_TTL", "'10s'"),
         ("PROXY_TTL_MS", "\"10000\""),
         ("PROXY_MAX_KEYS", "\"5\""),
-        ("REDIS_HOST", "\"redis\""),
     ] {
         let said = problems(&[], &[(name, text)], "").join("\n");
         assert!(said.contains(&format!("env {name}: ")) && said.contains("`docker run --env-file` keeps"), "{said}");

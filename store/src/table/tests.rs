@@ -3,7 +3,7 @@ mod compressed;
 use super::{
     BuildOptions, Built, Decoder, Duplicates, Format, FrameCompression, Input, Now, Origin, Position, Table,
     TableError, build,
-    format::{CHUNK, HEADER, PART},
+    format::{CHUNK, HEADER, MAGIC, PART},
     frames::{FrameEncoder, Sample},
     index::Hash,
     write::{Item, Writer},
@@ -142,6 +142,11 @@ fn every_flipped_byte_is_found_and_named() {
     for at in 0..bytes.len() {
         flipped[at] ^= 0x10;
         let error = Table::from_bytes(&flipped).and_then(|table| table.verify()).expect_err("a flipped byte");
+        if at < MAGIC.len() {
+            assert!(matches!(error, TableError::NotATable { .. }), "{at}: {error}");
+            flipped[at] = bytes[at];
+            continue;
+        }
         let TableError::Damaged { section, at: place, .. } = error else { panic!("{at}: {error}") };
         let tail_at = bytes.len() - 2 * PART - 8;
         let (expected, begin) = match at {
@@ -187,7 +192,6 @@ fn a_file_that_is_cut_off_or_added_to_is_refused() {
 #[test]
 fn a_file_that_is_no_table_is_named_with_what_to_type() {
     for (bytes, said) in [
-        (&b""[..], "it is empty"),
         (
             "häuser 4711\n".as_bytes(),
             "it is text; build a table from it with `larder table build (memory) -o (memory).ltab`",

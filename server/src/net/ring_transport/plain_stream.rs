@@ -71,12 +71,9 @@ impl Moves {
         }
     }
 
-    fn prefers_ring(&self) -> bool {
-        self.reads >= self.due && (self.ring.placement == Placement::Alternate || self.ring.meter.is_crowded())
-    }
-
-    fn prefers_epoll(&self) -> bool {
-        self.reads >= self.due && (self.ring.placement == Placement::Alternate || !self.ring.meter.is_crowded())
+    fn is_due(&self, is_on_ring: bool) -> bool {
+        let fits = self.ring.placement == Placement::Auto && self.ring.meter.is_crowded() == is_on_ring;
+        self.reads >= self.due && !fits
     }
 }
 
@@ -190,8 +187,8 @@ impl AsyncRead for PlainStream {
         }
         moves.has_waited = true;
         match this.place {
-            Place::Epoll(_) if moves.prefers_ring() && !moves.is_blocked => this.move_to_ring(cx, free),
-            Place::Ring(_) if moves.is_leaving || moves.prefers_epoll() => this.leave_ring(cx, free),
+            Place::Epoll(_) if moves.is_due(false) && !moves.is_blocked => this.move_to_ring(cx, free),
+            Place::Ring(_) if moves.is_leaving || moves.is_due(true) => this.leave_ring(cx, free),
             _ => read,
         }
     }

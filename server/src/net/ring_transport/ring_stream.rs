@@ -40,8 +40,8 @@ pub(super) enum Departure {
 impl WorkerRing {
     /// A new connection of this ring.
     pub(super) fn stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
-        // Out of the runtime's epoll.
-        // The first request may be there already.
+        // `into_std`: out of the runtime's epoll. One read before the kernel receives: the first
+        // request may be there already.
         Ok(RingStream::new(self, socket.into_std()?, SMALL_READS - 1))
     }
 

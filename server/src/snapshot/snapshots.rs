@@ -22,13 +22,36 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A save in the background rests after it has worked for this long, for four times as long as it
-/// has worked: where requests have one core with it, they keep four fifths of it. Its priority is
-/// the usual one: a thread of a low one that other programs preempt while it holds a shard's lock
-/// would hold up all requests until it runs again.
+/// A save beside requests rests each time it has worked for this long. Its priority is the usual
+/// one: a thread of a low one that other programs preempt while it holds a shard's lock would hold
+/// up all requests until it runs again.
 const WORK: Duration = Duration::from_micros(100);
 /// What it rests at most, where it was preempted meanwhile.
 const LONGEST_REST: Duration = Duration::from_millis(1);
+
+/// How a save shares its core with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SavePace {
+    /// Rests for four times as long as it has worked: requests on its core keep four fifths of it.
+    Background,
+    /// Rests for as long as it has worked, because a client waits for its end: clients give a command
+    /// a few seconds.
+    Awaited,
+    /// Never rests: the process ends.
+    Last,
+}
+
+impl SavePace {
+    /// The rest after this much work.
+    fn rest(self, worked: Duration) -> Duration {
+        let times = match self {
+            SavePace::Background => 4,
+            SavePace::Awaited => 1,
+            SavePace::Last => 0,
+        };
+        (worked * times).min(LONGEST_REST)
+    }
+}
 
 /// The snapshots of this process.
 pub struct Snapshots {
@@ -154,11 +177,11 @@ impl Snapshots {
     /// # Errors
     /// See [`SaveRefused`].
     pub fn begin_save(self: &Arc<Self>) -> Result<(), SaveRefused> {
-        self.begin(true).map(drop)
+        self.begin(SavePace::Background).map(drop)
     }
 
     /// Gives what tells of the end of this save.
-    fn begin(self: &Arc<Self>, in_background: bool) -> Result<watch::Receiver<u64>, SaveRefused> {
+    fn begin(self: &Arc<Self>, pace: SavePace) -> Result<watch::Receiver<u64>, SaveRefused> {
         let file = self.settings.file.clone().ok_or(SaveRefused::Off)?;
         let mut state = self.state.lock();
         if state.saving.is_some() {
@@ -171,7 +194,7 @@ impl Snapshots {
         let changes = self.changes();
         self.cancel.store(false, Relaxed);
         let this = self.clone();
-        let work = move || this.save(&file, in_background);
+        let work = move || this.save(&file, pace);
         thread::Builder::new().name("snapshot".into()).spawn(work).map_err(|_| SaveRefused::NoThread)?;
         let since = Instant::now();
         (state.saving, state.begun) =
@@ -181,7 +204,7 @@ impl Snapshots {
     }
 
     /// The whole save, on its thread.
-    fn save(&self, place: &SnapshotPlace, in_background: bool) {
+    fn save(&self, place: &SnapshotPlace, pace: SavePace) {
         let begun = Instant::now();
         let mut rested = begun;
         let groups: Vec<_> = self.groups.iter().map(GroupInSnapshots::to_save).collect();
@@ -193,8 +216,8 @@ impl Snapshots {
                 saving.progress = progress;
             }
             let worked = rested.elapsed();
-            if in_background && worked >= WORK {
-                thread::sleep((worked * 4).min(LONGEST_REST));
+            if pace != SavePace::Last && worked >= WORK {
+                thread::sleep(pace.rest(worked));
                 rested = Instant::now();
             }
             Ok(())
@@ -245,7 +268,7 @@ impl Snapshots {
     /// # Errors
     /// Why none was begun, or why it failed.
     pub async fn save_and_wait(self: &Arc<Self>) -> Result<SaveProgress, String> {
-        let mut ended = self.begin(true).map_err(|refused| refused.to_string())?;
+        let mut ended = self.begin(SavePace::Awaited).map_err(|refused| refused.to_string())?;
         self.next_end(&mut ended).await
     }
 
@@ -266,7 +289,7 @@ impl Snapshots {
         }
         let mut others = self.ended.subscribe();
         loop {
-            match self.begin(false) {
+            match self.begin(SavePace::Last) {
                 Ok(mut ended) => return self.next_end(&mut ended).await.map(drop),
                 Err(SaveRefused::InProgress) => {
                     self.cancel.store(true, Relaxed);

@@ -8,7 +8,7 @@
 //!   gone:     group 1 | key
 //!   clear:    group 1 | what 1 | name
 //!   mark:     time 8 | (record 8 for each stripe)*                               of all groups
-//!   copy begins, copy ends, ack: nothing; nothing; changes 8
+//!   copy begins, copy ends, ack, leave: nothing; nothing; changes 8; nothing
 //! ```
 //!
 //! Nothing that a frame says is believed before it is compared with what is there: lengths within a
@@ -30,6 +30,7 @@ const MARK: u8 = 5;
 const COPY_BEGINS: u8 = 6;
 const COPY_ENDS: u8 = 7;
 const ACK: u8 = 8;
+const LEAVE: u8 = 9;
 
 /// A frame that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub enum Frame<'f> {
     CopyEnds,
     /// The replica has what was sent up to the mark of so many changes.
     Ack(u64),
+    /// The replica has pulled what there is, and ends the connection.
+    Leave,
 }
 
 /// Texts, each with its length before it.
@@ -150,6 +153,7 @@ fn frame(kind: u8, mut body: Body<'_>) -> Result<Frame<'_>, Short> {
         COPY_BEGINS => Frame::CopyBegins,
         COPY_ENDS => Frame::CopyEnds,
         ACK => Frame::Ack(body.number()?),
+        LEAVE => Frame::Leave,
         _ => return Err(Short),
     })
 }
@@ -276,5 +280,13 @@ pub(super) fn ack(changes: u64) -> [u8; HEAD + 8] {
     frame[0] = 9;
     frame[4] = ACK;
     frame[HEAD..].copy_from_slice(&changes.to_le_bytes());
+    frame
+}
+
+/// Announces the end of the connection.
+pub(super) fn leave() -> [u8; HEAD] {
+    let mut frame = [0; HEAD];
+    frame[0] = 1;
+    frame[4] = LEAVE;
     frame
 }

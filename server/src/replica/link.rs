@@ -13,7 +13,7 @@ use crate::{
 };
 use larder_proto::resp::encode;
 use larder_store::{clock, snapshot::MAX_HEAD};
-use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{io, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     time::{sleep, timeout},
@@ -25,6 +25,8 @@ const CONNECTING: Duration = Duration::from_secs(5);
 const SILENCE: Duration = HEARTBEAT.saturating_mul(5);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long the primary may take to close a connection that the replica leaves.
+const LEAVING: Duration = Duration::from_secs(1);
 /// Longest answer to a command.
 const ANSWER: u64 = 4 << 10;
 const READ: usize = 64 << 10;
@@ -140,6 +142,7 @@ async fn run(
                         stream.get_mut().write_all(&frames::ack(changes)).await?;
                         stream.get_mut().flush().await?;
                         if replication.settings.mode != ReplicationMode::Stream {
+                            leave(&mut stream).await?;
                             return Ok(());
                         }
                     }
@@ -225,5 +228,14 @@ async fn log_in(
             Some(_) => return Err(LinkError::Malformed),
         }
     }
+    Ok(())
+}
+
+/// Ends a pull in order: the primary, which may be sending, closes the connection.
+async fn leave(stream: &mut BufReader<Stream>) -> io::Result<()> {
+    stream.get_mut().write_all(&frames::leave()).await?;
+    stream.get_mut().flush().await?;
+    // It is over with any result: the next pull has a connection of its own.
+    let _ = timeout(LEAVING, tokio::io::copy(stream, &mut tokio::io::sink())).await;
     Ok(())
 }

@@ -80,6 +80,7 @@ pub async fn serve_replica<S: ClientStream>(
         records: Vec::new(),
         head: Vec::new(),
         heard,
+        has_left: false,
     };
     let ended = tokio::select! {
         biased;
@@ -116,6 +117,8 @@ struct Sender<'s, S, H> {
     /// Scratch for the heads of entries.
     head: Vec<u8>,
     heard: H,
+    /// The replica needs nothing more: it pulls.
+    has_left: bool,
 }
 
 impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
@@ -156,6 +159,9 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             }
             self.flush().await?;
             self.take_acknowledgements()?;
+            if self.has_left {
+                break;
+            }
             if self.copy.is_some() {
                 yield_now().await;
                 continue;
@@ -320,9 +326,12 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
         while let ParsedFrame::Frame(length, frame) =
             frames::parse(&self.input[consumed..], 64).map_err(|_| malformed())?
         {
-            let Frame::Ack(changes) = frame else { return Err(malformed()) };
             consumed += length;
-            self.replica.acknowledge(changes, clock::now());
+            match frame {
+                Frame::Ack(changes) => self.replica.acknowledge(changes, clock::now()),
+                Frame::Leave => self.has_left = true,
+                _ => return Err(malformed()),
+            }
         }
         if consumed > 0 {
             self.input.drain(..consumed);

@@ -70,6 +70,7 @@ fn other_frames_are_read_as_they_were_written() {
     assert_eq!(read(&written(&frames::put_copy_begins)), Frame::CopyBegins);
     assert_eq!(read(&written(&frames::put_copy_ends)), Frame::CopyEnds);
     assert_eq!(read(&frames::ack(12)), Frame::Ack(12));
+    assert_eq!(read(&frames::leave()), Frame::Leave);
 }
 
 #[test]

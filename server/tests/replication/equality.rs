@@ -127,7 +127,7 @@ fn large_values_travel() {
 
 #[test]
 fn pulling_follows_from_time_to_time() {
-    let primary = Larder::start(&[]);
+    let mut primary = Larder::start(&["--log-level=warn"]);
     let replica = replica_of(primary.redis, &["--replication-mode=pull:200ms"]);
     let mut client = primary.client();
     for round in 0..3 {
@@ -139,6 +139,11 @@ fn pulling_follows_from_time_to_time() {
     assert_eq!(replica.metric("larder_replication_full_copies_total"), 1.0);
     assert!(replica.metric("larder_replication_resumptions_total") >= 2.0);
     assert_eq!(info(&primary, "role").as_deref(), Some("master"));
+    // A pull that ends is no replica that was lost.
+    primary.signal(Signal::TERM);
+    assert!(primary.wait().0.success());
+    let log = primary.stderr();
+    assert!(!log.contains("replica disconnected"), "{log}");
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn take(stream: &TcpStream, into: &Mutex<Received>, status: u16) {
     }
     drop(received);
     // A client that is killed does not read it.
-    let _ = write!(&*stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let pause = if status == 429 { "retry-after: 200\r\n" } else { "" };
+    let _ = write!(&*stream, "HTTP/1.1 {status} x\r\n{pause}content-length: 0\r\nconnection: close\r\n\r\n");
 }
 
 fn text(pair: &KeyValue) -> &str {
@@ -292,4 +293,17 @@ fn without_a_collector_larder_serves_and_says_so() {
     assert!(larder.wait().0.success());
     let log = larder.stderr();
     assert_eq!(log.matches("did not take a message").count(), 1, "{log}");
+}
+
+#[test]
+fn a_collector_that_asks_for_a_pause_gets_it() {
+    let collector = Collector::start();
+    collector.status.store(429, Relaxed);
+    let args = ["--otlp-endpoint", &collector.url(), "--log-level=warn"];
+    let mut larder = Larder::start(&args);
+    wait_until("the metrics", || !collector.received.lock().unwrap().metrics.is_empty());
+    larder.signal(Signal::TERM);
+    assert!(larder.wait().0.success());
+    let log = larder.stderr();
+    assert!(log.contains("it answered 429 Too Many Requests and asks for a pause of 200 s"), "{log}");
 }

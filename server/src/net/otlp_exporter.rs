@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use std::{io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(2);
 /// How often spans are sent.
 const SPANS: Duration = Duration::from_secs(1);
-/// Nothing is sent for this long after a failure.
+/// Nothing is sent for this long after a failure, or longer if the collector asks for it.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Nor longer than this, whatever the collector asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Log lines about failures are at least this far apart.
 const SAID: Duration = Duration::from_secs(60);
 
@@ -38,12 +40,16 @@ pub(super) struct OtlpExporter {
     /// Of each message.
     headers: HeaderMap,
     said: LogLimiter,
+    /// What the latest message says about the next.
+    pause: Cell<Duration>,
 }
 
 /// Why a message did not arrive.
 enum NotSent {
     /// It may arrive when it is sent again.
     Later(io::Error),
+    /// The same, but not before this time is over.
+    After(StatusCode, Duration),
     /// The collector does not take it.
     Refused(StatusCode),
 }
@@ -68,7 +74,15 @@ impl OtlpExporter {
         let tls = ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-ca: {error}")))?;
         let headers = headers(&settings).map_err(io::Error::other)?;
         let resource = OtlpResource { instance: format!("{:016x}", fastrand::u64(..)) };
-        Ok(Some(OtlpExporter { app: app.clone(), settings, resource, tls, headers, said: LogLimiter::new(SAID) }))
+        Ok(Some(OtlpExporter {
+            app: app.clone(),
+            settings,
+            resource,
+            tls,
+            headers,
+            said: LogLimiter::new(SAID),
+            pause: Cell::new(PAUSE),
+        }))
     }
 
     /// Sends until the process ends.
@@ -88,7 +102,7 @@ impl OtlpExporter {
                 has_arrived = self.send_metrics().await;
             }
             if !has_arrived {
-                paused = Instant::now() + PAUSE;
+                paused = Instant::now() + self.pause.get();
             }
         }
     }
@@ -128,8 +142,13 @@ impl OtlpExporter {
             Ok(()) => return true,
             Err(why) => why,
         };
+        self.pause.set(PAUSE);
         let (error, is_over) = match why {
             NotSent::Later(error) => (error.to_string(), false),
+            NotSent::After(status, pause) => {
+                self.pause.set(pause);
+                (format!("it answered {status} and asks for a pause of {} s", pause.as_secs()), false)
+            }
             NotSent::Refused(status) => (format!("it answered {status}"), true),
         };
         if self.said.due(std::time::Instant::now()).is_some() {
@@ -150,14 +169,16 @@ impl OtlpExporter {
         *request.uri_mut() =
             format!("{base}/{path}").parse().map_err(|error| NotSent::Later(io::Error::other(error)))?;
         *request.headers_mut() = self.headers.clone();
-        let status = match is_tls {
+        let (status, pause) = match is_tls {
             true => answer(self.tls.connect(stream).await.map_err(NotSent::Later)?, request).await?,
             false => answer(stream, request).await?,
         };
-        match status.as_u16() {
-            200..300 => Ok(()),
+        match (status.as_u16(), pause) {
+            (200..300, _) => Ok(()),
+            // https://opentelemetry.io/docs/specs/otlp/#otlphttp-throttling
+            (429 | 503, Some(pause)) => Err(NotSent::After(status, pause.clamp(PAUSE, LONGEST_PAUSE))),
             // https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
-            429 | 502..=504 => Err(NotSent::Later(io::Error::other(format!("it answered {status}")))),
+            (429 | 502..=504, _) => Err(NotSent::Later(io::Error::other(format!("it answered {status}")))),
             _ => Err(NotSent::Refused(status)),
         }
     }
@@ -180,7 +201,8 @@ fn host(endpoint: &Uri) -> &str {
     endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
-async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<StatusCode, NotSent>
+/// The status of the answer, and the pause that it asks for.
+async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Option<Duration>), NotSent>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -189,12 +211,14 @@ where
     let exchange = async {
         let response = sender.send_request(request).await.map_err(failed)?;
         let status = response.status();
+        // The other form is a date, which would depend on both clocks.
+        let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // A collector may say which spans it has left out. Nothing can be done about them.
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             frame.map_err(failed)?;
         }
-        Ok(status)
+        Ok((status, pause.map(Duration::from_secs)))
     };
     tokio::pin!(exchange);
     tokio::select! {

@@ -1,7 +1,7 @@
 //! `GET /v1/contents`: what the memory tiers hold and evict, by prefix.
 use super::{
-    hot_key_lists::name_text, problem_json::Problem, response_body::ResponseBody, response_writer,
-    route_request::RouteRequest,
+    connection_context::ConnectionContext, hot_key_lists::name_text, problem_json::Problem,
+    response_body::ResponseBody, route_request::RouteRequest,
 };
 use crate::read::{Group, TierContents, TierPart};
 use http::Response;
@@ -16,10 +16,19 @@ const SAMPLE: usize = 1000;
 
 /// `GET /v1/contents?count=`: `{"groups":[{"group","entries","sampled","age_seconds",…,
 /// "prefixes":[{"prefix","share",…},…]},…]}`.
-pub(super) fn contents(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(super) fn contents(
+    context: &ConnectionContext,
+    request: &RouteRequest<'_>,
+) -> Result<Response<ResponseBody>, Problem> {
     let count = request.count(USUAL_PREFIXES, 1..=MOST_PREFIXES)?;
-    let groups: Vec<Value> = request.worker.groups.iter().map(|group| of_group(group, count, request.now)).collect();
-    Ok(response_writer::json(ResponseBody::full(json!({ "groups": groups }).to_string())))
+    let (groups, now) = (&request.worker.groups, request.now);
+    let is_sample = groups.iter().any(|group| group.cache.stats().entries > SAMPLE as u64);
+    // A few changes do not make a sample wrong.
+    let state = if is_sample { 0 } else { groups.iter().map(|group| group.cache.stats().changes).sum() };
+    Ok(context.http.contents.or_make((count, state), now, || {
+        let documents: Vec<Value> = groups.iter().map(|group| of_group(group, count, now)).collect();
+        json!({ "groups": documents }).to_string()
+    }))
 }
 
 fn of_group(group: &Group, count: usize, now: Millis) -> Value {

@@ -1,5 +1,8 @@
 //! `GET /v1/hot-keys`: the keys and prefixes that take the most.
-use super::{problem_json::Problem, response_body::ResponseBody, response_writer, route_request::RouteRequest};
+use super::{
+    connection_context::ConnectionContext, problem_json::Problem, response_body::ResponseBody, response_writer,
+    route_request::RouteRequest,
+};
 use crate::telemetry::{HotKey, HotKeyReport, Measure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Response;
@@ -8,16 +11,27 @@ use serde_json::{Map, Value, json};
 /// Rows of each list if the client names no `count`.
 const USUAL_ROWS: usize = 50;
 const MOST_ROWS: usize = 500;
+/// Lists with more rows than this take milliseconds, and stand for a second.
+const FEW_ROWS: usize = 200;
 
 /// `GET /v1/hot-keys?count=`: `{"seconds", "reads", "bytes", "misses", "source_seconds",
 /// "by_reads": [{"group", "key", "reads", "share"}], "by_bytes", "by_misses", "by_source_time",
 /// "prefixes": {"by_reads": [{"group", "prefix", "reads", "share"}], …}}`.
-pub(super) fn hot_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(super) fn hot_keys(
+    context: &ConnectionContext,
+    request: &RouteRequest<'_>,
+) -> Result<Response<ResponseBody>, Problem> {
     let rows = request.count(USUAL_ROWS, 1..=MOST_ROWS)?;
     let app = &request.worker.app;
-    let report = app.telemetry.hot_keys.report(rows, request.now);
-    let groups: Vec<&str> = app.settings.groups.iter().map(|group| &*group.name).collect();
-    Ok(response_writer::json(ResponseBody::full(document(&report, &groups).to_string())))
+    let lists = || {
+        let report = app.telemetry.hot_keys.report(rows, request.now);
+        let groups: Vec<&str> = app.settings.groups.iter().map(|group| &*group.name).collect();
+        document(&report, &groups).to_string()
+    };
+    Ok(match rows > FEW_ROWS {
+        true => context.http.hot_keys.or_make((rows, 0), request.now, lists),
+        false => response_writer::json(ResponseBody::full(lists())),
+    })
 }
 
 /// The name of a list, and of its numbers.

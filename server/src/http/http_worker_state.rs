@@ -1,6 +1,8 @@
-//! What the HTTP connections of one worker share: their deadlines, and the buffers of the fast
-//! path.
-use super::{connection_deadlines::ConnectionDeadlines, primary_connections::PrimaryConnections};
+//! What the HTTP connections of one worker share: their deadlines, the buffers of the fast path,
+//! and answers that take long to make.
+use super::{
+    connection_deadlines::ConnectionDeadlines, kept_answer::KeptAnswer, primary_connections::PrimaryConnections,
+};
 use larder_proto::{http::text::Date, output::Output};
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,6 +12,8 @@ pub struct HttpWorkerState {
     pub(super) deadlines: Rc<ConnectionDeadlines>,
     pub(super) turn_buffers: RefCell<TurnBuffers>,
     pub(super) primary: PrimaryConnections,
+    pub(super) contents: KeptAnswer,
+    pub(super) hot_keys: KeptAnswer,
 }
 
 /// Input and output of the connection whose turn it is. They hold nothing between turns, so they

@@ -42,6 +42,7 @@ mod history_routes;
 mod hot_key_lists;
 mod http_worker_state;
 mod item_api;
+mod kept_answer;
 mod key_routes;
 mod list_keys;
 mod live_stream;

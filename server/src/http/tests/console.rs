@@ -257,6 +257,14 @@ fn contents_by_prefix_and_what_was_evicted() {
         assert_eq!((rows.len(), &rows[0]["prefix"]), (1, &"new:".into()));
         assert!(rows[0]["evictions_share"].as_f64().is_some_and(|share| share > 0.5), "{rows:?}");
         assert!(rows[0]["share"].as_f64().is_some_and(|share| share > 0.5), "{rows:?}");
+        // Pages that ask together get the same sample. Two samples differ.
+        let mut again = client.get("/v1/contents?count=5").await.json();
+        let mut is_kept = false;
+        for _ in 0..10 {
+            let before = std::mem::replace(&mut again, client.get("/v1/contents?count=5").await.json());
+            is_kept |= before == again;
+        }
+        assert!(is_kept, "{again}");
         for wrong in ["count=0", "count=501", "sample=1"] {
             assert_eq!(client.get(&format!("/v1/contents?{wrong}")).await.problem(), "bad-parameter", "{wrong}");
         }

@@ -150,7 +150,7 @@ export class Keys {
     const columns = (of, name) => [
       { title: "Group", value: (row) => row.group },
       { title: name, value: (row) => textOf(row[of]), wide: true, show: (row) => (of === "key" && row.group === this.group ? el("button", { type: "button", class: "mono", "data-sort": `hot ${textOf(row.key)}`, onclick: () => this.show(keyOf(row.key)) }, brief(textOf(row.key))) : el("code", {}, brief(textOf(row[of])) || "(none)")) },
-      { title, value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
+      { title: title[0].toUpperCase() + title.slice(1), value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
       { title: "Share", value: (row) => row.share, show: (row) => percent(row.share), number: true },
     ];
     const ratio = hitsOf(answer, ROWS);

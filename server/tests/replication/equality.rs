@@ -5,6 +5,7 @@ use super::{
     link_proxy::LinkProxy,
     workload::{Writes, fill, held, info, replica_of, wait_for_equality, wait_for_link},
 };
+use rustix::process::Signal;
 
 #[test]
 fn writes_of_all_kinds_reach_two_replicas() {

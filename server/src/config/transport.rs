@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// Epoll, and io_uring for connections of the Redis protocol while many requests arrive together.
+    #[default]
     Auto,
     /// Readiness by epoll, then a read and a write for each connection.
-    #[default]
     Epoll,
     /// A ring for each worker, where the kernel allows it.
     IoUring,
@@ -17,10 +17,10 @@ impl Transport {
     pub(super) const NAMES: &'static [&'static str] = &["auto", "epoll", "io-uring", "alternate"];
     pub(super) fn from_name(name: &str) -> Transport {
         match name {
-            "auto" => Transport::Auto,
+            "epoll" => Transport::Epoll,
             "io-uring" => Transport::IoUring,
             "alternate" => Transport::Alternate,
-            _ => Transport::Epoll,
+            _ => Transport::Auto,
         }
     }
 }

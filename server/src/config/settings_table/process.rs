@@ -34,7 +34,7 @@ pub(super) const PROCESS: &[SettingSpec] = &[
     SettingSpec {
         name: "transport",
         kind: ValueKind::Choice(Transport::NAMES),
-        default: Is("epoll"),
+        default: Is("auto"),
         example: "io-uring",
         help: "How client connections without TLS are read and written. `epoll`: a read and a write for each \
                request. `io-uring`: one system call serves many connections, which takes less CPU if many \

@@ -22,9 +22,9 @@ use tokio::{
 };
 
 /// Reads between two moves at least. A move costs about as much as one request.
-const LEAST_READS: u32 = 64;
+const LEAST_READS: u32 = 16;
 /// The number doubles with each move up to this, for connections at the border.
-const MOST_READS: u32 = LEAST_READS << 8;
+const MOST_READS: u32 = LEAST_READS << 10;
 
 pub(in crate::net) struct PlainStream {
     place: Place,
@@ -93,7 +93,10 @@ pub(in crate::net) fn plain_stream(
             let due = if ring.placement == Placement::Auto { LEAST_READS } else { 1 };
             let moves =
                 Moves { ring: ring.clone(), reads: 0, due, is_blocked: false, has_waited: true, is_leaving: false };
-            (Place::Epoll(stream), Some(moves))
+            // A crowd grows: a move would follow.
+            let begins_on_ring = ring.placement == Placement::Auto && ring.meter.is_crowded();
+            let place = if begins_on_ring { Place::Ring(ring.stream(stream)?) } else { Place::Epoll(stream) };
+            (place, Some(moves))
         }
         _ => (Place::Epoll(stream), None),
     };

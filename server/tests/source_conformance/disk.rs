@@ -1,5 +1,5 @@
 //! The disk store as a source: the shared suite, a model, restarts, and what only it promises.
-use super::{Fixture, LIMITS, conformance, open, run, some};
+use super::{Fixture, LIMITS, conformance, open, run, setup, some};
 use bytes::Bytes;
 use larder::{
     config::SourceUrl,
@@ -131,9 +131,9 @@ fn a_directory_belongs_to_one_store_and_says_what_it_is() {
         SourceSetup::new(&url(path), LIMITS, &larder::buffers::Buffers::unbounded()).err().expect("an error")
     };
     let store = dir.path().join("new/store");
-    let setup = SourceSetup::new(&url(&store), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store");
+    let first = setup(&url(&store), LIMITS);
     assert!(refused(&store).ends_with("in use by this process already: a store belongs to one group"));
-    drop(setup);
+    drop(first);
 
     let other = dir.path().join("other");
     std::fs::create_dir(&other).expect("a directory");
@@ -157,11 +157,11 @@ fn a_directory_belongs_to_one_store_and_says_what_it_is() {
     std::fs::create_dir(&unmarked).expect("a directory");
     std::fs::write(unmarked.join(".larder-store.1-2.tmp"), "Lar").expect("a file");
     std::fs::write(unmarked.join("lock"), "1").expect("a file");
-    drop(SourceSetup::new(&url(&unmarked), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store"));
+    drop(setup(&url(&unmarked), LIMITS));
     std::fs::remove_dir_all(store.join("db")).expect("removed");
     std::fs::create_dir_all(store.join("db.new/keyspaces")).expect("a directory");
     std::fs::write(store.join("db.new/0.jnl"), "half").expect("a file");
-    drop(SourceSetup::new(&url(&store), LIMITS, &larder::buffers::Buffers::unbounded()).expect("a store"));
+    drop(setup(&url(&store), LIMITS));
     assert!(!store.join("db.new").exists());
 }
 

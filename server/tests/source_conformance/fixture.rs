@@ -1,5 +1,5 @@
 //! A group on a source, and what the tests ask of it.
-use super::common::{PATIENCE, RedisServer};
+use super::common::{PATIENCE, RedisServer, wait_until};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
     read::{Group, StartedRead, invalidation_scope},
@@ -47,9 +47,23 @@ impl std::ops::Deref for Fixture {
 pub(crate) fn open(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy) -> Fixture {
     open_with(url, limits, policy, &[])
 }
+/// The setup of a source. A store that was closed may seem to be in use for a moment: a program that
+/// another test starts has this process's locks until its `exec`.
+pub(crate) fn setup(url: &SourceUrl, limits: SourceLimits) -> SourceSetup {
+    let mut setup = None;
+    wait_until("a source", || match SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()) {
+        Err(error) if error.contains("in use by this process") => false,
+        result => {
+            setup = Some(result.expect("a source"));
+            true
+        }
+    });
+    setup.expect("waited for")
+}
+
 /// In mode `coherent`, with these `tracking-prefixes`.
 pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolicy, prefixes: &[&str]) -> Fixture {
-    let setup = SourceSetup::new(url, limits, &larder::buffers::Buffers::unbounded()).expect("a source");
+    let setup = setup(url, limits);
     let policy = Arc::new(policy);
     let stale_rules: Option<Arc<dyn StaleRules>> = Some(policy.clone());
     let (max_memory, default_ttl) = (64 * 1024 * 1024, policy.of(b"").ttl);

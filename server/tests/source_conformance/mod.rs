@@ -17,7 +17,7 @@ mod redis_only;
 pub mod scripted_origin;
 
 use common::{Port, RedisServer, Reply};
-use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, some, tcp};
+use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, setup, some, tcp};
 use larder::{
     config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsClientSettings},
     source::{FillPolicy, KeyPolicy, SourceError, SourceLimits, SourceSetup},

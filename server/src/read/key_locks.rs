@@ -2,6 +2,7 @@
 //! is one atomic step for all other writers. Reads never wait for a lock.
 use super::{group::Group, lock_stripes::STRIPES, pending_writes::PendingWrites};
 use crate::source::SourceError;
+use smallvec::SmallVec;
 use std::{rc::Rc, sync::Arc};
 use tokio::sync::SemaphorePermit;
 
@@ -9,7 +10,7 @@ use tokio::sync::SemaphorePermit;
 #[derive(Debug)]
 pub struct KeyGuard {
     writes: Arc<PendingWrites>,
-    stripes: Vec<u16>,
+    stripes: SmallVec<[u16; 4]>,
 }
 impl Drop for KeyGuard {
     fn drop(&mut self) {
@@ -47,13 +48,20 @@ impl Group {
     /// # Errors
     /// `Unavailable` if another writer holds one for longer than clients wait for a write.
     pub async fn hold(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Rc<KeyGuard>, SourceError> {
-        let hash = |key: &[u8]| self.cache.key(key).hash();
-        let mut stripes: Vec<u16> =
-            keys.into_iter().map(|key| (hash(key.as_ref()) >> 20) as u16 % STRIPES as u16).collect();
+        let mut stripes: SmallVec<[u16; 4]> = keys.into_iter().map(|key| self.stripe(key.as_ref())).collect();
         // All callers use the same order, so there is no deadlock.
         stripes.sort_unstable();
         stripes.dedup();
         self.hold_stripes(false, stripes).await
+    }
+
+    /// Locks a key that is free; `None`: another writer holds it.
+    pub(super) fn hold_free(&self, key: &[u8]) -> Option<KeyGuard> {
+        let mut held = KeyGuard { writes: self.writes.clone(), stripes: SmallVec::new() };
+        held.take(self.stripe(key)).then_some(held)
+    }
+    fn stripe(&self, key: &[u8]) -> u16 {
+        (self.cache.key(key).hash() >> 20) as u16 % STRIPES as u16
     }
 
     /// Locks all keys, existing or not.
@@ -64,9 +72,9 @@ impl Group {
         self.hold_stripes(true, (0..STRIPES as u16).collect()).await
     }
 
-    async fn hold_stripes(&self, slow: bool, stripes: Vec<u16>) -> Result<Rc<KeyGuard>, SourceError> {
+    async fn hold_stripes(&self, slow: bool, stripes: SmallVec<[u16; 4]>) -> Result<Rc<KeyGuard>, SourceError> {
         // If the caller is dropped while it waits, the locks taken so far are released.
-        let mut held = KeyGuard { writes: self.writes.clone(), stripes: Vec::with_capacity(stripes.len()) };
+        let mut held = KeyGuard { writes: self.writes.clone(), stripes: SmallVec::with_capacity(stripes.len()) };
         // Waiting is rare, and a timer would be most of the cost: try without one first.
         let free = stripes.iter().take_while(|stripe| held.take(**stripe)).count();
         if free < stripes.len() {

@@ -59,9 +59,9 @@ impl Group {
         changes: KeyChanges,
         actor: u64,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
-        let (waiting, group, held) = (self.clone(), self.clone(), held.clone());
-        let task = (!changes.is_empty()).then(|| {
-            tokio::task::spawn_local(async move {
+        let (group, held) = (self.clone(), held.clone());
+        let write = (!changes.is_empty()).then(|| {
+            self.start_write(false, async move {
                 let applied = group.local()?.apply(changes.clone()).await;
                 group.finish_commit(&changes, &applied, actor);
                 drop(held);
@@ -69,31 +69,46 @@ impl Group {
             })
         });
         async move {
-            match task {
-                Some(task) => waiting.await_write(false, task).await,
+            match write {
+                Some(write) => write.await,
                 None => Ok(()),
             }
         }
     }
 
-    fn finish_commit(&self, changes: &KeyChanges, applied: &Result<(), SourceError>, actor: u64) {
-        let keys = || changes.iter().map(|(key, _)| self.cache.key(key));
+    /// Commits one entry (`None`: deleted) at once, if no other writer holds its key and the store need
+    /// not wait. `None`: nothing has changed, and this is for [`commit`](Group::commit).
+    pub fn commit_now(&self, key: &[u8], to: Option<FetchedValue>, actor: u64) -> Option<Result<(), SourceError>> {
+        let store = self.source.as_local()?;
+        let _held = self.hold_free(key)?;
+        let applied = store.apply_now(key, to.as_ref())?;
+        self.finish_commit(&[(key, to)], &applied, actor);
+        Some(applied)
+    }
+
+    fn finish_commit<K: AsRef<[u8]>>(
+        &self,
+        changes: &[(K, Option<FetchedValue>)],
+        applied: &Result<(), SourceError>,
+        actor: u64,
+    ) {
+        let keys = || changes.iter().map(|(key, _)| key.as_ref());
         match applied {
             Ok(()) => self.apply_to_tier(changes, actor),
-            Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(key)),
+            Err(SourceError::Lost(_)) => keys().for_each(|key| self.cache.invalidate(self.cache.key(key))),
             Err(_) => return,
         }
-        self.writes.watched.changed(changes.iter().map(|(key, _)| key));
+        self.writes.watched.changed(keys());
     }
 
     /// Applies the changes to the tier atomically, and fences fetches in flight.
-    fn apply_to_tier(&self, changes: &KeyChanges, actor: u64) {
+    fn apply_to_tier<K: AsRef<[u8]>>(&self, changes: &[(K, Option<FetchedValue>)], actor: u64) {
         let now = clock::now();
         let mut untold: Vec<Key<'_>> = Vec::new();
-        let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key)));
+        let mut tier = self.cache.exclusive(changes.iter().map(|(key, _)| self.cache.key(key.as_ref())));
         tier.act_as(actor);
         for (key, found) in changes {
-            let key = self.cache.key(key);
+            let key = self.cache.key(key.as_ref());
             let is_kept =
                 |found: &&FetchedValue| found.expiry.is_none_or(|at| at > now) && !self.policy.denies(key.bytes());
             let copy = found.as_ref().filter(is_kept).map(|found| Write {
@@ -138,7 +153,7 @@ impl Group {
         held: &Rc<KeyGuard>,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (group, held) = (self.clone(), held.clone());
-        let task = tokio::task::spawn_local(async move {
+        self.start_write(true, async move {
             let cleared = group.local()?.clear().await;
             if matches!(cleared, Ok(()) | Err(SourceError::Lost(_))) {
                 group.flushed();
@@ -146,7 +161,6 @@ impl Group {
             }
             drop(held);
             cleared
-        });
-        self.clone().await_write(true, task)
+        })
     }
 }

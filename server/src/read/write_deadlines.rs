@@ -1,18 +1,44 @@
 //! Deadlines of writes to a source on this machine.
 use super::group::Group;
 use crate::source::SourceError;
-use std::{future::Future, rc::Rc, sync::Arc};
-use tokio::task::JoinHandle;
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
 impl Group {
-    /// Awaits a write that runs in its own task, for as long as clients wait.
-    pub(super) async fn await_write<T>(
-        self: Rc<Self>,
+    /// Starts a write, which does not depend on the future: if it must wait, it goes on in a task of
+    /// its own. The future awaits it for as long as clients wait.
+    ///
+    /// A write that waits for nothing, as most of a disk store's with one request at a time, thus
+    /// needs neither task nor timer.
+    pub(super) fn start_write<T: 'static>(
+        self: &Rc<Self>,
         slow: bool,
-        task: JoinHandle<Result<T, SourceError>>,
-    ) -> Result<T, SourceError> {
-        let done = async { task.await.unwrap_or_else(|_| Err(SourceError::Lost("write abandoned".into()))) };
-        self.in_time(slow, SourceError::Lost, done).await
+        write: impl Future<Output = Result<T, SourceError>> + 'static,
+    ) -> impl Future<Output = Result<T, SourceError>> + 'static {
+        let mut write = Box::pin(write);
+        // The task's first poll sets the waker that counts.
+        let mut cx = Context::from_waker(Waker::noop());
+        let begun = match catch_unwind(AssertUnwindSafe(|| write.as_mut().poll(&mut cx))) {
+            Ok(Poll::Ready(answer)) => Ok(answer),
+            Ok(Poll::Pending) => Err(tokio::task::spawn_local(write)),
+            // As in a task: only this write's client notices.
+            Err(_) => Ok(Err(abandoned())),
+        };
+        let group = self.clone();
+        async move {
+            match begun {
+                Ok(answer) => answer,
+                Err(task) => {
+                    let done = async { task.await.unwrap_or_else(|_| Err(abandoned())) };
+                    group.in_time(slow, SourceError::Lost, done).await
+                }
+            }
+        }
     }
 
     /// The result of `work`, or the error `late` if a source on this machine takes longer than
@@ -30,4 +56,8 @@ impl Group {
             Err(_) => Err(late(format!("no answer within {patience:?}").into())),
         }
     }
+}
+
+fn abandoned() -> SourceError {
+    SourceError::Lost("write abandoned".into())
 }

@@ -220,20 +220,20 @@ impl Group {
         .await
     }
 
-    /// Runs a write in its own task. If the client disconnects, hyper drops the handler's future;
-    /// that must not end the registration while the write may still reach the source.
+    /// Runs a write. If the client disconnects, hyper drops the handler's future; that must not end
+    /// the registration while the write may still reach the source.
     async fn spawn_write<R: 'static, F: Future<Output = Result<R, SourceError>> + 'static>(
         self: &Rc<Self>,
         sole: Option<WriteLock>,
         write: impl FnOnce(Rc<Group>) -> F,
     ) -> Result<R, SourceError> {
         let write = write(self.clone());
-        let task = tokio::task::spawn_local(async {
+        let write = async {
             let answer = write.await;
             drop(sole);
             answer
-        });
-        self.clone().await_write(false, task).await
+        };
+        self.start_write(false, write).await
     }
 }
 

@@ -43,6 +43,11 @@ pub trait LocalStore {
     /// [`Source`](super::Source). A change after its key locks are released would leave older
     /// copies in the tier.
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
+    /// The same for one entry if the store can change it without waiting; `None`: nothing has
+    /// changed, and this is for `apply`.
+    fn apply_now(&self, _key: &[u8], _to: Option<&FetchedValue>) -> Option<Result<(), SourceError>> {
+        None
+    }
     /// One page of a range. A scan of several pages returns every key that exists during the whole
     /// scan.
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>>;

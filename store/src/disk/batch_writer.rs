@@ -7,6 +7,7 @@ use super::{
     tree::Tree,
     write_stop_reason::Poison,
 };
+use crate::StoredValue;
 use std::{collections::HashMap, path::Path};
 
 /// Makes batches.
@@ -40,6 +41,22 @@ impl BatchWriter {
             (false, true) => Ok(()),
             (false, false) => tree.commit(writes, sync),
         };
+        written.map_err(|error| WriteError::Lost(poison.set(dir, &error)))
+    }
+
+    /// Stores, or with `None` deletes, one entry, without a sync: the usual write of a client that
+    /// sends one request at a time.
+    pub(super) fn commit_one(
+        &mut self,
+        (tree, dir, poison): (&Tree, &Path, &Poison),
+        key: &[u8],
+        to: Option<&StoredValue>,
+    ) -> Answer {
+        if let Some(reason) = poison.reason() {
+            return Err(WriteError::Refused(reason));
+        }
+        let entry = to.map(|stored| self.0.entry(stored));
+        let written = tree.commit_one(self.0.key(key), entry);
         written.map_err(|error| WriteError::Lost(poison.set(dir, &error)))
     }
 }

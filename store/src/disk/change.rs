@@ -23,10 +23,13 @@ impl StoreChange {
     }
     /// About what it needs in memory and on disk.
     pub(super) fn bytes(&self) -> usize {
-        const EACH: usize = 64;
-        let value = |to: &Option<StoredValue>| to.as_ref().map_or(0, |stored| stored.value.len());
-        self.entries().iter().map(|(key, to)| key.len() + value(to) + EACH).sum()
+        self.entries().iter().map(|(key, to)| bytes_of(key, to.as_ref())).sum()
     }
+}
+/// The same for one entry.
+pub(super) fn bytes_of(key: &[u8], to: Option<&StoredValue>) -> usize {
+    const EACH: usize = 64;
+    key.len() + to.map_or(0, |stored| stored.value.len()) + EACH
 }
 
 /// Why a write was not acknowledged.

@@ -15,9 +15,16 @@
 //! A core thus spends at most a fiftieth of its time on waiting for the disk, unless single writes
 //! take longer than 0.2 s.
 use super::{
-    change::StoreChange, commit_replies::Answer, format::MAX_KEY, settings::Durability, shared::Shared, stats::Counts,
+    batch_writer::BatchWriter,
+    change::{StoreChange, bytes_of},
+    commit_replies::Answer,
+    format::MAX_KEY,
+    settings::Durability,
+    shared::Shared,
+    stats::Counts,
     write_queue::Written,
 };
+use crate::StoredValue;
 
 /// Changes and bytes of one write. Beyond this the committer's own core is worth its wake-up.
 const MOST: usize = 16;
@@ -29,7 +36,11 @@ const MOST_BYTES: usize = 16 << 10;
 /// # Errors
 /// The changes, none of which is written.
 pub(super) fn write(shared: &Shared, changes: Vec<Written>) -> Result<(), Vec<Written>> {
-    match try_write(shared, &changes) {
+    let answer = small(&changes).and_then(|bytes| {
+        let all = changes.iter().map(|(change, _)| change);
+        as_writer(shared, changes.len(), bytes, |writer| writer.commit(shared.to_write(), all, false))
+    });
+    match answer {
         None => Err(changes),
         Some(answer) => {
             for (_, sender) in changes {
@@ -41,8 +52,23 @@ pub(super) fn write(shared: &Shared, changes: Vec<Written>) -> Result<(), Vec<Wr
     }
 }
 
-fn try_write(shared: &Shared, changes: &[Written]) -> Option<Answer> {
-    let bytes = small(changes)?;
+/// Stores, or with `None` deletes, one entry. The answer is `None` if nothing is written, because
+/// this is for the committer.
+pub(super) fn write_one(shared: &Shared, key: &[u8], to: Option<&StoredValue>) -> Option<Answer> {
+    let bytes = bytes_of(key, to);
+    if key.len() > MAX_KEY || bytes > MOST_BYTES {
+        return None;
+    }
+    as_writer(shared, 1, bytes, |writer| writer.commit_one(shared.to_write(), key, to))
+}
+
+/// Has this core write so many changes of so many bytes, if it may.
+fn as_writer(
+    shared: &Shared,
+    changes: usize,
+    bytes: usize,
+    write: impl FnOnce(&mut BatchWriter) -> Answer,
+) -> Option<Answer> {
     if shared.settings.durability == Durability::Always {
         return None;
     }
@@ -53,14 +79,14 @@ fn try_write(shared: &Shared, changes: &[Written]) -> Option<Answer> {
     }
     let pass = shared.gate.pass()?;
     let panicked = Panicked(shared);
-    let answer = writer.commit(shared.to_write(), changes.iter().map(|(change, _)| change), false);
+    let answer = write(&mut writer);
     std::mem::forget(panicked);
     if pass.end() {
         Counts::add(&shared.counts.in_place_pauses, 1);
     }
     drop(writer);
-    Counts::add(&shared.counts.in_place, changes.len() as u64);
-    shared.counts.add_batch(changes.len(), bytes, false);
+    Counts::add(&shared.counts.in_place, changes as u64);
+    shared.counts.add_batch(changes, bytes, false);
     Some(answer)
 }
 

@@ -4,6 +4,7 @@ use super::{
     *,
 };
 use bytes::Bytes;
+use larder_engine::Millis;
 use proptest::{prelude::*, test_runner::TestRunner};
 use std::{
     collections::BTreeMap,
@@ -26,6 +27,8 @@ fn wait_for_open_gate(store: &Store) {
 enum Step {
     /// A change of these entries: key, and the bytes of the value (`None`: deleted).
     Apply(Vec<(u32, Option<usize>)>),
+    /// One entry, by this thread if it can.
+    Now(u32, Option<usize>),
     /// So many changes that the committer takes them.
     Many(u32, usize),
     Clear,
@@ -37,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     let value =
         prop_oneof![4 => Just(None), 8 => (0..200_usize).prop_map(Some), 2 => (20_000..40_000_usize).prop_map(Some)];
     prop_oneof![
+        10 => (0..6_u32, value.clone()).prop_map(|(key, value)| Step::Now(key, value)),
         20 => prop::collection::vec((0..6_u32, value), 1..4).prop_map(Step::Apply),
         2 => (0..6_u32, 17..60_usize).prop_map(|(key, count)| Step::Many(key, count)),
         1 => Just(Step::Clear),
@@ -90,6 +94,21 @@ fn keeps_the_order(store: &Store, steps: Vec<Step>) -> Result<(), TestCaseError>
                 model.clear();
                 vec![StoreChange::Clear]
             }
+            Step::Now(number, bytes) => {
+                let to = bytes.map(&mut value);
+                match &to {
+                    Some(to) => model.insert(number, to.clone()),
+                    None => model.remove(&number),
+                };
+                let stored = to.map(|to| crate::StoredValue::string(to, None));
+                match store.write_now(&key(number), stored.as_ref()) {
+                    Some(answer) => {
+                        prop_assert_eq!(answer, Ok(()));
+                        continue;
+                    }
+                    None => vec![StoreChange::Apply(vec![(key(number), stored)])],
+                }
+            }
             Step::Many(number, count) => {
                 let changes: Vec<_> = (0..count).map(|_| (number, value(10))).collect();
                 model.extend(changes.last().cloned());
@@ -118,6 +137,29 @@ fn keeps_the_order(store: &Store, steps: Vec<Step>) -> Result<(), TestCaseError>
         prop_assert_eq!(found.as_ref(), model.get(&number), "key {}", number);
     }
     Ok(())
+}
+
+/// An entry that a core writes by itself has the same form in the journal as those of a batch.
+#[test]
+fn entries_that_a_core_writes_are_there_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path(), SETTINGS);
+    write_all(&store, (0..10).map(|number| put(number, "old", None)));
+    wait_for_open_gate(&store);
+    let begun = Instant::now();
+    let now = |number, to: Option<&crate::StoredValue>| {
+        while store.write_now(&key(number), to).map(|answer| answer.expect("written")).is_none() {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", store.stats());
+        }
+    };
+    let new = crate::StoredValue::string("new", Some(Millis::MAX));
+    now(3, Some(&new));
+    now(4, None);
+    assert_eq!(store.write_now(&vec![b'k'; MAX_KEY + 1], None), None, "a key that the store does not take");
+    drop(store);
+    let store = Offline::open(dir.path(), SETTINGS).expect("no damage");
+    let found = |number| store.tree().get(&key(number), 0).expect("read");
+    assert_eq!((found(3), found(4), store.tree().count()), (Some(new), None, Ok(9)));
 }
 
 #[test]

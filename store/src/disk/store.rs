@@ -131,6 +131,12 @@ impl Store {
         self.shared().scans.push([work]);
         answer
     }
+    /// Stores, or with `None` deletes, one entry, if this thread can without waiting for the disk
+    /// ([`in_place`]). The answer is as that of [`write`](Store::write). `None`: nothing is written, and
+    /// this is for `write`.
+    pub fn write_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), WriteError>> {
+        in_place::write_one(self.shared(), key, to)
+    }
     /// Writes changes, in their order and after those of earlier calls. They are answered when they
     /// are as durable as promised: before this returns, if this thread could write them without
     /// waiting for the disk ([`in_place`]), else by way of `to`. Changes that the store does not take

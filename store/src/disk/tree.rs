@@ -270,6 +270,19 @@ impl Tree {
         self.writes.fetch_add(1, Release);
         Ok(())
     }
+    /// Writes (or with `None` deletes) one entry, as [`commit`](Tree::commit) does without a sync:
+    /// the same in the journal, at less than half of the time in memory.
+    pub(super) fn commit_one(&self, key: Bytes, value: Option<Bytes>) -> Result<(), String> {
+        // Only a writer replaces it, and the caller is the writer.
+        let Entries { keyspace, .. } = &*self.entries.read();
+        let written = match value {
+            Some(value) => keyspace.insert(key, value),
+            None => keyspace.remove(key),
+        };
+        written.map_err(|error| self.error(&error))?;
+        self.writes.fetch_add(1, Release);
+        Ok(())
+    }
     /// Makes the keyspace of that number.
     pub(super) fn begin_clear(&self, number: u64) -> Result<Keyspace, String> {
         self.db.keyspace(&format!("{NAME}{number}"), || self.options.clone()).map_err(|error| self.error(&error))

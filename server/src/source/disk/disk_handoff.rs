@@ -12,7 +12,7 @@ use crate::source::{
 };
 use bytes::Bytes;
 use larder_store::{
-    clock,
+    StoredValue, clock,
     disk::{Cached, CommitReplies, StoreChange, Tree, Work, WriteError, Written},
 };
 use parking_lot::Mutex;
@@ -25,7 +25,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::{
+    runtime::{Handle, RuntimeMetrics},
+    sync::oneshot,
+};
 
 /// The result of one read.
 type ReadResult = Result<Option<FetchedValue>, SourceError>;
@@ -89,6 +92,32 @@ impl<A> Jobs<A> {
     }
 }
 
+/// How many writes come in one turn of the core: all that it does until it waits for new requests.
+#[derive(Default)]
+struct TurnWrites {
+    /// The number of the latest turn with a write, its writes, and whether the one before had
+    /// several.
+    latest: Cell<(u64, u32, bool)>,
+}
+impl TurnWrites {
+    /// A turn, its writes so far, and whether the one before had several.
+    fn of(&self, turn: u64) -> (u64, u32, bool) {
+        match self.latest.get() {
+            (latest, ..) if latest == turn => self.latest.get(),
+            (_, writes, _) => (turn, 0, writes > 1),
+        }
+    }
+    /// Whether a write likely is the only one of its turn: the first, after a turn with one. Such a
+    /// write gains nothing from waiting for others.
+    fn expect_one(&self, turn: u64) -> bool {
+        matches!(self.of(turn), (_, 0, false))
+    }
+    fn note(&self, turn: u64) {
+        let (turn, writes, was_crowded) = self.of(turn);
+        self.latest.set((turn, writes + 1, was_crowded));
+    }
+}
+
 /// One core's side of the handoff.
 pub(super) struct Handoff {
     pub(super) setup: DiskSetup,
@@ -106,6 +135,8 @@ pub(super) struct Handoff {
     write_count: Rc<()>,
     /// Whether the timeout task runs.
     has_timeouts: Cell<bool>,
+    turn_writes: TurnWrites,
+    runtime: RuntimeMetrics,
 }
 
 impl Handoff {
@@ -119,6 +150,8 @@ impl Handoff {
             jobs: RefCell::new(Jobs { number: 0, jobs: VecDeque::new() }),
             write_count: Rc::default(),
             has_timeouts: Cell::new(false),
+            turn_writes: TurnWrites::default(),
+            runtime: Handle::current().metrics(),
         }
     }
 
@@ -277,9 +310,30 @@ impl Handoff {
         }
     }
 
+    /// The number of this turn, which ends when the core parks.
+    fn turn(&self) -> u64 {
+        self.runtime.worker_park_count(0)
+    }
+    /// Writes one entry at once; `None`: nothing is written, because other writes likely come with
+    /// it, or are ahead, or the store would wait for the disk.
+    pub(super) fn write_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
+        if !self.turn_writes.expect_one(self.turn()) || !self.writes.borrow().is_empty() {
+            return None;
+        }
+        let answer = self.setup.store.write_now(key, to)?;
+        self.turn_writes.note(self.turn());
+        Some(answer.map_err(write_error))
+    }
     /// Writes without a deadline; see [`LocalStore::apply`](crate::source::LocalStore::apply).
     pub(super) async fn write(self: &Rc<Handoff>, change: StoreChange) -> Result<(), SourceError> {
         self.setup.operate(true).await?;
+        if let StoreChange::Apply(entries) = &change
+            && let [(key, to)] = &entries[..]
+            && let Some(answer) = self.write_now(key, to.as_ref())
+        {
+            return answer;
+        }
+        self.turn_writes.note(self.turn());
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();
@@ -332,6 +386,17 @@ mod tests {
             assert_eq!(jobs.begin(now + SWEEP * at as u32, job.iter().copied().collect()), 7 + at as u64);
         }
         jobs
+    }
+
+    #[test]
+    fn writes_of_a_turn_are_written_together_after_a_turn_with_several() {
+        let turns = TurnWrites::default();
+        // For each write: its turn, and whether it is written at once.
+        let writes = [(5, true), (6, true), (6, false), (7, false), (7, false), (8, false), (9, true), (12, true)];
+        for (at, (turn, now)) in writes.into_iter().enumerate() {
+            assert_eq!(turns.expect_one(turn), now, "write {at}");
+            turns.note(turn);
+        }
     }
 
     #[test]

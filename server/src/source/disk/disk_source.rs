@@ -111,10 +111,16 @@ impl LocalStore for DiskSource {
         Box::pin(self.handoff.get_many(keys.iter().map(|key| Bytes::copy_from_slice(key)).collect()))
     }
     fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
-        let stored = |FetchedValue { value, expiry, kind }| StoredValue { value, expiry, kind };
         let entries = changes.into_iter().map(|(key, to)| (key, to.map(stored)));
         let change = StoreChange::Apply(entries.collect());
         Box::pin(self.handoff.write(change))
+    }
+    fn apply_now(&self, key: &[u8], to: Option<&FetchedValue>) -> Option<Result<(), SourceError>> {
+        // Some faults take time.
+        if self.handoff.setup.health.faults().is_some() {
+            return None;
+        }
+        self.handoff.write_now(key, to.cloned().map(stored).as_ref())
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(self.handoff.read(self.handoff.setup.limits.slow_timeout, move |tree| page(tree, scan)))
@@ -129,6 +135,10 @@ impl LocalStore for DiskSource {
     fn patience(&self, slow: bool) -> Duration {
         self.handoff.setup.limits.patience(slow)
     }
+}
+
+fn stored(FetchedValue { value, expiry, kind }: FetchedValue) -> StoredValue {
+    StoredValue { value, expiry, kind }
 }
 
 fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {

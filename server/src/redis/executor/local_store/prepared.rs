@@ -72,6 +72,21 @@ impl Prepared {
     }
 }
 
+/// Answers a plain SET at once, if the store can write it without waiting. Returns whether it did.
+/// No command of the client is ahead.
+pub(super) fn set_now(call: &mut CommandContext<'_>) -> Result<bool, CommandError> {
+    if !is_plain_set(call.command, call.args, call.worker.app.settings.max_value) {
+        return Ok(false);
+    }
+    let value = FetchedValue::string(Bytes::copy_from_slice(&call.args[2]), None);
+    match call.group().commit_now(&call.args[1], Some(value), call.session.actor()) {
+        None => return Ok(false),
+        Some(done) => done?,
+    }
+    call.reply.ok();
+    Ok(true)
+}
+
 fn is_plain_set(command: &Command, args: Args<'_>, max_value: usize) -> bool {
     command.name == "set" && args.len() == 3 && args[2].len() <= max_value
 }

@@ -1,6 +1,7 @@
 //! The executor of a local store: commands that run alone, EXEC and WATCH.
 use super::{
     pipeline::StorePipeline,
+    prepared::set_now,
     scratch::{Scratch, wanted},
 };
 use crate::{
@@ -31,6 +32,9 @@ pub(in crate::redis::executor) struct LocalStoreExecutor;
 impl Executor for LocalStoreExecutor {
     fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
         call.check_keys()?;
+        if set_now(call)? {
+            return Ok(Flow::Done);
+        }
         if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
             return Ok(Flow::Done);
         }

@@ -92,7 +92,7 @@ fn finish(fetch: Fetch, url: &DemoUrl, timeout: Duration, health: &SourceHealth)
     if let Err(SourceError::Unavailable(reason)) = &answer {
         health.note_error(reason);
     }
-    health.finished(FetchEnd::of(&answer), url.delay.min(timeout));
+    health.finished(FetchEnd::of(&answer), url.delay.min(timeout) + fetch.held_back());
     fetch.finish(answer, clock::now());
 }
 

@@ -47,6 +47,8 @@ pub struct Fetch {
     is_not_kept: bool,
     /// The longest life of a copy, ms, whatever the policy says.
     longest_life: Option<u64>,
+    /// By a fault to order, before it was handed to the source, ms.
+    held_back: u32,
     /// Of the request that it was begun for.
     trace: Option<Arc<RequestTrace>>,
 }
@@ -80,6 +82,7 @@ impl Fetch {
             compares: false,
             is_not_kept: false,
             longest_life: None,
+            held_back: 0,
             trace: None,
         }
     }
@@ -106,6 +109,14 @@ impl Fetch {
     /// A copy lives no longer than this, ms, whatever the policy says.
     pub fn live_at_most(&mut self, longest: u64) {
         self.longest_life = Some(longest);
+    }
+    /// It waits for so long, by a fault to order, before it is handed to the source.
+    pub(super) fn hold_back(&mut self, delay: Duration) {
+        self.held_back = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
+    }
+    /// What an ordered fault adds to the time that its source takes. It is measured like that time.
+    pub(super) fn held_back(&self) -> Duration {
+        Duration::from_millis(self.held_back.into())
     }
     /// It was begun for this request.
     pub fn follow(&mut self, trace: Arc<RequestTrace>) {

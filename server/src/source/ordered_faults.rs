@@ -50,11 +50,12 @@ pub(super) fn strike_fetches(
     send: impl Fn(Fetch) + Clone + 'static,
 ) {
     let fetches = std::mem::take(batch);
-    for fetch in fetches {
+    for mut fetch in fetches {
         match struck(faults, fetch.timeout(faults.timeout)) {
             None => batch.push(fetch),
             Some(Struck::Waits(delay)) => {
                 let send = send.clone();
+                fetch.hold_back(delay);
                 tokio::task::spawn_local(async move {
                     sleep(delay).await;
                     send(fetch);

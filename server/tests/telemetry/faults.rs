@@ -23,6 +23,11 @@ fn order(larder: &Larder, fault: &str) -> Value {
     fault
 }
 
+/// How long all fetches took together, as the metrics have it.
+fn fetched_for(larder: &Larder) -> f64 {
+    larder.metric("larder_source_fetch_duration_seconds_sum{group=\"default\"}")
+}
+
 fn clear(larder: &Larder) {
     assert_eq!(request(larder, "DELETE", "/v1/faults", "").0, 200);
 }
@@ -101,6 +106,7 @@ fn a_source_fails_and_delays_until_the_fault_ends() {
     let begun = Instant::now();
     assert_eq!(read(&larder, "b").0, 200);
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(fetched_for(&larder) >= 0.3, "the source seems slower: {}", fetched_for(&larder));
     clear(&larder);
     order(&larder, r#"{"at":"source","kind":"delay","delay":"30s","duration":"10m"}"#);
     let (status, body) = read(&larder, "c");
@@ -140,6 +146,9 @@ fn connections_to_a_redis_are_cut_and_come_back() {
     let begun = Instant::now();
     assert_eq!(client.command(&["SET", "k", "x"]), Reply::ok());
     assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    let before = fetched_for(&larder);
+    assert_eq!(client.command(&["GET", "slow"]), Reply::nil());
+    assert!(fetched_for(&larder) - before >= 0.25, "{before} to {}", fetched_for(&larder));
 }
 
 #[test]
@@ -201,8 +210,10 @@ fn a_disk_is_full_until_the_fault_ends() {
     assert_eq!(client.command(&["SET", "lost", "v"]), Reply::ok());
     order(&larder, r#"{"at":"disk","kind":"delay","delay":"250ms","duration":"10m"}"#);
     let begun = Instant::now();
+    let before = fetched_for(&larder);
     assert_eq!(client.command(&["GET", "kept"]), Reply::bulk("v"));
     assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    assert!(fetched_for(&larder) - before >= 0.25, "{before} to {}", fetched_for(&larder));
     clear(&larder);
     order(&larder, r#"{"at":"disk","kind":"error","group":"default","duration":"10m"}"#);
     let error = client.command(&["GET", "absent"]).error().to_owned();

@@ -49,7 +49,7 @@ impl PendingRead {
     fn answer(self, answer: ReadResult, took: Duration, health: &SourceHealth) {
         match self {
             PendingRead::Fetch(fetch) => {
-                health.finished(FetchEnd::of(&answer), took);
+                health.finished(FetchEnd::of(&answer), took + fetch.held_back());
                 fetch.finish(answer, clock::now());
             }
             // The receiver may be gone.

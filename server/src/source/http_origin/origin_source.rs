@@ -166,7 +166,7 @@ fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
             if let Err(SourceError::TooLarge(_)) = &answer {
                 origin.settings.note_large(fetch.key(), clock::now());
             }
-            health.finished(FetchEnd::of(&answer), begun.elapsed());
+            health.finished(FetchEnd::of(&answer), begun.elapsed() + fetch.held_back());
             fetch.finish_copy(answer, clock::now());
         });
     }

@@ -37,7 +37,7 @@ pub(super) struct QueuedFetch {
     pub(super) fetch: Fetch,
     /// The number of its queue.
     pub(super) queue: u32,
-    /// When it was queued.
+    /// When it was queued; earlier, if an ordered fault has held it back.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
     /// Whether it was sent before, on a connection that was lost.
@@ -45,6 +45,7 @@ pub(super) struct QueuedFetch {
 }
 impl QueuedFetch {
     pub(super) fn new(fetch: Fetch, queue: u32, since: Instant, deadline: Instant) -> QueuedFetch {
+        let since = since.checked_sub(fetch.held_back()).unwrap_or(since);
         QueuedFetch { fetch, queue, since, deadline, retried: false }
     }
     pub(super) fn finish_reply(self, found: FetchedReply, (now, at): (Millis, Instant), health: &SourceHealth) {

@@ -1,5 +1,6 @@
 //! COMMAND: the command table for clients and people. A Redis source has its own table, which has
 //! more. Also HELP of every command that has subcommands.
+use super::subcommand_arguments::subcommand_arguments;
 use crate::redis::{
     command::Command,
     command_context::CommandContext,
@@ -145,7 +146,9 @@ pub(in crate::redis) fn help(call: &mut CommandContext<'_>) -> Done {
     let title = parent.to_uppercase();
     call.reply.simple(&format!("{title} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     for (name, summary) in subs {
-        call.reply.simple(&name.to_uppercase());
+        let arguments =
+            subcommand_arguments(parent, name).map_or_else(String::new, |arguments| format!(" {arguments}"));
+        call.reply.simple(&format!("{}{arguments}", name.to_uppercase()));
         call.reply.simple(&format!("    {summary}"));
     }
     Ok(Flow::Done)

@@ -32,6 +32,7 @@ pub(super) mod select;
 pub(super) mod server;
 pub(super) mod slowlog;
 pub(super) mod strings;
+mod subcommand_arguments;
 pub(super) mod subscriptions;
 pub(super) mod tags;
 pub(super) mod upstream_hello_auth;

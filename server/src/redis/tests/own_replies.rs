@@ -209,7 +209,9 @@ fn commands_describe_themselves() {
     assert_eq!(strings(&client.call(&words("COMMAND GETKEYS mset a 1 b 2"))), ["a", "b"]);
     let help = client.say("CLIENT HELP");
     assert!(help.contains("+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n"));
-    assert!(help.contains("+KILL\r\n"));
+    assert!(help.contains("+SETNAME <name>\r\n") && help.contains("+GETNAME\r\n"), "{help}");
+    let help = client.say("HOTKEYS HELP");
+    assert!(help.contains("+START METRICS <count> [CPU] [NET] [COUNT <k>]") && help.contains("+GET\r\n"), "{help}");
 }
 
 #[test]

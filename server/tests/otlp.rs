@@ -11,7 +11,10 @@ mod larder;
 use common::wait_until;
 use larder::Larder;
 use opentelemetry_proto::tonic::{
-    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    collector::{
+        metrics::v1::{ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse},
+        trace::v1::{ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse},
+    },
     common::v1::{KeyValue, any_value::Value},
     metrics::v1::{Metric, metric::Data, number_data_point},
     trace::v1::Span,
@@ -37,6 +40,8 @@ struct Received {
     resource: Vec<KeyValue>,
     /// Requests for traces, also those that were refused.
     asked: usize,
+    /// What is answered to metrics and to traces.
+    answers: [Vec<u8>; 2],
     /// The lines before the latest body, in lower case.
     head: Vec<String>,
 }
@@ -107,25 +112,29 @@ fn take(stream: &TcpStream, into: &Mutex<Received>, status: u16) {
     let is_taken = status == 200;
     let mut received = into.lock().unwrap();
     received.head.clone_from(&head);
-    match head[0].as_str() {
+    let answer = match head[0].as_str() {
         "post /base/v1/traces http/1.1" => {
             received.asked += 1;
             let message = ExportTraceServiceRequest::decode(&*body).unwrap();
             let spans = message.resource_spans.into_iter().flat_map(|of| of.scope_spans).flat_map(|of| of.spans);
             received.spans.extend(spans.filter(|_| is_taken));
+            received.answers[1].clone()
         }
         "post /base/v1/metrics http/1.1" => {
             let mut message = ExportMetricsServiceRequest::decode(&*body).unwrap();
             let mut of = message.resource_metrics.remove(0);
             received.resource = of.resource.take().unwrap().attributes;
             received.metrics = of.scope_metrics.remove(0).metrics;
+            received.answers[0].clone()
         }
         other => panic!("{other}"),
-    }
+    };
     drop(received);
     // A client that is killed does not read it.
     let pause = if status == 429 { "retry-after: 200\r\n" } else { "" };
-    let _ = write!(&*stream, "HTTP/1.1 {status} x\r\n{pause}content-length: 0\r\nconnection: close\r\n\r\n");
+    let length = answer.len();
+    let head = format!("HTTP/1.1 {status} x\r\n{pause}content-length: {length}\r\nconnection: close\r\n\r\n");
+    let _ = (&*stream).write_all(&[head.as_bytes(), &answer].concat());
 }
 
 fn text(pair: &KeyValue) -> &str {
@@ -306,4 +315,61 @@ fn a_collector_that_asks_for_a_pause_gets_it() {
     assert!(larder.wait().0.success());
     let log = larder.stderr();
     assert!(log.contains("it answered 429 Too Many Requests and asks for a pause of 200 s"), "{log}");
+}
+
+#[test]
+fn what_a_collector_leaves_out_is_logged_once_in_a_while() {
+    let of_metrics = ExportMetricsPartialSuccess { rejected_data_points: 7, error_message: "too many".into() };
+    let of_traces = ExportTracePartialSuccess { rejected_spans: 2, error_message: "too old".into() };
+    let metrics = ExportMetricsServiceResponse { partial_success: Some(of_metrics) }.encode_to_vec();
+    let traces = ExportTraceServiceResponse { partial_success: Some(of_traces) }.encode_to_vec();
+    for (answers, rejected, reason) in [([metrics, Vec::new()], 7, "too many"), ([Vec::new(), traces], 2, "too old")] {
+        let collector = Collector::start();
+        collector.received.lock().unwrap().answers = answers;
+        let (endpoint, sample) = (collector.url(), "--otlp-sample=100%");
+        let mut larder = Larder::start(&["--source=demo:", "--otlp-endpoint", &endpoint, sample, "--log-level=warn"]);
+        assert_eq!(get(&larder, "lamp", None), 200);
+        wait_until("the first spans", || collector.received.lock().unwrap().asked == 1);
+        assert_eq!(get(&larder, "chair", None), 200);
+        wait_until("spans and metrics", || {
+            let received = collector.received.lock().unwrap();
+            received.asked > 1 && !received.metrics.is_empty()
+        });
+        larder.signal(Signal::TERM);
+        assert!(larder.wait().0.success());
+        let log = larder.stderr();
+        assert_eq!(log.matches("objects to a part of a message").count(), 1, "{log}");
+        assert!(log.contains(&format!("rejected={rejected} reason=\"{reason}\"")), "{log}");
+        let mut paths: Vec<String> = collector.spans().iter().filter(|span| span.kind == 2).map(path).collect();
+        paths.sort();
+        assert_eq!(paths, ["/v1/kv/chair", "/v1/kv/lamp"], "nothing is sent again");
+    }
+}
+
+fn path(span: &Span) -> String {
+    said(span, "url.path")
+}
+
+#[test]
+fn the_resource_is_as_opentelemetrys_variables_have_it() {
+    let named = |env: &[(&str, &str)], args: &[&str]| {
+        let collector = Collector::start();
+        let url = collector.url();
+        let _larder = Larder::with_env(env, &[&["--otlp-endpoint", url.as_str()], args].concat());
+        wait_until("the metrics", || !collector.received.lock().unwrap().metrics.is_empty());
+        let received = collector.received.lock().unwrap();
+        let pairs = received.resource.iter().filter(|pair| pair.key != "service.instance.id");
+        pairs.map(|pair| format!("{}={}", pair.key, text(pair))).collect::<Vec<String>>()
+    };
+    let version = concat!("service.version=", env!("CARGO_PKG_VERSION"));
+    let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=of-all,deployment.environment.name=a%2Cb");
+    let environment = "deployment.environment.name=a,b";
+    assert_eq!(named(&[attributes], &[]), ["service.name=of-all", version, environment]);
+    let name = ("OTEL_SERVICE_NAME", "cart cache");
+    assert_eq!(named(&[attributes, name], &[]), ["service.name=cart cache", version, environment]);
+    let flags = ["--otlp-service-name=mine", "--otlp-resource-attributes=service.version=9,x=y"];
+    assert_eq!(named(&[attributes, name], &flags), ["service.name=mine", "service.version=9", "x=y"]);
+    // A variable for all programs of a pod must not stop this one.
+    let wrong = ("OTEL_RESOURCE_ATTRIBUTES", "x");
+    assert_eq!(named(&[wrong], &[]), ["service.name=larder", version]);
 }

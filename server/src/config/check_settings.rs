@@ -10,11 +10,12 @@ use super::{
         compare_prefixes, compare_shards, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
+    env_variables::env_warnings,
     eviction,
     load_config::ConfigInput,
     machine_limits::Machine,
     origin_options::OriginOptions,
-    otlp_settings::{OtlpSettings, endpoint},
+    otlp_settings::{OtlpSettings, endpoint, resource_attribute},
     peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
@@ -110,7 +111,8 @@ pub(super) fn check(
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }
-    let warnings = warnings(&settings, machine);
+    let mut warnings = warnings(&settings, machine);
+    warnings.extend(env_warnings(&input.env, &raw.top));
     Ok(CheckedConfig { settings, scopes, warnings, input })
 }
 
@@ -264,6 +266,12 @@ fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
         interval: scope.duration("otlp-interval").unwrap_or_default(),
         ca: scope.text("otlp-ca").map(Into::into),
         headers: scope.headers("otlp-headers"),
+        service_name: scope.text("otlp-service-name").map(str::to_owned),
+        attributes: scope
+            .texts("otlp-resource-attributes")
+            .into_iter()
+            .filter_map(|text| resource_attribute(text).ok())
+            .collect(),
     })
 }
 

@@ -3,6 +3,7 @@
 use super::{
     listen_address::join_host,
     nearest_name::nearest,
+    otlp_settings::resource_attribute,
     peer_entry::{PODS, PeerEntry},
     raw_settings::{Layer, RawValue, SettingOrigin, split},
     settings_table::{SettingSpec, all_settings, find},
@@ -15,6 +16,10 @@ pub type Env = BTreeMap<String, String>;
 const PREFIX: &str = "LARDER_";
 /// Names the configuration file.
 pub(super) const CONFIG: &str = "LARDER_CONFIG";
+
+/// OpenTelemetry's own, which are often set for all programs of a pod.
+const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// For the client commands, which a shell may have set for all of `larder`.
 const URL: &str = "LARDER_URL";
@@ -75,7 +80,31 @@ pub(super) fn foreign(env: &Env) -> Layer {
     if let Some(millis) = filled("PROXY_TTL_MS") {
         set("ttl", format!("{millis}ms"), "PROXY_TTL_MS");
     }
+    if let Some(name) = filled(SERVICE_NAME) {
+        set("otlp-service-name", name.to_string(), SERVICE_NAME);
+    }
+    if let Some(attributes) = filled(RESOURCE_ATTRIBUTES).filter(|text| wrong_attribute(text).is_none()) {
+        set("otlp-resource-attributes", attributes.to_string(), RESOURCE_ATTRIBUTES);
+    }
     layer
+}
+
+/// OpenTelemetry wants a wrong variable to be reported and ignored: it must not stop a program.
+fn wrong_attribute(attributes: &str) -> Option<String> {
+    let attributes = attributes.split(',').map(str::trim).filter(|text| !text.is_empty());
+    attributes.map(resource_attribute).find_map(Result::err)
+}
+
+/// Variables that were taken, but probably do not say what the user means. `top`: the settings that
+/// they and the other layers come to. Values are not shown: they may be secrets.
+pub(super) fn env_warnings(env: &Env, top: &Layer) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(wrong) = env.get(RESOURCE_ATTRIBUTES).and_then(|text| wrong_attribute(text))
+        && top.contains_key("otlp-endpoint")
+    {
+        warnings.push(format!("env {RESOURCE_ATTRIBUTES}: {wrong}; Larder ignores the variable"));
+    }
+    warnings
 }
 
 /// What Kubernetes tells a pod, for `peers` that are pods: where the API server is, and by the
@@ -234,6 +263,11 @@ mod tests {
             (&[("PROXY_HOST", "::1")], "http=[::1]:8080 (env PROXY_HOST)"),
             (&[("PROXY_MAX_KEYS", "5")], "max-keys=5 (env PROXY_MAX_KEYS)"),
             (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
+            (&[("OTEL_SERVICE_NAME", "a b")], "otlp-service-name=a b (env OTEL_SERVICE_NAME)"),
+            (
+                &[("OTEL_RESOURCE_ATTRIBUTES", "a=b, c=d,")],
+                "otlp-resource-attributes=a=b|c=d (env OTEL_RESOURCE_ATTRIBUTES)",
+            ),
             (&[("PEERS_SET", "a:1,http://b:2")], "peers=a:1|http://b:2 (env PEERS_SET)"),
             (&[("PEERS_SELF", "a:1")], "peer-self=a:1 (env PEERS_SELF)"),
             (&[("PEERS_TYPE", "pods"), ("PEERS_SET", "a=b,c:81")], "peers=pods:a=b,c:81 (env PEERS_SET)"),
@@ -244,5 +278,6 @@ mod tests {
             assert_eq!(shown(foreign(&env(vars))), [expected]);
         }
         assert_eq!(shown(foreign(&env(&[("REDIS_HOST", ""), ("PROXY_TTL_MS", "")]))), [""; 0]);
+        assert_eq!(shown(foreign(&env(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b,c")]))), [""; 0]);
     }
 }

@@ -1,5 +1,5 @@
 //! Where metrics and spans are sent by OpenTelemetry's protocol (feature `otlp`).
-use super::sent_header::SentHeader;
+use super::{sent_header::SentHeader, url_parts::decode};
 use http::Uri;
 use std::{path::PathBuf, time::Duration};
 
@@ -16,6 +16,10 @@ pub struct OtlpSettings {
     pub ca: Option<PathBuf>,
     /// Header fields of each message, for instance the credentials of a vendor.
     pub headers: Vec<SentHeader>,
+    /// `service.name`; `None`: that of `attributes`, or `larder`.
+    pub service_name: Option<String>,
+    /// Attributes of the resource, by name. The last one of a name counts.
+    pub attributes: Vec<(String, String)>,
 }
 
 /// Header fields that the protocol decides about.
@@ -32,6 +36,16 @@ pub(super) fn endpoint(text: &str) -> Option<Uri> {
     (is_http && host.is_some() && url.query().is_none()).then_some(url)
 }
 
+/// Reads `NAME=VALUE`, as OpenTelemetry's variable `OTEL_RESOURCE_ATTRIBUTES` has it: the value may
+/// have percent escapes.
+pub(super) fn resource_attribute(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').map(|(name, value)| (name.trim(), value.trim())).unwrap_or_default();
+    if name.is_empty() {
+        return Err(format!("`{text}` is not an attribute: write deployment.environment.name=production"));
+    }
+    Ok((name.to_owned(), decode(value, "value of the attribute")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +59,17 @@ mod tests {
             ["", "localhost:4318", "grpc://h:1", "http://", "http:///v1", "http://u:p@h:1", "http://h/?a=b", "/a"]
         {
             assert_eq!(endpoint(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_names_with_values() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(resource_attribute("a.b=c d"), pair("a.b", "c d"));
+        assert_eq!(resource_attribute(" a = b=c%2C%20d "), pair("a", "b=c, d"));
+        assert_eq!(resource_attribute("a="), pair("a", ""));
+        for wrong in ["a", "=b", "a=%ff"] {
+            assert!(resource_attribute(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{
     listen_address::parse_address,
     machine_limits::Machine,
     nearest_name::{nearest, usual_name},
+    otlp_settings::resource_attribute,
     peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
     peer_settings::LoadFactor,
     rate_limit::RateLimit,
@@ -175,6 +176,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         ValueKind::Command => CommandList::check(text).map(SettingValue::Text),
         ValueKind::Secret => Ok(SettingValue::Secret(text.into())),
         ValueKind::Header => SentHeader::parse(text).map(SettingValue::Header),
+        ValueKind::Attribute => resource_attribute(text).map(|_| SettingValue::Text(text.to_string())),
         ValueKind::HeaderName => match HeaderName::try_from(text) {
             Ok(name) => Ok(SettingValue::Text(name.to_string())),
             Err(_) => Err(format!("`{text}` is not the name of a header")),

@@ -663,6 +663,16 @@ fn quotes_of_an_env_file_are_named() {
 }
 
 #[test]
+fn variables_that_say_what_nobody_means_are_named() {
+    let warnings = |args: &[&str], env: &[(&str, &str)]| loaded(args, env, "").warnings.join("\n");
+    assert_eq!(warnings(&[], &[("OTEL_RESOURCE_ATTRIBUTES", "a")]), "", "nothing is sent");
+    if cfg!(feature = "otlp") {
+        let said = warnings(&["--otlp-endpoint=http://a:1"], &[("OTEL_RESOURCE_ATTRIBUTES", "a=b,c")]);
+        assert!(said.contains("env OTEL_RESOURCE_ATTRIBUTES: `c` is not an attribute"), "{said}");
+    }
+}
+
+#[test]
 fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
     assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));

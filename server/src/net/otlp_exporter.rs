@@ -3,7 +3,7 @@
 use crate::{
     app::App,
     config::{OtlpSettings, TlsClientSettings, read_headers},
-    telemetry::{LogLimiter, OtlpResource, gzip, metrics_message, traces_message},
+    telemetry::{LogLimiter, OtlpResource, gzip, metrics_message, partial_success, traces_message},
     tls::ClientTls,
 };
 use bytes::Bytes;
@@ -30,6 +30,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Log lines about failures are at least this far apart.
 const SAID: Duration = Duration::from_secs(60);
+/// Of an answer, this much is read; the rest is passed over.
+const LONGEST_ANSWER: usize = 64 << 10;
 
 /// See the module.
 pub(super) struct OtlpExporter {
@@ -40,6 +42,8 @@ pub(super) struct OtlpExporter {
     /// Of each message.
     headers: HeaderMap,
     said: LogLimiter,
+    /// Of messages that were taken in part: they must not hide that others were not taken.
+    said_in_part: LogLimiter,
     /// What the latest message says about the next.
     pause: Cell<Duration>,
 }
@@ -52,6 +56,14 @@ enum NotSent {
     After(StatusCode, Duration),
     /// The collector does not take it.
     Refused(StatusCode),
+}
+
+/// What a collector answers.
+struct Answer {
+    status: StatusCode,
+    /// The pause that it asks for.
+    pause: Option<Duration>,
+    body: Vec<u8>,
 }
 
 /// Begins to send, if there is a collector.
@@ -73,7 +85,8 @@ impl OtlpExporter {
         let host = host(&settings.endpoint).to_owned();
         let tls = ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-ca: {error}")))?;
         let headers = headers(&settings).map_err(io::Error::other)?;
-        let resource = OtlpResource { instance: format!("{:016x}", fastrand::u64(..)) };
+        let instance = format!("{:016x}", fastrand::u64(..));
+        let resource = OtlpResource::new(&instance, settings.service_name.as_deref(), &settings.attributes);
         Ok(Some(OtlpExporter {
             app: app.clone(),
             settings,
@@ -81,6 +94,7 @@ impl OtlpExporter {
             tls,
             headers,
             said: LogLimiter::new(SAID),
+            said_in_part: LogLimiter::new(SAID),
             pause: Cell::new(PAUSE),
         }))
     }
@@ -139,7 +153,10 @@ impl OtlpExporter {
         let Some(message) = gzip(&message) else { return true };
         let sent = timeout(PATIENCE, self.post(path, message.into())).await;
         let why = match sent.unwrap_or_else(|_| Err(NotSent::Later(io::ErrorKind::TimedOut.into()))) {
-            Ok(()) => return true,
+            Ok(body) => {
+                self.note_left_out(path, &body);
+                return true;
+            }
             Err(why) => why,
         };
         self.pause.set(PAUSE);
@@ -158,7 +175,18 @@ impl OtlpExporter {
         is_over
     }
 
-    async fn post(&self, path: &str, message: Bytes) -> Result<(), NotSent> {
+    /// A part that the collector has left out must not be sent again:
+    /// <https://opentelemetry.io/docs/specs/otlp/#partial-success-1>
+    fn note_left_out(&self, path: &str, body: &[u8]) {
+        let Some(left_out) = partial_success(body) else { return };
+        if self.said_in_part.due(std::time::Instant::now()).is_some() {
+            let (endpoint, rejected, reason) = (&self.settings.endpoint, left_out.rejected, left_out.reason);
+            tracing::warn!(%endpoint, path, rejected, reason, "the collector (otlp-endpoint) objects to a part of a message");
+        }
+    }
+
+    /// Returns the body of the answer.
+    async fn post(&self, path: &str, message: Bytes) -> Result<Vec<u8>, NotSent> {
         let endpoint = &self.settings.endpoint;
         let is_tls = endpoint.scheme_str() == Some("https");
         let port = endpoint.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
@@ -169,12 +197,12 @@ impl OtlpExporter {
         *request.uri_mut() =
             format!("{base}/{path}").parse().map_err(|error| NotSent::Later(io::Error::other(error)))?;
         *request.headers_mut() = self.headers.clone();
-        let (status, pause) = match is_tls {
+        let Answer { status, pause, body } = match is_tls {
             true => answer(self.tls.connect(stream).await.map_err(NotSent::Later)?, request).await?,
             false => answer(stream, request).await?,
         };
         match (status.as_u16(), pause) {
-            (200..300, _) => Ok(()),
+            (200..300, _) => Ok(body),
             // https://opentelemetry.io/docs/specs/otlp/#otlphttp-throttling
             (429 | 503, Some(pause)) => Err(NotSent::After(status, pause.clamp(PAUSE, LONGEST_PAUSE))),
             // https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
@@ -201,8 +229,7 @@ fn host(endpoint: &Uri) -> &str {
     endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
-/// The status of the answer, and the pause that it asks for.
-async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Option<Duration>), NotSent>
+async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, NotSent>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -213,12 +240,12 @@ where
         let status = response.status();
         // The other form is a date, which would depend on both clocks.
         let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        // A collector may say which spans it has left out. Nothing can be done about them.
-        let mut body = response.into_body();
-        while let Some(frame) = body.frame().await {
-            frame.map_err(failed)?;
+        let (mut frames, mut body) = (response.into_body(), Vec::new());
+        while let Some(frame) = frames.frame().await {
+            let data = frame.map_err(failed)?.into_data().unwrap_or_default();
+            body.extend_from_slice(&data[..data.len().min(LONGEST_ANSWER - body.len())]);
         }
-        Ok((status, pause.map(Duration::from_secs)))
+        Ok(Answer { status, pause: pause.map(Duration::from_secs), body })
     };
     tokio::pin!(exchange);
     tokio::select! {

@@ -63,7 +63,7 @@ pub use metrics_snapshot::{
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 #[cfg(feature = "otlp")]
-pub use otlp::{OtlpResource, metrics_message, traces_message};
+pub use otlp::{OtlpResource, PartialSuccess, metrics_message, partial_success, traces_message};
 pub use peers_snapshot::{NodeSnapshot, PeersSnapshot, SharedGroupSnapshot};
 pub use process_stats::{CpuTime, ProcessStats};
 pub use prometheus_text::{MetricsFormat, prometheus_text};

@@ -188,6 +188,26 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "otlp-service-name",
+        kind: ValueKind::Text,
+        optional: true,
+        example: "cart-cache",
+        help: "`service.name` of the metrics and traces for `otlp-endpoint`. `OTEL_SERVICE_NAME` sets \
+               it, too. Default: that of `otlp-resource-attributes`, or `larder`.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "otlp-resource-attributes",
+        kind: ValueKind::Attribute,
+        optional: true,
+        many: true,
+        example: "deployment.environment.name=production",
+        help: "Attributes of the resource that Larder's metrics and traces for `otlp-endpoint` belong \
+               to, with percent escapes in the values. `OTEL_RESOURCE_ATTRIBUTES` sets them, too. \
+               They replace attributes of Larder's own.",
+        ..ROW
+    },
+    SettingSpec {
         name: "what-if",
         kind: ValueKind::Share,
         default: Is("100%"),

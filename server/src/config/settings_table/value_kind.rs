@@ -62,6 +62,8 @@ pub enum ValueKind {
     Header,
     /// The name of a header field.
     HeaderName,
+    /// An attribute of OpenTelemetry's: `NAME=VALUE`.
+    Attribute,
     /// One of these names.
     Choice(&'static [&'static str]),
     /// `true` or `false`; the flag alone means `true`.
@@ -97,6 +99,7 @@ impl ValueKind {
             ValueKind::Text | ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",
             ValueKind::HeaderName => "NAME",
+            ValueKind::Attribute => "NAME=VALUE",
             ValueKind::Choice(_) => "NAME",
             ValueKind::Switch => "BOOL",
             ValueKind::Command => "COMMAND",

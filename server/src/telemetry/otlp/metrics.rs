@@ -131,7 +131,7 @@ mod tests {
         telemetry.control().http_bytes_in.add(7);
         telemetry.control().http_times[crate::telemetry::HttpRoute::ALL[0]].record(Duration::from_millis(3));
         let snapshot = telemetry.snapshot(Vec::new(), PushSnapshot::default(), BuffersSnapshot::default());
-        let message = metrics_message(&OtlpResource { instance: "i".into() }, &snapshot);
+        let message = metrics_message(&OtlpResource::new("i", None, &[]), &snapshot);
         let read = ExportMetricsServiceRequest::decode(&*message).expect("a message");
         let metrics = &read.resource_metrics[0].scope_metrics[0].metrics;
         let find = |name: &str| metrics.iter().find(|metric| metric.name == name).expect(name);

@@ -8,19 +8,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What the messages say of this process.
 #[derive(Debug, Clone)]
 pub struct OtlpResource {
-    /// `service.instance.id`: different in each process.
-    pub instance: String,
+    attributes: Vec<KeyValue>,
 }
 
 impl OtlpResource {
-    pub(super) fn resource(&self) -> Option<Resource> {
-        let attributes = [
-            ("service.name", "larder"),
-            ("service.version", env!("CARGO_PKG_VERSION")),
-            ("service.instance.id", self.instance.as_str()),
+    /// `instance` is different in each process. `given` attributes outweigh Larder's own, and
+    /// `service_name` outweighs all.
+    pub fn new(instance: &str, service_name: Option<&str>, given: &[(String, String)]) -> OtlpResource {
+        let mut attributes = vec![
+            text("service.name", "larder"),
+            text("service.version", env!("CARGO_PKG_VERSION")),
+            text("service.instance.id", instance),
         ];
-        let attributes = attributes.map(|(name, value)| text(name, value)).into();
-        Some(Resource { attributes, ..Resource::default() })
+        let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in given.chain(service_name.map(|name| ("service.name", name))) {
+            let pair = text(name, value);
+            match attributes.iter_mut().find(|known| known.key == name) {
+                Some(known) => *known = pair,
+                None => attributes.push(pair),
+            }
+        }
+        OtlpResource { attributes }
+    }
+
+    pub(super) fn resource(&self) -> Option<Resource> {
+        Some(Resource { attributes: self.attributes.clone(), ..Resource::default() })
     }
 }
 

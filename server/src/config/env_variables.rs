@@ -98,7 +98,21 @@ fn wrong_attribute(attributes: &str) -> Option<String> {
 /// Variables that were taken, but probably do not say what the user means. `top`: the settings that
 /// they and the other layers come to. Values are not shown: they may be secrets.
 pub(super) fn env_warnings(env: &Env, top: &Layer) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let names = top.values().filter_map(|value| match &value.origin {
+        SettingOrigin::Env(names) => Some(names.split(", ")),
+        _ => None,
+    });
+    let is_quoted = |text: &str| {
+        let text = text.trim();
+        let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+        inner('"').or_else(|| inner('\'')).is_some()
+    };
+    let quoted = names.flatten().filter(|name| env.get(*name).is_some_and(|text| is_quoted(text)));
+    let mut warnings: Vec<String> = quoted
+        .map(|name| {
+            format!("env {name}: the quotes around it are part of its value, because `docker run --env-file` keeps them: write it without them")
+        })
+        .collect();
     if let Some(wrong) = env.get(RESOURCE_ATTRIBUTES).and_then(|text| wrong_attribute(text))
         && top.contains_key("otlp-endpoint")
     {

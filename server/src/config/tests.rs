@@ -665,6 +665,15 @@ fn quotes_of_an_env_file_are_named() {
 #[test]
 fn variables_that_say_what_nobody_means_are_named() {
     let warnings = |args: &[&str], env: &[(&str, &str)]| loaded(args, env, "").warnings.join("\n");
+    for (name, text) in [("REDIS_HOST", "'redis'"), ("LARDER_PASSWORD", "\"hunter2\""), ("LARDER_USERS_FILE", " 'a' ")]
+    {
+        let said = warnings(&[], &[(name, text)]);
+        assert!(said.contains(&format!("env {name}: the quotes around it")) && !said.contains("hunter2"), "{said}");
+    }
+    for (name, text) in [("REDIS_HOST", "redis"), ("LARDER_PASSWORD", "'hunter2\""), ("LARDER_PASSWORD", "'")] {
+        assert!(!warnings(&[], &[(name, text)]).contains("quotes"), "{name}={text}");
+    }
+    assert!(!warnings(&["--source=demo:"], &[("REDIS_HOST", "'redis'")]).contains("quotes"), "it has no effect");
     assert_eq!(warnings(&[], &[("OTEL_RESOURCE_ATTRIBUTES", "a")]), "", "nothing is sent");
     if cfg!(feature = "otlp") {
         let said = warnings(&["--otlp-endpoint=http://a:1"], &[("OTEL_RESOURCE_ATTRIBUTES", "a=b,c")]);

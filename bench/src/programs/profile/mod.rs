@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! perf record ─► perf script ─► perf_stacks (inlined calls told by addr2line) ─┬─► time_shares ─► one line of JSON
+//!                                                                              ├─► cpu_over_time ─► LOAD-time.svg
 //!                                                                              └─► flame_graph ─► LOAD.svg
 //! ```
+mod cpu_over_time;
 mod flame_graph;
 mod perf_stacks;
 mod profile_loads;
@@ -40,7 +42,8 @@ use std::{
 /// tables: `make profile` builds it so.
 ///
 /// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes
-/// per request; and LOAD.svg and LOAD-allocations.svg in --out.
+/// per request; and LOAD.svg, LOAD-time.svg (CPU time in the course of the run) and
+/// LOAD-allocations.svg in --out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProfileArgs {
     /// The larder binary
@@ -103,6 +106,8 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
         let file = args.out.join(format!("{name}.svg"));
         let title = format!("larder, {name}: CPU time, {origin}");
         fs::write(&file, flame_graph::svg(&title, "samples", &time.stacks.by_stack)?)?;
+        let chart = cpu_over_time::svg(&title, &time.stacks, FREQUENCY.parse()?, &origin);
+        fs::write(args.out.join(format!("{name}-time.svg")), chart)?;
         let allocations = match &probes {
             Ok(probes) => Some(sample(&probes.options(), loaded.server(), &loaded.plan, &binary)?),
             Err(_) => None,
@@ -160,7 +165,7 @@ fn sample(events: &[&str], server: &ServerProcess, plan: &load::LoadPlan, binary
         fs::read_to_string(folder.path().join("stderr")).unwrap_or_default()
     );
     let script = Command::new("perf")
-        .args(["script", "--no-inline", "-F", "trace,ip,sym,dso", "-i"])
+        .args(["script", "--no-inline", "-F", "time,trace,ip,sym,dso", "-i"])
         .arg(&data)
         .stderr(Stdio::null())
         .output()?;

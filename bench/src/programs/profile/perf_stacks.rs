@@ -1,7 +1,7 @@
-//! What `perf script -F trace,ip,sym,dso` prints, as stacks and how often each was seen.
+//! What `perf script -F time,trace,ip,sym,dso` prints, as stacks and how often each was seen.
 //!
 //! ```text
-//! [            (55d0c1a2b3f0) size=64]        a probe's arguments
+//! 28456.295491: [(55d0c1a2b3f0) size=64]      the second; a probe's arguments
 //!           2dc893 larder::net::… (/path/larder)      leaf first; addresses are offsets in the file
 //!         ffffffff820226b5 tcp_ack ([kernel.kallsyms])
 //! ```
@@ -14,13 +14,15 @@ use std::{
 };
 
 /// Stacks, root first, separated by `;`, and how often each was seen.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct Stacks {
     pub(super) by_stack: BTreeMap<String, u64>,
     /// All of them.
     pub(super) samples: u64,
     /// Sum of the probes' sizes.
     pub(super) bytes: u64,
+    /// The stacks in their order, each with its second, if perf printed it.
+    pub(super) moments: Vec<(f64, String)>,
 }
 
 /// By address: the functions that are inlined there, innermost first, and the one that holds them.
@@ -74,6 +76,7 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
                 None => names.push(tidy(frame.symbol)),
             }
         }
+        let moment = sample.trim_start().split_once(':').and_then(|(second, _)| second.parse::<f64>().ok());
         if let Some((_, size)) = sample.lines().next().unwrap_or_default().split_once("size=") {
             stacks.bytes += size.trim().parse::<u64>().unwrap_or(0);
         }
@@ -82,7 +85,9 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
         }
         names.reverse();
         stacks.samples += 1;
-        *stacks.by_stack.entry(names.join(";")).or_default() += 1;
+        let stack = names.join(";");
+        stacks.moments.extend(moment.map(|second| (second, stack.clone())));
+        *stacks.by_stack.entry(stack).or_default() += 1;
     }
     stacks
 }

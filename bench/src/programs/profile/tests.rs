@@ -13,9 +13,10 @@ const SCRIPT: &str = "
 \t          10aba4 __send (/usr/lib/libc.so.6)
 \t          2dc8a0 larder::net::redis::Loop::flush (/bin/larder)
 
+28456.295491:
 \t          2dc893 larder::net::worker::admit::{{closure}} (/bin/larder)
 
-(7f0102030405) size=48
+28456.3: (7f0102030405) size=48
 \t           a3fa0 malloc (/usr/lib/libc.so.6)
 \t          2dc8a0 larder::net::redis::Loop::flush (/bin/larder)
 ";
@@ -46,6 +47,8 @@ fn samples_become_stacks_with_their_inlined_calls() {
     let found: Vec<_> = stacks.by_stack.iter().map(|(stack, count)| (stack.as_str(), *count)).collect();
     assert_eq!(found, expected);
     assert_eq!((stacks.samples, stacks.bytes), (4, 48));
+    let moments: Vec<f64> = stacks.moments.iter().map(|(second, _)| *second).collect();
+    assert_eq!(moments, [28456.295491, 28456.3]);
 }
 
 #[test]

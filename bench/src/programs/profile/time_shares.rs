@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The folders and files of Larder's own crates, as [`super::perf_stacks`] names them.
 const OWN_SOURCES: [(&str, &[&str]); 6] = [
     ("look up", &["engine/src/"]),
-    ("store", &["store/src/"]),
+    ("store: other", &["store/src/"]),
     (
         "parse",
         &[
@@ -30,6 +30,17 @@ const OWN_SOURCES: [(&str, &[&str]); 6] = [
     ("server: other", &["server/src/"]),
 ];
 
+/// Parts of a disk store's work, by what is anywhere in a stack: in whichever library or part of the
+/// kernel it spends its time. The first that a stack has counts: a flush reads a memtable, and a
+/// compaction writes tables.
+const STORE: [(&str, &[&str]); 5] = [
+    ("store: compaction", &["/src/compaction/"]),
+    ("store: flush", &["/src/flush/", "flush_to_tables"]),
+    ("store: journal", &["/src/journal/", "fdatasync"]),
+    ("store: memtable", &["/src/memtable/", "skiplist"]),
+    ("store: block reads", &["/src/table/", "store/src/disk/cached_reads.rs"]),
+];
+
 /// What functions of other crates and libraries are told by.
 const LIBRARIES_FIRST: [(&str, &[&str]); 3] = [
     (
@@ -40,7 +51,7 @@ const LIBRARIES_FIRST: [(&str, &[&str]); 3] = [
     ("clock", &["clock_gettime", "Timespec", "std/src/time.rs"]),
 ];
 const LIBRARIES: [(&str, &[&str]); 5] = [
-    ("store", &["fjall", "lsm-tree", "lsm_tree", "skiplist"]),
+    ("store: other", &["fjall", "lsm-tree", "lsm_tree"]),
     ("parse", &["httparse"]),
     ("write replies", &["itoa"]),
     ("hyper", &["hyper"]),
@@ -85,9 +96,17 @@ pub(super) fn of(by_stack: &BTreeMap<String, u64>) -> BTreeMap<&'static str, f64
     shares.into_iter().map(|(name, count)| (name, figures::rounded(count as f64 / all.max(1) as f64))).collect()
 }
 
-/// The first function from the leaf that any table knows decides. Of the tables, the first that
-/// knows it.
-fn kind(stack: &str) -> &'static str {
+/// The store's part that is in the stack. Else the first function from the leaf that any table knows
+/// decides. Of the tables, the first that knows it.
+pub(super) fn kind(stack: &str) -> &'static str {
+    // Only fjall's and lsm-tree's own files: Larder's have such names, too.
+    let is_stores = |name: &&str| {
+        ["fjall", "lsm-tree", "skiplist", "fdatasync", "cached_reads"].iter().any(|part| name.contains(part))
+    };
+    let in_store = |part: &&str| stack.split(';').filter(is_stores).any(|name| name.contains(*part));
+    if let Some((kind, _)) = STORE.iter().find(|(_, parts)| parts.iter().any(in_store)) {
+        return kind;
+    }
     let told = |name: &str, table: &[(&'static str, &[&str])]| {
         table.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part))).map(|(kind, _)| *kind)
     };
@@ -138,11 +157,18 @@ mod tests {
         for (name, expected) in [
             ("f [proto/src/resp/parse.rs]", "parse"),
             ("f [proto/src/http/json.rs]", "write replies"),
-            ("f [store/src/disk/readers.rs]", "store"),
+            ("f [store/src/disk/readers.rs]", "store: other"),
+            ("f [store/src/table/chunks.rs]", "store: other"),
             ("f [server/src/source/redis/pipeline.rs]", "ask the source"),
             ("f [server/src/redis/upstream_pipeline.rs]", "ask the source"),
             ("f [server/src/net/redis/conn.rs]", "server: other"),
-            ("lsm_tree::get [lsm-tree-3/src/tree.rs]", "store"),
+            ("lsm_tree::get [lsm-tree-3/src/tree.rs]", "store: other"),
+            ("write [fjall-3/src/journal/writer.rs];__write;ext4_write_[k]", "store: journal"),
+            ("sync [store/src/disk/tree.rs];fdatasync;jbd2_[k]", "store: journal"),
+            ("insert [lsm-tree-3/src/memtable/mod.rs];malloc", "store: memtable"),
+            ("run [fjall-3/src/flush/worker.rs];next [lsm-tree-3/src/memtable/mod.rs]", "store: flush"),
+            ("run [lsm-tree-3/src/compaction/worker.rs];write [lsm-tree-3/src/table/writer.rs]", "store: compaction"),
+            ("get [lsm-tree-3/src/table/mod.rs];__pread;ext4_read_[k]", "store: block reads"),
             ("f [somewhere/else.rs]", OTHER),
         ] {
             assert_eq!(kind(name), expected, "{name}");

@@ -69,6 +69,10 @@ pub enum EditError {
     NotANumber,
     /// The result does not fit the integers.
     Overflow,
+    /// The result would be longer than this many bytes.
+    TooLarge(usize),
+    /// So many values within each other would be changed one after the other, in too long a text.
+    TooMuchWork(usize),
 }
 
 impl fmt::Display for EditError {
@@ -78,6 +82,10 @@ impl fmt::Display for EditError {
             EditError::OutOfBounds => f.write_str("index out of bounds"),
             EditError::NotANumber => f.write_str("result is not a number"),
             EditError::Overflow => f.write_str("numeric overflow"),
+            EditError::TooLarge(most) => write!(f, "the document would be longer than {most} bytes"),
+            EditError::TooMuchWork(values) => {
+                write!(f, "the path finds {values} values within each other; change them with several commands")
+            }
         }
     }
 }
@@ -115,7 +123,18 @@ impl Edited {
     }
 }
 
+/// Bytes that an edit or a patch may copy, where each of its steps copies the whole text: some
+/// tenths of a second.
+pub(crate) const MOST_WORK: usize = 1 << 30;
+
 impl Edit<'_> {
+    /// Whether a change of a value can be seen by a change of a value around it. Scalars have no
+    /// values within them, and what is added to an array has its own place beside what is added to
+    /// an array in it.
+    fn meets_itself(&self) -> bool {
+        !matches!(self, Edit::Number(..) | Edit::AppendText(_) | Edit::Toggle | Edit::Append(_) | Edit::Insert(..))
+    }
+
     /// Whether this is for values of that kind.
     fn fits(&self, text: &[u8], value: &Span) -> bool {
         let first = text.get(value.start).copied();
@@ -136,15 +155,21 @@ impl Edit<'_> {
     /// for a deletion only of the outermost; `None`: it is not for values of that kind.
     ///
     /// # Errors
-    /// One of the values cannot be changed like this. Then none is.
-    pub fn apply(&self, text: &[u8], found: &[Found]) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
+    /// One of the values cannot be changed like this, or the text would be longer than `max_len`
+    /// bytes. Then nothing is changed.
+    pub fn apply(
+        &self,
+        text: &[u8],
+        found: &[Found],
+        max_len: usize,
+    ) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
         if found.is_sorted_by(|a, b| a.span.start < b.span.start) {
-            return self.apply_in_order(text, found);
+            return self.apply_in_order(text, found, max_len);
         }
         let mut ordered = found.to_vec();
         ordered.sort_unstable_by_key(|found| found.span.start);
         ordered.dedup();
-        let (edited, outcomes) = self.apply_in_order(text, &ordered)?;
+        let (edited, outcomes) = self.apply_in_order(text, &ordered, max_len)?;
         if matches!(self, Edit::Replace(_) | Edit::Delete | Edit::Clear) {
             return Ok((edited, outcomes));
         }
@@ -153,13 +178,30 @@ impl Edit<'_> {
         Ok((edited, outcomes))
     }
 
-    fn apply_in_order(&self, text: &[u8], found: &[Found]) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
-        let is_nested = found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end);
-        if !is_nested {
+    fn apply_in_order(
+        &self,
+        text: &[u8],
+        found: &[Found],
+        max_len: usize,
+    ) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
+        if !self.meets_itself() || !are_nested(found) {
             let mut splices = Vec::new();
             let mut outcomes = Vec::with_capacity(found.len());
+            let mut added = 0;
             for found in found {
+                let known = splices.len();
                 outcomes.push(self.plan(text, found, &mut splices)?);
+                // Before there is more of it than a document may have: a short command may find many values.
+                added += splices[known..].iter().map(|splice| splice.with.len()).sum::<usize>();
+                if added > max_len {
+                    return Err(EditError::TooLarge(max_len));
+                }
+            }
+            if are_nested(found) {
+                splices.sort_unstable_by_key(|splice| splice.at.start);
+            }
+            if len_after(text, &splices) > max_len {
+                return Err(EditError::TooLarge(max_len));
             }
             return Ok((Edited::of(text, splices), outcomes));
         }
@@ -175,18 +217,26 @@ impl Edit<'_> {
                 })
                 .cloned()
                 .collect();
-            return self.apply_in_order(text, &outermost);
+            return self.apply_in_order(text, &outermost, max_len);
         }
         // From the last to the first, so that what is within a value is changed before it, and earlier
         // places stay right.
         let mut changed = text.to_vec();
         let mut outcomes = vec![None; found.len()];
+        let (values, mut work) = (found.len(), 0);
         for (found, outcome) in found.iter().zip(&mut outcomes).rev() {
             let end = value_end(&changed, found.span.start).unwrap_or(changed.len());
             let now = Found { span: found.span.start..end, depth: found.depth };
             let mut splices = Vec::new();
             *outcome = self.plan(&changed, &now, &mut splices)?;
+            if len_after(&changed, &splices) > max_len {
+                return Err(EditError::TooLarge(max_len));
+            }
             if !splices.is_empty() {
+                work += changed.len();
+                if work > MOST_WORK {
+                    return Err(EditError::TooMuchWork(values));
+                }
                 changed = match Edited::of(&changed, splices) {
                     Edited::Same => changed,
                     Edited::Part(splice) => apply(&changed, &[splice]),
@@ -315,6 +365,19 @@ impl Edit<'_> {
             }
         }))
     }
+}
+
+/// Is one of these values within another? They are in the order of their beginnings.
+fn are_nested(found: &[Found]) -> bool {
+    found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end)
+}
+
+/// The least length of a text after changes that do not overlap.
+fn len_after(text: &[u8], splices: &[Splice]) -> usize {
+    let added: usize = splices.iter().map(|splice| splice.with.len()).sum();
+    // Where something is removed, a comma may go with it.
+    let gone: usize = splices.iter().map(|splice| splice.at.len() + usize::from(splice.removes)).sum();
+    (text.len() + added).saturating_sub(gone)
 }
 
 /// Values with commas between them, and before or after them.

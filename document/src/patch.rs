@@ -2,7 +2,7 @@
 use crate::{
     JsonError,
     compact::compact,
-    edit::{Edit, EditError, Edited, is_equal},
+    edit::{Edit, EditError, Edited, MOST_WORK, is_equal},
     locate::{Found, child, find_pointer},
     path::{PathError, Pointer, array_index},
     scan::{count, element, key_and_value, parts},
@@ -38,6 +38,8 @@ pub enum PatchError {
     TestFailed(usize),
     /// The document would be longer than this many bytes.
     TooLarge(usize),
+    /// The operations up to this one go over too many bytes.
+    TooMuchWork(usize),
     /// This operation cannot be done.
     Edit(usize, EditError),
 }
@@ -50,6 +52,9 @@ impl fmt::Display for PatchError {
             PatchError::NotFound(at) => write!(f, "operation {at}: there is no value at its path"),
             PatchError::TestFailed(at) => write!(f, "operation {at}: the value is another one"),
             PatchError::TooLarge(most) => write!(f, "the document would be longer than {most} bytes"),
+            PatchError::TooMuchWork(at) => {
+                write!(f, "operation {at}: there are too many for a document of this length; send several patches")
+            }
             PatchError::Edit(at, error) => write!(f, "operation {at}: {error}"),
         }
     }
@@ -80,6 +85,7 @@ impl Patch {
     pub fn apply(&self, text: &[u8], max_len: usize) -> Result<Edited, PatchError> {
         let mut edited = Edited::Same;
         let mut changed: Option<Vec<u8>> = None;
+        let mut work = 0_usize;
         for (at, operation) in self.0.iter().enumerate() {
             // The first change stays a change of a part until there is a second one.
             if let (None, Edited::Part(first)) = (&changed, &edited)
@@ -100,6 +106,12 @@ impl Patch {
             let growth: usize = splices.iter().map(Splice::growth).sum();
             if now.len() + growth > max_len {
                 return Err(PatchError::TooLarge(max_len));
+            }
+            // One operation may go over any document; a short patch must not do so thousands of times. What
+            // grows needs new memory, which costs about eight times a copy.
+            work += now.len() + 8 * growth;
+            if at > 0 && work > MOST_WORK {
+                return Err(PatchError::TooMuchWork(at));
             }
             match (Edited::of(now, splices), &mut changed) {
                 (Edited::Same, _) => {}
@@ -158,7 +170,7 @@ impl Operation {
 }
 
 fn planned(edit: &Edit<'_>, text: &[u8], found: Found) -> Result<Vec<Splice>, Problem> {
-    match edit.apply(text, &[found]).map_err(Problem::Edit)?.0 {
+    match edit.apply(text, &[found], usize::MAX).map_err(Problem::Edit)?.0 {
         Edited::Same => Ok(Vec::new()),
         Edited::Part(splice) => Ok(vec![splice]),
         Edited::Whole(whole) => Ok(vec![Splice::replace(0..text.len(), whole)]),

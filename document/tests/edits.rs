@@ -179,7 +179,7 @@ fn edited(text: &[u8], found: &[Found], change: &Change) -> Option<(Vec<u8>, Vec
         Change::Toggle => Edit::Toggle,
         Change::Clear => Edit::Clear,
     };
-    let (edited, outcomes) = edit.apply(text, found).ok()?;
+    let (edited, outcomes) = edit.apply(text, found, usize::MAX).ok()?;
     Some((whole(text, edited), outcomes))
 }
 
@@ -268,7 +268,7 @@ proptest! {
         let text = value.to_string().into_bytes();
         let path = Path::parse(path).unwrap();
         let found = find(&text, &path, usize::MAX).unwrap();
-        let (edited, _) = Edit::Delete.apply(&text, &found).unwrap();
+        let (edited, _) = Edit::Delete.apply(&text, &found, usize::MAX).unwrap();
         let after = whole(&text, edited);
         parsed(&after);
         // An array's elements move up, so that another one may be the first.

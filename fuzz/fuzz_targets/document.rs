@@ -65,7 +65,7 @@ fuzz_target!(|input: Input<'_>| {
         6 => Edit::Toggle,
         _ => Edit::Merge(&other),
     };
-    if let Ok((edited, outcomes)) = edit.apply(&text, &found) {
+    if let Ok((edited, outcomes)) = edit.apply(&text, &found, usize::MAX) {
         let after = patched(edited);
         assert!(outcomes.len() <= found.len() && compact(&after).as_deref() == Ok(&after));
     }

@@ -122,8 +122,10 @@ fn change(cache: &Cache, key: &[u8], path: &str, edit: &Edit<'_>) -> anyhow::Res
         let text = entry.value.as_bytes();
         let found = find(text, &path, 0).unwrap_or_default();
         let edited = match (entry.note(), edit) {
-            (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count as usize, values).apply(text, &found),
-            _ => edit.apply(text, &found),
+            (Some(count), Edit::Append(values)) => {
+                Edit::AppendKnowing(count as usize, values).apply(text, &found, usize::MAX)
+            }
+            _ => edit.apply(text, &found, usize::MAX),
         };
         let Ok((edited, outcomes)) = edited else { return (Change::Keep, ()) };
         let count = match (edit, &*outcomes) {

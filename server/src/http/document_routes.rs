@@ -138,6 +138,9 @@ fn patched(patch: &ParsedPatch, text: &[u8], max_value: usize) -> Result<Option<
             Ok(Edited::Part(splice)) => apply(text, &[splice]).into(),
             Ok(Edited::Whole(text)) => text.into(),
             Err(PatchError::TooLarge(_)) => return Err(too_large()),
+            Err(error @ PatchError::TooMuchWork(_)) => {
+                return Err(Problem::of(ProblemKind::ValueTooLarge, error.to_string()));
+            }
             Err(error) => return Err(Problem::of(ProblemKind::PatchFailed, error.to_string())),
         },
         ParsedPatch::Merge(patch) => merge(text, patch).into(),

@@ -123,3 +123,20 @@ fn a_patch_cannot_pass_the_limit_of_values() {
         assert_eq!(client.get("/v1/kv/d").await.body.len(), 908);
     });
 }
+
+#[test]
+fn a_patch_of_many_operations_cannot_go_over_a_long_document() {
+    run(|| async {
+        let server = Server::new(&[]);
+        let client = &mut server.connect().await;
+        let text = format!("{{\"a\":1,\"b\":\"{}\"}}", "x".repeat(1 << 20));
+        send(client, "PUT", "/v1/kv/d?type=json", "", &text).await;
+        let operations = vec![r#"{"op":"replace","path":"/a","value":2}"#; 1100];
+        let many = format!("[{}]", operations.join(","));
+        assert_eq!(send(client, "PATCH", "/v1/kv/d", JSON_PATCH, &many).await.problem(), "value-too-large");
+        assert_eq!(client.get("/v1/kv/d?pointer=/a").await.text(), "1");
+        let some = format!("[{}]", operations[..20].join(","));
+        assert_eq!(send(client, "PATCH", "/v1/kv/d", JSON_PATCH, &some).await.status, 204);
+        assert_eq!(client.get("/v1/kv/d?pointer=/a").await.text(), "2");
+    });
+}

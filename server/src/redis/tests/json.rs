@@ -398,6 +398,27 @@ fn limits_are_said() {
 }
 
 #[test]
+fn many_paths_and_many_texts_are_bounded() {
+    let server = Server::new(&["--max-buffers", "1MiB"]);
+    let mut client = server.client();
+    client.say("JSON.SET d $ 1");
+    let many: Vec<String> = (0..200).map(|path| format!("$.x{path}")).collect();
+    let read = client.say(&format!("JSON.GET d {}", many.join(" ")));
+    assert!(read.contains(r#""$.x0":[]"#) && read.contains(r#""$.x199":[]"#), "{read}");
+    assert_eq!(client.say("JSON.GET d $ $ ."), "$17\r\n{\"$\":[1],\".\":[1]}\r\n");
+    client.say(&format!("JSON.SET d $ \"{}\"", "x".repeat(20 << 20)));
+    let refused = client.say(&format!("JSON.GET d {}", many.join(" ")));
+    assert_eq!(refused, "-ERR 200 paths are too many for a document of 20971522 bytes\r\n");
+
+    // Each text is a copy, though the output only refers to it.
+    client.say(&format!("JSON.SET t $ \"{}\"", "x".repeat(50_000)));
+    let few = client.say("JSON.MGET t t t $");
+    assert!(few.starts_with("*3\r\n$50004\r\n[\"xxx"), "{}", &few[..40]);
+    let refused = client.say(&format!("JSON.MGET {}$", "t ".repeat(100)));
+    assert!(refused.contains("-ERR the reply does not fit into the buffers now"), "{}", &refused[..60]);
+}
+
+#[test]
 fn a_large_document_is_changed_in_place_and_its_readers_keep_theirs() {
     let server = Server::new(&[]);
     let mut client = server.client();

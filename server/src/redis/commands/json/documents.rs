@@ -3,7 +3,7 @@
 use crate::{
     redis::{
         command_context::CommandContext,
-        command_error::{CommandError, CommandResult, WRONG_TYPE},
+        command_error::{CommandError, CommandResult, TOO_LONG, WRONG_TYPE},
     },
     source::is_document,
 };
@@ -33,7 +33,10 @@ impl From<JsonError> for CommandError {
 }
 impl From<EditError> for CommandError {
     fn from(error: EditError) -> CommandError {
-        CommandError::Owned(format!("ERR {error}").into_bytes())
+        match error {
+            EditError::TooLarge(_) => TOO_LONG,
+            error => CommandError::Owned(format!("ERR {error}").into_bytes()),
+        }
     }
 }
 impl From<LocateError> for CommandError {
@@ -123,11 +126,12 @@ pub(super) fn edit(
         let Some(entry) = entry else { return (Change::Keep, Ok(None)) };
         let edited = text_of(entry).and_then(|text| {
             let found = find(call, text, path)?;
+            let most = call.worker.app.settings.max_value;
             // Appending to a list that was appended to last does not look at what is in it.
             let known = entry.note().filter(|_| path.is_root()).and_then(|count| usize::try_from(count).ok());
             let (edited, outcomes) = match (known, *edit) {
-                (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count, values).apply(text, &found)?,
-                _ => edit.apply(text, &found)?,
+                (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count, values).apply(text, &found, most)?,
+                _ => edit.apply(text, &found, most)?,
             };
             call.check_len(edited.len_after(text.len()))?;
             Ok((edited, outcomes))

@@ -9,6 +9,12 @@ use crate::redis::{
 };
 use larder_document::{Found, Layout, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty};
 use larder_engine::Tier;
+use std::collections::HashSet;
+
+/// So many paths may be read of any document.
+const FEW_PATHS: usize = 64;
+/// Bytes that more paths may go over: some tenths of a second.
+const MOST_WORK: usize = 1 << 30;
 
 /// `JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [path …]`
 pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
@@ -101,11 +107,16 @@ fn put_array(out: &mut Vec<u8>, text: &[u8], found: Vec<Found>) {
 
 /// An object with the paths as keys. Where one path is a JSONPath, all are answered like one.
 fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -> Result<Vec<u8>, CommandError> {
+    if paths.len() > FEW_PATHS && paths.len().saturating_mul(text.len()) > MOST_WORK {
+        let text = format!("ERR {} paths are too many for a document of {} bytes", paths.len(), text.len());
+        return Err(CommandError::Owned(text.into_bytes()));
+    }
     let all_legacy = paths.iter().all(|(_, path)| path.is_legacy());
     let mut out = vec![b'{'];
-    for (index, (name, path)) in paths.iter().enumerate() {
+    let mut named = HashSet::with_capacity(paths.len());
+    for (name, path) in paths {
         // The last of several with the same name would replace the others.
-        if paths[..index].iter().any(|(other, _)| other == name) {
+        if !named.insert(*name) {
             continue;
         }
         if out.len() > 1 {
@@ -134,7 +145,8 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     call.reply.array(keys.len());
     let mut room = ReplyBudget::new(call.worker);
     for key in keys {
-        room.take(call.reply.output().owned())?;
+        // The texts are copies, which the output refers to.
+        room.take(call.reply.output().owned() + call.reply.output().referred())?;
         let context = &*call;
         let answer = read(context, tier, context.cache().key(key), |_, text| one_path(context, text, &path));
         // A key of another type, and one without such a path, are null like one that does not exist.

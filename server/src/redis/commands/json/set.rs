@@ -157,7 +157,7 @@ fn plan(
     if path.is_root() && how == How::Replace {
         return Ok((only != Only::IfAbsent).then(|| Edited::Whole(value.to_vec())));
     }
-    let found = find(call, text, path)?;
+    let (found, most) = (find(call, text, path)?, call.worker.app.settings.max_value);
     if only == Only::IfAbsent && path.steps().is_none() {
         return Err(NOT_STATIC);
     }
@@ -168,7 +168,7 @@ fn plan(
         };
         return match only {
             Only::IfAbsent => Ok(None),
-            Only::Always | Only::IfPresent => Ok(Some(edit.apply(text, &found)?.0)),
+            Only::Always | Only::IfPresent => Ok(Some(edit.apply(text, &found, most)?.0)),
         };
     }
     if only == Only::IfPresent {
@@ -178,7 +178,7 @@ fn plan(
         return Err(NOT_STATIC);
     }
     match place_for(text, path) {
-        Place::Member(parent, key) => Ok(Some(Edit::AddMember(key, value).apply(text, &[parent])?.0)),
+        Place::Member(parent, key) => Ok(Some(Edit::AddMember(key, value).apply(text, &[parent], most)?.0)),
         Place::NoElement => Err(OUT_OF_RANGE),
         Place::None => Ok(None),
     }

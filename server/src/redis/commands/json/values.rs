@@ -105,7 +105,7 @@ pub(in crate::redis) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
                 }
                 let found = find(call, text, &path)?;
                 let is_whole = found.iter().any(|found| found.depth == 0);
-                let (edited, outcomes) = Edit::Delete.apply(text, &found)?;
+                let (edited, outcomes) = Edit::Delete.apply(text, &found, usize::MAX)?;
                 let is_empty = match &edited {
                     Edited::Same => false,
                     Edited::Part(splice) => {

@@ -34,10 +34,11 @@ use tokio::{
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A replica that takes nothing for this long is disconnected.
 const STALLED: Duration = Duration::from_secs(30);
-/// Output that is sent before more is written, bytes.
-const CHUNK: usize = 64 << 10;
+/// Output that is sent before more is written, bytes. What small entries add to it at once still
+/// fits into the 64 KiB that an emptied [`Output`] keeps: a longer one is allocated again each time.
+const CHUNK: usize = 48 << 10;
 /// Bytes of keys that are read from a log at once.
-const KEYS: usize = 8 << 10;
+const KEYS: usize = 1 << 10;
 /// Entries of a full copy that are read under one lock.
 const STEP: usize = 64;
 const PIECES: usize = 64;
@@ -275,11 +276,11 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             if together.is_empty() {
                 return;
             }
-            // They lie anywhere in memory: waited for one after the other, they would be most of what a replica
-            // costs.
-            cache.prefetch(together.iter().copied());
             // Of one stripe, so mostly of one shard: one lock for all.
             let mut tier = cache.exclusive(together.iter().copied());
+            // They lie anywhere in memory: waited for one after the other, they would be most of what a replica
+            // costs. Through the locks that are held, since each look would take one.
+            tier.prefetch(together.iter().copied());
             for key in together {
                 let found = tier.peek(key, now, |entry| {
                     let policy = PolicyState { frequency: entry.frequency(), is_main: false };

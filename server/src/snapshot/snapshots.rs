@@ -25,7 +25,7 @@ use tokio::sync::watch;
 /// A save beside requests rests each time it has worked for this long. Its priority is the usual
 /// one: a thread of a low one that other programs preempt while it holds a shard's lock would hold
 /// up all requests until it runs again.
-const WORK: Duration = Duration::from_micros(100);
+const WORK: Duration = Duration::from_micros(50);
 /// What it rests at most, where it was preempted meanwhile.
 const LONGEST_REST: Duration = Duration::from_millis(1);
 

@@ -184,7 +184,8 @@ impl Edit<'_> {
         found: &[Found],
         max_len: usize,
     ) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
-        if !self.meets_itself() || !are_nested(found) {
+        let is_nested = found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end);
+        if !self.meets_itself() || !is_nested {
             let mut splices = Vec::new();
             let mut outcomes = Vec::with_capacity(found.len());
             let mut added = 0;
@@ -197,7 +198,7 @@ impl Edit<'_> {
                     return Err(EditError::TooLarge(max_len));
                 }
             }
-            if are_nested(found) {
+            if is_nested {
                 splices.sort_unstable_by_key(|splice| splice.at.start);
             }
             if len_after(text, &splices) > max_len {
@@ -365,11 +366,6 @@ impl Edit<'_> {
             }
         }))
     }
-}
-
-/// Is one of these values within another? They are in the order of their beginnings.
-fn are_nested(found: &[Found]) -> bool {
-    found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end)
 }
 
 /// The least length of a text after changes that do not overlap.

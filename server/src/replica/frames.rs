@@ -214,9 +214,13 @@ fn read_clear(bytes: &[u8]) -> Option<Clear<'_>> {
     }
 }
 
-fn put_head(out: &mut Output, kind: u8, body: usize) {
+fn head(kind: u8, body: usize) -> [u8; HEAD] {
     let [a, b, c, d] = ((1 + body) as u32).to_le_bytes();
-    out.put(&[a, b, c, d, kind]);
+    [a, b, c, d, kind]
+}
+
+fn put_head(out: &mut Output, kind: u8, body: usize) {
+    out.put(&head(kind, body));
 }
 
 /// Writes the first frame.
@@ -277,16 +281,12 @@ pub(super) fn put_copy_ends(out: &mut Output) {
 /// Acknowledges so many changes.
 pub(super) fn ack(changes: u64) -> [u8; HEAD + 8] {
     let mut frame = [0; HEAD + 8];
-    frame[0] = 9;
-    frame[4] = ACK;
+    frame[..HEAD].copy_from_slice(&head(ACK, 8));
     frame[HEAD..].copy_from_slice(&changes.to_le_bytes());
     frame
 }
 
 /// Announces the end of the connection.
 pub(super) fn leave() -> [u8; HEAD] {
-    let mut frame = [0; HEAD];
-    frame[0] = 1;
-    frame[4] = LEAVE;
-    frame
+    head(LEAVE, 0)
 }

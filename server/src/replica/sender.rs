@@ -81,7 +81,6 @@ pub async fn serve_replica<S: ClientStream>(
         records: Vec::new(),
         head: Vec::new(),
         heard,
-        has_left: false,
     };
     let ended = tokio::select! {
         biased;
@@ -118,8 +117,6 @@ struct Sender<'s, S, H> {
     /// Scratch for the heads of entries.
     head: Vec<u8>,
     heard: H,
-    /// The replica needs nothing more: it pulls.
-    has_left: bool,
 }
 
 impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
@@ -159,8 +156,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
                 is_due = false;
             }
             self.flush().await?;
-            self.take_acknowledgements()?;
-            if self.has_left {
+            if self.take_acknowledgements()? {
                 break;
             }
             if self.copy.is_some() {
@@ -311,8 +307,9 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
         Ok(())
     }
 
-    /// Reads what the replica has acknowledged.
-    fn take_acknowledgements(&mut self) -> io::Result<()> {
+    /// Reads what the replica has acknowledged. Returns whether it leaves: it pulls, and needs nothing
+    /// more.
+    fn take_acknowledgements(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 1 << 10];
         loop {
             match self.stream.try_read(&mut buffer) {
@@ -322,7 +319,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
                 Err(error) => return Err(error),
             }
         }
-        let mut consumed = 0;
+        let (mut consumed, mut leaves) = (0, false);
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "it sent something other than acknowledgements");
         while let ParsedFrame::Frame(length, frame) =
             frames::parse(&self.input[consumed..], 64).map_err(|_| malformed())?
@@ -330,7 +327,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             consumed += length;
             match frame {
                 Frame::Ack(changes) => self.replica.acknowledge(changes, clock::now()),
-                Frame::Leave => self.has_left = true,
+                Frame::Leave => leaves = true,
                 _ => return Err(malformed()),
             }
         }
@@ -339,6 +336,6 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             (self.heard)();
             self.replication.replicas.acknowledged.notify_waiters();
         }
-        Ok(())
+        Ok(leaves)
     }
 }

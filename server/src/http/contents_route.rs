@@ -22,9 +22,10 @@ pub(super) fn contents(
 ) -> Result<Response<ResponseBody>, Problem> {
     let count = request.count(USUAL_PREFIXES, 1..=MOST_PREFIXES)?;
     let (groups, now) = (&request.worker.groups, request.now);
-    let is_sample = groups.iter().any(|group| group.cache.stats().entries > SAMPLE as u64);
+    let stats: Vec<_> = groups.iter().map(|group| group.cache.stats()).collect();
+    let is_sample = stats.iter().any(|stats| stats.entries > SAMPLE as u64);
     // A few changes do not make a sample wrong.
-    let state = if is_sample { 0 } else { groups.iter().map(|group| group.cache.stats().changes).sum() };
+    let state = if is_sample { 0 } else { stats.iter().map(|stats| stats.changes).sum() };
     Ok(context.http.contents.or_make((count, state), now, || {
         let documents: Vec<Value> = groups.iter().map(|group| of_group(group, count, now)).collect();
         json!({ "groups": documents }).to_string()

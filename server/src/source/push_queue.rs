@@ -70,6 +70,10 @@ impl PushQueue {
     pub(super) fn note_request(&self, count: usize) {
         self.requests.set(self.requests.get() + count as u64);
     }
+    /// Replies that came so far on this connection.
+    pub fn replies(&self) -> u64 {
+        self.replies.get()
+    }
     /// Queues a message. False if it exceeds the limit; the queue is then useless.
     pub(super) fn push(&self, frame: &[u8]) -> bool {
         let bytes = self.bytes.get() + frame.len();

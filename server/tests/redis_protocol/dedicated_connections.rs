@@ -5,7 +5,11 @@ use super::{
     common::{RedisServer, wait_until},
     larder::{Larder, connect, expect, expect_end, send, skip_until},
 };
-use std::{io::Write, net::TcpStream};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+};
 
 /// Runs a script against Redis itself and through Larder.
 fn at_both_doors(args: &[&str], script: impl Fn(&RedisServer, u16)) {
@@ -162,6 +166,20 @@ fn monitor_shows_commands() {
         expect(&mut stream, b"+OK\r\n");
         redis.command(&["SET", "watched", "v"]);
         skip_until(&mut stream, b"\"SET\" \"watched\" \"v\"\r\n");
+    });
+}
+
+#[test]
+fn lines_of_a_busy_redis_come_behind_the_ok_of_monitor() {
+    at_both_doors(&[], |redis, port| {
+        let mut busy = connect(redis.port());
+        // It ends with Redis.
+        thread::spawn(move || while busy.write_all(b"PING\r\n").is_ok() && busy.read_exact(&mut [0; 7]).is_ok() {});
+        for _ in 0..100 {
+            let mut stream = connect(port);
+            send(&mut stream, &["MONITOR"]);
+            expect(&mut stream, b"+OK\r\n+");
+        }
     });
 }
 

@@ -89,11 +89,16 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
     let out = call.reply.output();
     match sent {
         Ok(replies) => {
-            let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
-            subscribed.take(to, resp3, &call.session.counters);
-            // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or
-            // MONITOR's OK.
-            for reply in replies.iter().filter(|reply| monitor || !answers_ping(reply)) {
+            // Lines of MONITOR may have come with its OK. They stand behind it.
+            let first = subscribed.relay.pushes().replies() - replies.iter().len() as u64;
+            for (before, reply) in (first..).zip(replies.iter()) {
+                let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
+                subscribed.take(before, to, resp3, &call.session.counters);
+                // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or
+                // MONITOR's OK.
+                if !monitor && answers_ping(reply) {
+                    continue;
+                }
                 if monitor && !is_error(reply) {
                     let clients = &call.worker.app.clients;
                     subscribed.monitor.get_or_insert_with(|| clients.monitor(call.session.client.clone()));

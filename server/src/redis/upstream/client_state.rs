@@ -39,10 +39,11 @@ pub(in crate::redis) struct UpstreamSubscriptions {
 }
 
 impl UpstreamSubscriptions {
-    /// Moves received pushes to `out`. Returns whether there were any.
-    pub(in crate::redis) fn take(&mut self, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
+    /// Moves to `out` the pushes that came behind at most `replies` replies. Returns whether there
+    /// were any.
+    pub(in crate::redis) fn take(&mut self, replies: u64, out: &mut Output, resp3: bool, counters: &Counters) -> bool {
         let mut came = false;
-        while let Some(frame) = self.relay.pushes().next(u64::MAX) {
+        while let Some(frame) = self.relay.pushes().next(replies) {
             came = true;
             let push = frame.first() == Some(&b'>');
             if !self.note(&frame) && push {

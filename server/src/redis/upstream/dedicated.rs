@@ -60,7 +60,7 @@ impl Session {
         let mut came = false;
         if let Some(subscribed) = &mut self.upstream.subscribed {
             let before = subscribed.counts;
-            came |= subscribed.take(out, self.resp3, &self.counters);
+            came |= subscribed.take(u64::MAX, out, self.resp3, &self.counters);
             if subscribed.counts != before {
                 self.note_subscriptions();
             }

@@ -1,9 +1,10 @@
 //! What a new configuration changes of the one that runs, and what of it holds without a restart.
 use super::{
-    check_settings::{CheckedConfig, settings},
+    check_settings::CheckedConfig,
     config_error::ConfigError,
     cross_checks::compare_shards,
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
+    fill_settings::settings,
     load_config::load_config,
 };
 

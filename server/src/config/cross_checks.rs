@@ -67,10 +67,9 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
 /// Listeners that serve other machines without asking who they are.
 pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let top = &scopes[0];
-    let is_on = |name: &str| top.one(name) == Some(&SettingValue::Switch(true));
     let is_set = |name: &str| !top.effective(name).values.is_empty();
     let asks_source = top.text("auth") == Some("passthrough");
-    if !problems.is_empty() || is_on("insecure") || is_set("password") || is_set("users-file") || asks_source {
+    if !problems.is_empty() || top.is_on("insecure") || is_set("password") || is_set("users-file") || asks_source {
         return;
     }
     let mut open = Vec::new();
@@ -79,7 +78,7 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
     let named = scopes.iter().filter(is_listener).flat_map(|scope| [(scope, "redis"), (scope, "rediss")]);
     let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (top, name)).into_iter().chain(named);
     for (scope, name) in all {
-        let speaks_tls = matches!(name, "https" | "rediss") || name == "admin" && is_on("admin-tls");
+        let speaks_tls = matches!(name, "https" | "rediss") || name == "admin" && top.is_on("admin-tls");
         let origin = &scope.effective(name).origin;
         // The variables of other proxies mean what they mean there.
         if wants_certificates && speaks_tls || origin.to_string().contains("PROXY_") {
@@ -100,7 +99,6 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
 /// TLS settings that lack another.
 pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let top = &scopes[0];
-    let is_on = |name: &str| top.one(name) == Some(&SettingValue::Switch(true));
     let is_set = |name: &str| !top.effective(name).values.is_empty();
     let mut problem = |scope: &EffectiveSettings, name: &str, what: &str| {
         let path = prefix(scope.table.as_ref());
@@ -118,11 +116,11 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
         }
     }
     for name in ["https", "admin-tls", "peer-tls"] {
-        if certificates == 0 && (is_on(name) || !top.addresses(name).is_empty()) {
+        if certificates == 0 && (top.is_on(name) || !top.addresses(name).is_empty()) {
             problem(top, name, "tls-cert and tls-key must be set");
         }
     }
-    if is_on("admin-tls") && !is_set("admin") {
+    if top.is_on("admin-tls") && !is_set("admin") {
         problem(top, "admin-tls", "has no meaning without admin");
     }
     if top.text("tls-client-auth") == Some("optional") && !is_set("tls-client-ca") {
@@ -131,10 +129,10 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     if !matches!(top.text("tls-client-user"), None | Some("off")) && !is_set("tls-client-ca") {
         problem(top, "tls-client-user", "has no meaning without tls-client-ca");
     }
-    if is_on("peer-tls") && !is_set("https") {
+    if top.is_on("peer-tls") && !is_set("https") {
         problem(top, "peer-tls", "https must be set: the other nodes reach this one there");
     }
-    if is_on("peer-tls") && !is_set("peer-tls-ca") && !is_set("tls-client-ca") {
+    if top.is_on("peer-tls") && !is_set("peer-tls-ca") && !is_set("tls-client-ca") {
         problem(top, "peer-tls", "peer-tls-ca must be set: nodes know each other by certificates of that authority");
     }
 }

@@ -102,6 +102,9 @@ impl EffectiveSettings {
     pub(super) fn one(&self, name: &str) -> Option<&SettingValue> {
         self.effective(name).values.first()
     }
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        self.one(name) == Some(&SettingValue::Switch(true))
+    }
     pub(super) fn count(&self, name: &str) -> Option<usize> {
         match self.one(name) {
             Some(SettingValue::Size(n) | SettingValue::Count(n) | SettingValue::Percent(n)) => Some(*n as usize),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  flags ──┐
-//!  LARDER_…┤                    setting_value,                         check_settings,
-//!  PROXY_… ┼─> RawSettings ───> by the table's kinds ─> EffectiveSettings ───────────> Settings (the rest of the server reads only this)
-//!  file  ──┘   text + origin                            value + origin  cross_checks └───> config print
+//!  LARDER_…┤                    check_settings,                       cross_checks,
+//!  PROXY_… ┼─> RawSettings ───> setting_value  ─> EffectiveSettings ─> fill_settings ─> Settings (the rest of the server reads only this)
+//!  file  ──┘   text + origin                      value + origin    └> config print
 //! ```
 //!
 //! One table ([`settings_table`]) names every setting and feeds parser, help, documentation and `config
@@ -23,6 +23,7 @@ mod demo_url;
 mod effective_values;
 mod env_variables;
 mod eviction;
+mod fill_settings;
 mod gcache_file;
 mod jwt_settings;
 mod key_length;

@@ -2,7 +2,7 @@
 //! print`. A file for each section.
 //!
 //! To add a setting: a row in the file of its section, a field in
-//! [`Settings`](super::settings::Settings) and the line in `check_settings.rs` that fills it. Tests
+//! [`Settings`](super::settings::Settings) and the line in `fill_settings.rs` that fills it. Tests
 //! fail until all three agree.
 mod disk_store;
 mod freshness;

@@ -1,0 +1,336 @@
+//! From values to [`Settings`]: fills the structs that the rest of the server reads.
+use super::{
+    check_jwt::jwt,
+    command_lists::{AccessSettings, CommandList},
+    effective_values::{EffectiveSettings, EffectiveValue, NamedTable},
+    eviction,
+    origin_options::OriginOptions,
+    otlp_settings::{OtlpSettings, endpoint, resource_attribute},
+    peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
+    replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
+    setting_value::SettingValue,
+    settings::{
+        Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
+        Settings, TierMode,
+    },
+    snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
+    source_url::SourceUrl,
+    tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
+    transport::Transport,
+    trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
+};
+use larder_store::{
+    disk::{Compression, StoreSettings},
+    snapshot::SnapshotCompression,
+};
+
+/// Fills the checked settings. The values are those of a configuration without problems.
+pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
+    let top = &scopes[0];
+    let rate = |name: &str| {
+        let burst = top.count(&format!("{name}-burst"));
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
+    };
+    Settings {
+        http: top.addresses("http"),
+        https: top.addresses("https"),
+        redis: top.addresses("redis"),
+        rediss: top.addresses("rediss"),
+        admin_tls: top.is_on("admin-tls"),
+        tls: tls(top),
+        proxies: ProxySettings {
+            trusted: top.address_ranges("trusted-proxies"),
+            header: ForwardedHeader::from_name(top.text("forwarded-header").unwrap_or_default()),
+        },
+        proxy_protocol: proxy_protocol(top),
+        admin: top.addresses("admin").first().copied(),
+        access: access(top),
+        listeners: scopes.iter().filter_map(listener).collect(),
+        groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
+        peers: peers(top),
+        replication: replication(top),
+        threads: top.number("threads"),
+        pin: top.is_on("pin"),
+        transport: Transport::from_name(top.text("transport").unwrap_or_default()),
+        data_dir: top.text("data-dir").map(Into::into),
+        snapshot: snapshot(top),
+        password: top.secret("password"),
+        users_file: top.text("users-file").map(Into::into),
+        jwt: jwt(top),
+        passthrough: (top.text("auth") == Some("passthrough")).then(|| top.duration("auth-cache").unwrap_or_default()),
+        max_key: top.number("max-key"),
+        max_value: top.number("max-value"),
+        max_body: top.number("max-body"),
+        max_document_query: top.number("max-document-query"),
+        max_headers: top.number("max-headers"),
+        max_pipeline: top.number("max-pipeline"),
+        max_buffers: top.number("max-buffers"),
+        max_backlog: top.number("max-backlog"),
+        tracking_table_max_keys: top.number("tracking-table-max-keys"),
+        max_connections: top.number("max-connections"),
+        item_prefix: top.text("item-prefix").map(Into::into),
+        item_min_ttl: top.duration("item-min-ttl").unwrap_or_default(),
+        item_max_ttl: top.duration("item-max-ttl").unwrap_or_default(),
+        idle_timeout: top.duration("idle-timeout"),
+        header_timeout: top.duration("header-timeout").unwrap_or_default(),
+        max_queue_delay: top.duration("max-queue-delay"),
+        grace: top.duration("grace").unwrap_or_default(),
+        moving_endpoint: top.text("moving-endpoint").map(Into::into),
+        source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
+        source_max_in_flight: top.number("source-max-in-flight"),
+        source_adaptive: top.is_on("source-adaptive"),
+        source_breaker: top.count("source-breaker").map(|share| share as u8),
+        source_breaker_window: top.duration("source-breaker-window").unwrap_or_default(),
+        source_connections: top.number("source-connections"),
+        throttle_client: rate("throttle"),
+        throttle_user: rate("throttle-user"),
+        throttle_commands: top.rate_limits("throttle-commands"),
+        throttle_prefixes: top.rate_limits("throttle-prefixes"),
+        throttle_headers: top.is_on("throttle-headers"),
+        throttle_table: top.number("throttle-table"),
+        otlp: otlp(top),
+        what_if: top.share("what-if"),
+        allow_faults: top.is_on("allow-faults"),
+        throttle_total: rate("throttle-total"),
+        throttle_admin: rate("throttle-admin"),
+        log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
+        log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
+        access_log: top.share("access-log"),
+        access_log_slower_than: top.duration("access-log-slower-than"),
+        slowlog_log_slower_than: top.duration("slowlog-log-slower-than"),
+        slowlog_max_len: top.number("slowlog-max-len"),
+        latency_monitor_threshold: top.duration("latency-monitor-threshold"),
+        shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
+    }
+}
+
+fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
+    Some(OtlpSettings {
+        endpoint: scope.text("otlp-endpoint").and_then(endpoint)?,
+        sample: scope.share("otlp-sample").unwrap_or_default(),
+        interval: scope.duration("otlp-interval").unwrap_or_default(),
+        ca: scope.text("otlp-ca").map(Into::into),
+        headers: scope.headers("otlp-headers"),
+        service_name: scope.text("otlp-service-name").map(str::to_owned),
+        attributes: scope
+            .texts("otlp-resource-attributes")
+            .into_iter()
+            .filter_map(|text| resource_attribute(text).ok())
+            .collect(),
+    })
+}
+
+fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
+    SnapshotSettings {
+        file: scope.text("snapshot-file").map(|text| place(text, scope)),
+        interval: scope.duration("snapshot-interval"),
+        compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
+        restore: scope.is_on("restore"),
+        salvage: scope.text("restore-damaged") == Some("salvage"),
+        verify_rate: u32::try_from(scope.number("restore-verify-rate")).unwrap_or(u32::MAX),
+    }
+}
+
+fn tls(scope: &EffectiveSettings) -> TlsSettings {
+    let files = scope.texts("tls-cert").into_iter().zip(scope.texts("tls-key"));
+    TlsSettings {
+        certificates: files.map(|(cert, key)| CertificateFiles { cert: cert.into(), key: key.into() }).collect(),
+        client_ca: scope.text("tls-client-ca").map(Into::into),
+        client_auth: TlsClientAuth::from_name(scope.text("tls-client-auth").unwrap_or_default()),
+        client_user: TlsClientUser::from_name(scope.text("tls-client-user").unwrap_or_default()),
+        handshake_timeout: scope.duration("tls-handshake-timeout").unwrap_or_default(),
+        reload_interval: scope.duration("tls-reload-interval"),
+    }
+}
+
+fn peer_tls(scope: &EffectiveSettings) -> Option<PeerTls> {
+    let is_on = scope.is_on("peer-tls");
+    let ca = scope.text("peer-tls-ca").or(scope.text("tls-client-ca")).filter(|_| is_on)?;
+    Some(PeerTls { ca: ca.into(), name: scope.text("peer-tls-name").map(Into::into) })
+}
+
+/// A URL that names no object has been reported.
+fn place(text: &str, scope: &EffectiveSettings) -> SnapshotPlace {
+    let Ok(Some((bucket, key))) = object_of(text) else { return SnapshotPlace::File(text.into()) };
+    SnapshotPlace::Bucket(BucketSettings {
+        bucket: bucket.to_owned(),
+        key: key.to_owned(),
+        endpoint: scope.text("snapshot-s3-endpoint").map(str::to_owned),
+        region: scope.text("snapshot-s3-region").map(str::to_owned),
+        credentials: scope.text("snapshot-s3-credentials").map(Into::into),
+        ca: scope.text("snapshot-s3-ca").map(Into::into),
+    })
+}
+
+fn access(scope: &EffectiveSettings) -> AccessSettings {
+    AccessSettings {
+        forward_admin: scope.is_on("forward-admin"),
+        deny_commands: CommandList::of(scope.texts("deny-commands")),
+        allow_commands: CommandList::of(scope.texts("allow-commands")),
+    }
+}
+
+fn listener(scope: &EffectiveSettings) -> Option<ListenerSettings> {
+    let Some(NamedTable::Listener(name)) = &scope.table else { return None };
+    let (redis, rediss) = (scope.addresses("redis"), scope.addresses("rediss"));
+    let (proxy_protocol, access) = (proxy_protocol(scope), access(scope));
+    Some(ListenerSettings { name: name.clone(), redis, rediss, proxy_protocol, access })
+}
+
+fn proxy_protocol(scope: &EffectiveSettings) -> ProxyProtocol {
+    ProxyProtocol::from_name(scope.text("proxy-protocol").unwrap_or_default())
+}
+
+fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<GroupSettings> {
+    let name = match &scope.table {
+        None => "default",
+        Some(NamedTable::Group(name)) => name,
+        Some(NamedTable::Listener(_) | NamedTable::Prefix(..)) => return None,
+    };
+    let own = |group: &Option<String>| group.as_deref().unwrap_or("default") == name;
+    Some(GroupSettings {
+        name: name.to_string(),
+        source: source(scope),
+        is_shared: is_shared(&scopes[0], scope),
+        max_memory: scope.number("max-memory"),
+        max_keys: scope.count("max-keys"),
+        eviction: eviction::from_name(scope.text("eviction").unwrap_or_default()),
+        shards: scope.count("shards").map(usize::next_power_of_two),
+        freshness: freshness(scope),
+        mode: mode(scope),
+        inspect: scope.share("inspect"),
+        ttl_jitter: scope.number("ttl-jitter") as u8,
+        prefixes: scopes
+            .iter()
+            .filter_map(|scope| match &scope.table {
+                Some(NamedTable::Prefix(group, prefix)) if own(group) => {
+                    Some(PrefixSettings { prefix: prefix.clone(), freshness: freshness(scope), mode: mode(scope) })
+                }
+                _ => None,
+            })
+            .collect(),
+        coherence: Coherence::from_name(scope.text("coherence").unwrap_or_default()),
+        tracking_prefixes: scope.tracking_prefixes().into_iter().map(str::to_string).collect(),
+        cache_replies: scope.count("cache-replies"),
+        store: StoreSettings {
+            durability: match scope.one("durability") {
+                Some(SettingValue::Durability(durability)) => *durability,
+                _ => StoreSettings::DEFAULT.durability,
+            },
+            write_buffer: scope.number("store-write-buffer") as u64,
+            block_cache: scope.number("store-block-cache") as u64,
+            compression: Compression::from_name(scope.text("store-compression").unwrap_or_default()),
+            threads: scope.number("store-threads"),
+            max_waiting: scope.number("store-max-waiting"),
+        },
+    })
+}
+
+fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
+    let duration = |name| scope.duration(name).unwrap_or_default();
+    FreshnessSettings {
+        ttl: scope.duration("ttl"),
+        negative_ttl: scope.duration("negative-ttl"),
+        stale_while_revalidate: duration("stale-while-revalidate"),
+        stale_if_error: duration("stale-if-error"),
+        source_timeout: duration("source-timeout"),
+        soft_timeout: scope.duration("soft-timeout"),
+        refresh_ahead: scope.refresh_ahead("refresh-ahead"),
+        max_stale: scope.duration("max-stale"),
+        retry_throttle: duration("retry-throttle"),
+    }
+}
+
+fn mode(scope: &EffectiveSettings) -> TierMode {
+    scope.text("mode").and_then(TierMode::from_name).unwrap_or_default()
+}
+
+fn peers(scope: &EffectiveSettings) -> PeerSettings {
+    let this = match scope.one("peer-self") {
+        Some(SettingValue::Peer(peer)) => Some(peer.clone()),
+        _ => None,
+    };
+    let address = |name| if let Some(SettingValue::Address(address)) = scope.one(name) { Some(*address) } else { None };
+    let mut settings = PeerSettings {
+        peers: Vec::new(),
+        discovery: PeerDiscovery::Fixed,
+        refresh: scope.duration("peers-refresh").unwrap_or_default(),
+        dns_server: address("peers-dns-server"),
+        api_server: scope.text("peers-api-server").map(str::to_owned),
+        service_account: scope.text("peers-service-account").unwrap_or_default().into(),
+        gossip: address("peer-gossip"),
+        this,
+        zone: match scope.one("peer-zone") {
+            Some(SettingValue::Zone(zone)) => Some(zone.clone()),
+            _ => None,
+        },
+        bounded_load: match scope.one("peer-bounded-load") {
+            Some(SettingValue::LoadFactor(factor)) => Some(*factor),
+            _ => None,
+        },
+        name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
+        transport: if scope.text("peer-transport") == Some("grpc") { PeerTransport::Grpc } else { PeerTransport::Http },
+        hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },
+        hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
+        hot_copy_after: scope.number("hot-copy-after") as u8,
+        secret: scope.secret("peer-secret"),
+        tls: peer_tls(scope),
+        handover: scope.number("peer-handover"),
+        connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
+        fallback_limit: scope.number("peer-fallback-limit"),
+    };
+    for value in &scope.effective("peers").values {
+        if let SettingValue::PeerEntry(entry) = value {
+            settings.add(entry.clone());
+        }
+    }
+    settings
+}
+
+fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
+    ReplicationSettings {
+        replica_of: match scope.one("replica-of") {
+            Some(SettingValue::Primary(primary)) => Some(primary.clone()),
+            _ => None,
+        },
+        secret: scope.secret("replication-secret"),
+        backlog: scope.number("replication-backlog"),
+        mode: match scope.one("replication-mode") {
+            Some(SettingValue::ReplicationMode(mode)) => *mode,
+            _ => ReplicationMode::default(),
+        },
+        writes: match scope.text("replica-writes") {
+            Some("forward") => ReplicaWrites::Forward,
+            _ => ReplicaWrites::Refuse,
+        },
+        primary_http: match scope.one("primary-http") {
+            Some(SettingValue::Peer(address)) => Some(address.clone()),
+            _ => None,
+        },
+    }
+}
+
+/// What is on one machine alone is not shared.
+fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
+    let is_local = matches!(scope.one("source"), Some(SettingValue::Source(SourceUrl::Disk(_) | SourceUrl::Table(_))));
+    !top.effective("peers").values.is_empty() && scope.is_on("peer-shared") && !is_local
+}
+
+fn source(scope: &EffectiveSettings) -> SourceUrl {
+    let mut source = match scope.one("source") {
+        Some(SettingValue::Source(url)) => url.clone(),
+        _ => SourceUrl::None,
+    };
+    if let SourceUrl::Http(origin) = &mut source {
+        origin.options = OriginOptions {
+            connect_timeout: scope.duration("source-connect-timeout"),
+            first_byte_timeout: scope.duration("source-first-byte-timeout"),
+            headers: scope.headers("source-headers"),
+            vary: scope.texts("source-vary").into_iter().map(str::to_string).collect(),
+            takes_writes: scope.text("source-writes") == Some("through"),
+            http2: scope.is_on("source-http2"),
+        };
+    }
+    source
+}

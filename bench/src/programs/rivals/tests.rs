@@ -49,7 +49,9 @@ fn raw() -> Vec<RawRecord> {
         values.push(sample("commands", "miss", "redis-server", 50, run, 4.0, 1000.0));
         values.push(sample("http", "http-hit", "larder", 50, run, cpu, 1000.0));
         values.push(with(sample("http", "http-hit", "wrong", 50, run, 1.0, 9e9), "errors", json!({"http_4xx": run})));
-        values.push(with(sample("latency", "http-hit", "larder", 50, run, cpu, 500.0), "rate", json!(500.0)));
+        for (server, p99, half) in [("larder", cpu, 500.0), ("calmer", 1.0, 50.0)] {
+            values.push(with(sample("latency", "http-hit", server, 50, run, p99, half), "rate", json!(half)));
+        }
     }
     for connections in [1, 2] {
         for load in ["bad-request", "lookup-miss", "lookup-hit"] {
@@ -101,6 +103,7 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("| larder | 0.50 (0.44–0.56) |");
     has("- get, 64 connections: CPU: faster (0.22)\n");
     has("- get, 64 connections: throughput: faster (1.50)\n");
+    has("- http-hit, half of the highest rate: p99: calmer (0.22, at 50/s; larder at 500/s)\n");
     assert!(!page.contains("CPU: slower") && !page.contains("CPU: wrong"));
     has("| wrong | *failed* | *failed* | *failed* | *failed* |");
     has("- wrong, http-hit, 50 connections: failed: 3 × http_4xx\n");

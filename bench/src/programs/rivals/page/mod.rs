@@ -213,9 +213,17 @@ impl<'a> RivalsPage<'a> {
                     if more { other.low > base.high } else { other.high < base.low }
                 };
                 let others = self.cells.at(key).iter().filter(|(name, cell)| name != BASE && cell.errors.is_empty());
-                let ratio = |cell: &Cell| figure.of(cell).median / figure.of(base).median;
                 let named = others.filter(|(_, cell)| beats(figure.of(cell), figure.of(base)));
-                named.map(|(name, cell)| format!("{name} ({:.2})", ratio(cell))).collect::<Vec<_>>()
+                let shown = |(name, cell): &(String, Cell)| {
+                    let ratio = figure.of(cell).median / figure.of(base).median;
+                    // Each was asked half of what it can do.
+                    let asked = |cell: &Cell| plain(cell.per_second.median);
+                    match key.open {
+                        true => format!("{name} ({ratio:.2}, at {}/s; larder at {}/s)", asked(cell), asked(base)),
+                        false => format!("{name} ({ratio:.2})"),
+                    }
+                };
+                named.map(shown).collect::<Vec<_>>()
             };
             let figures = match (key.open, key.section) {
                 (true, _) => vec![("p99", better(Figure::P99, false))],
@@ -245,6 +253,9 @@ impl<'a> RivalsPage<'a> {
             false => lines.iter().for_each(|line| self.line(line)),
         }
         self.line("");
+        if lines.iter().any(|line| line.starts_with("- miss")) {
+            self.line("A miss of Larder asks the redis-server that it is compared with, so it cannot be cheaper than that alone. The [tables](#get-miss-one-at-a-time) compare it with asking redis-server and a hit of Larder together.\n");
+        }
     }
 
     /// A cell without errors.

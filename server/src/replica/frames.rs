@@ -63,7 +63,7 @@ pub enum Frame<'f> {
     CopyEnds,
     /// The replica has what was sent up to the mark of so many changes.
     Ack(u64),
-    /// The replica has pulled what there is, and ends the connection.
+    /// The replica ends the connection on purpose: it has pulled what there is, or has another primary.
     Leave,
 }
 

@@ -13,9 +13,10 @@ use crate::{
 };
 use larder_proto::resp::encode;
 use larder_store::{clock, snapshot::MAX_HEAD};
-use std::{io, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    sync::watch,
     time::{sleep, timeout},
 };
 
@@ -30,6 +31,9 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// Longest answer to a command.
 const ANSWER: u64 = 4 << 10;
 const READ: usize = 64 << 10;
+
+/// Tells of another primary, or none.
+type Watched = watch::Receiver<Option<PrimaryAddress>>;
 
 /// Where a replica was when its last connection ended.
 #[derive(Debug, Default)]
@@ -58,21 +62,28 @@ pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
             replication.link.down_since.store(clock::now().max(1), Relaxed);
             replication.link.marked_at.store(0, Relaxed);
         }
-        tokio::select! {
-            biased;
-            changed = watched.changed() => if changed.is_err() { return },
-            () = follow(&replication, &primary, turn, port, &mut place) => {}
-        }
+        let link = Link { replication: &replication, primary: &primary, turn, port };
+        follow(&link, &mut watched, &mut place).await;
     }
 }
 
-/// Follows one primary.
-async fn follow(replication: &Replication, primary: &PrimaryAddress, turn: u64, port: u16, place: &mut Place) {
-    let link = &replication.link;
+/// A link to one primary.
+struct Link<'l> {
+    replication: &'l Replication,
+    primary: &'l PrimaryAddress,
+    /// The turn at which it became the primary.
+    turn: u64,
+    /// Where this process serves the Redis protocol.
+    port: u16,
+}
+
+/// Follows one primary until `watched` names another.
+async fn follow(of: &Link<'_>, watched: &mut Watched, place: &mut Place) {
+    let (replication, primary, link) = (of.replication, of.primary, &of.replication.link);
     let mut wait = FIRST_WAIT;
     loop {
         link.set_state(LinkState::Connecting);
-        let ended = run(replication, primary, turn, port, place).await;
+        let ended = run(of, watched, place).await;
         link.set_state(LinkState::Down);
         let pause = match (ended, replication.settings.mode) {
             (Ok(()), ReplicationMode::Pull(every)) => {
@@ -95,30 +106,48 @@ async fn follow(replication: &Replication, primary: &PrimaryAddress, turn: u64, 
                 wait
             }
         };
-        sleep(jittered(pause)).await;
+        tokio::select! {
+            biased;
+            _ = watched.changed() => return,
+            () = sleep(jittered(pause)) => {}
+        }
         wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 
 /// One connection. Ends without an error where changes are pulled and all are here.
-async fn run(
-    replication: &Replication,
-    primary: &PrimaryAddress,
-    turn: u64,
-    port: u16,
-    place: &mut Place,
-) -> Result<(), LinkError> {
+async fn run(of: &Link<'_>, watched: &mut Watched, place: &mut Place) -> Result<(), LinkError> {
+    let primary = of.primary;
     let connect = async {
         // Read for each connection: the files may have changed.
         let tls = client_tls(primary).map_err(LinkError::Tls)?;
         let mut stream = BufReader::new(connect_tcp(&primary.host, primary.port, tls.as_ref()).await?);
-        log_in(replication, &mut stream, port, place).await?;
+        log_in(of.replication, &mut stream, of.port, place).await?;
         Ok::<_, LinkError>(stream)
     };
-    let mut stream = timeout(CONNECTING, connect).await.map_err(|_| LinkError::Silent(CONNECTING))??;
+    let mut stream = tokio::select! {
+        biased;
+        _ = watched.changed() => return Err(LinkError::Superseded),
+        connected = timeout(CONNECTING, connect) => connected.map_err(|_| LinkError::Silent(CONNECTING))??,
+    };
+    let ended = tokio::select! {
+        biased;
+        _ = watched.changed() => Err(LinkError::Superseded),
+        ended = receive(of, &mut stream, place) => ended,
+    };
+    if let Ok(()) | Err(LinkError::Superseded) = ended {
+        // Beside what follows: the next primary does not wait for this one.
+        tokio::task::spawn_local(leave(stream));
+    }
+    ended
+}
+
+/// Applies what arrives.
+async fn receive(of: &Link<'_>, stream: &mut BufReader<Stream>, place: &mut Place) -> Result<(), LinkError> {
+    let Link { replication, primary, .. } = *of;
     let link = &replication.link;
     let longest = longest_frame(replication);
-    let mut apply = Apply::new(replication, turn);
+    let mut apply = Apply::new(replication, of.turn);
     let mut input: Vec<u8> = Vec::new();
     let mut begin = 0;
     loop {
@@ -142,7 +171,6 @@ async fn run(
                         stream.get_mut().write_all(&frames::ack(changes)).await?;
                         stream.get_mut().flush().await?;
                         if replication.settings.mode != ReplicationMode::Stream {
-                            leave(&mut stream).await?;
                             return Ok(());
                         }
                     }
@@ -171,7 +199,7 @@ async fn run(
         input.drain(..begin);
         begin = 0;
         input.shrink_to(missing.max(READ));
-        let mut limited = (&mut stream).take(missing.max(READ) as u64);
+        let mut limited = (&mut *stream).take(missing.max(READ) as u64);
         match timeout(SILENCE, limited.read_buf(&mut input)).await.map_err(|_| LinkError::Silent(SILENCE))?? {
             0 => return Err(LinkError::Closed),
             _ => link.heard_at.store(clock::now(), Relaxed),
@@ -231,11 +259,13 @@ async fn log_in(
     Ok(())
 }
 
-/// Ends a pull in order: the primary, which may be sending, closes the connection.
-async fn leave(stream: &mut BufReader<Stream>) -> io::Result<()> {
-    stream.get_mut().write_all(&frames::leave()).await?;
-    stream.get_mut().flush().await?;
-    // It is over with any result: the next pull has a connection of its own.
-    let _ = timeout(LEAVING, tokio::io::copy(stream, &mut tokio::io::sink())).await;
-    Ok(())
+/// Ends a connection in order: the primary, which may be sending, closes it.
+async fn leave(mut stream: BufReader<Stream>) {
+    let leaving = async {
+        stream.get_mut().write_all(&frames::leave()).await?;
+        stream.get_mut().flush().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    // It is over with any result: what follows has a connection of its own.
+    let _ = timeout(LEAVING, leaving).await;
 }

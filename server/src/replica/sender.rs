@@ -307,8 +307,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
         Ok(())
     }
 
-    /// Reads what the replica has acknowledged. Returns whether it leaves: it pulls, and needs nothing
-    /// more.
+    /// Reads what the replica has acknowledged. Returns whether it leaves, and needs nothing more.
     fn take_acknowledgements(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 1 << 10];
         loop {

@@ -2,7 +2,7 @@
 use super::{
     common::{Client, Reply, wait_until},
     larder::Larder,
-    workload::{info, replica_of, wait_for_equality, wait_for_link},
+    workload::{Writes, info, replica_of, wait_for_equality, wait_for_link},
 };
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -71,6 +71,25 @@ fn a_promoted_replica_keeps_what_it_has_and_takes_writes() {
     wait_for_equality(&first, &second);
     wait_for_equality(&first, &primary);
     assert_eq!(primary.client().command(&["GET", "mine"]), Reply::bulk("1"));
+}
+
+#[test]
+fn a_replica_that_gets_another_role_is_not_lost() {
+    let mut primary = Larder::start(&[]);
+    let (first, second) = (replica_of(primary.redis, &[]), replica_of(primary.redis, &[]));
+    wait_for_link(&first);
+    wait_for_link(&second);
+    // Changes are under way all the time.
+    let mut writes = Writes::new(9, 1000);
+    writes.run(&primary, 2000, false);
+    assert_eq!(first.client().command(&["REPLICAOF", "NO", "ONE"]), Reply::ok());
+    assert_eq!(second.client().command(&["REPLICAOF", "127.0.0.1", &first.redis.to_string()]), Reply::ok());
+    writes.run(&primary, 2000, false);
+    wait_until("both to have left", || info(&primary, "connected_slaves").as_deref() == Some("0"));
+    primary.signal(Signal::TERM);
+    assert!(primary.wait().0.success());
+    let log = primary.stderr();
+    assert!(!log.contains("replica disconnected"), "{log}");
 }
 
 #[test]

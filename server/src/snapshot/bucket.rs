@@ -143,12 +143,25 @@ fn said(error: &Error) -> String {
             "; there are no credentials: set snapshot-s3-credentials, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
         _ if text.contains("NoSuchBucket") => "; there is no such bucket (snapshot-file)",
-        _ if text.contains("client error (Connect)") || text.contains("Connection refused") => {
+        // No answer, or not the whole of it.
+        _ if text.contains("HTTP error") || text.contains("Connection refused") => {
             "; is the storage there (snapshot-s3-endpoint)?"
         }
         _ => "",
     };
-    text + hint
+    readable(text) + hint
+}
+
+/// A storage's error document, which is XML, as `code: message`.
+fn readable(text: String) -> String {
+    let inside = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    match (text.split_once("<"), inside("Code"), inside("Message"), text.rsplit_once(">")) {
+        (Some((before, _)), Some(code), Some(message), Some((_, after))) => format!("{before}{code}: {message}{after}"),
+        _ => text,
+    }
 }
 
 /// The next element of a stream.

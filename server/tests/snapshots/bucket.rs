@@ -172,6 +172,7 @@ fn errors_of_a_bucket_say_which_setting_is_wrong() {
     let credentials = &settings[2];
     let said = with(&[credentials, "--snapshot-file=s3://other/snapshot"]);
     assert!(said.contains("no such bucket (snapshot-file)"), "{said}");
+    assert!(said.contains("NoSuchBucket: The specified bucket does not exist; ") && !said.contains('<'), "{said}");
     let said = with(&[credentials, "--snapshot-s3-ca=/nowhere"]);
     assert!(said.contains("snapshot-s3-ca: ") && said.contains("/nowhere"), "{said}");
     let said = refused(&["--snapshot-file=s3://bucket"]);

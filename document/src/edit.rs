@@ -8,7 +8,6 @@ use crate::{
     splice::{Splice, apply},
     string::{push_key, unescaped_len},
 };
-use serde_json::Value;
 use std::fmt;
 
 /// A change of one value. Texts are compact.
@@ -408,44 +407,4 @@ fn depth(text: &[u8]) -> usize {
         at += 1;
     }
     deepest
-}
-
-/// The number of the first element that equals a value, from `start` up to `stop`, which is not
-/// included (0: to the end). Negative numbers count from the end. `None`: there is no such element.
-pub fn index_of(text: &[u8], array: &Found, wanted: &[u8], start: i64, stop: i64) -> Option<usize> {
-    let elements = parts(text, array.span.start);
-    let len = elements.len() as i64;
-    let start = if start < 0 { (len + start).max(0) } else { start.min(len - 1) };
-    let stop = match stop {
-        0 => len,
-        ..0 => (len + stop).max(0),
-        _ => stop.min(len),
-    };
-    let range = usize::try_from(start).ok()?..usize::try_from(stop).ok()?;
-    let mut within = elements.into_iter().enumerate().take(range.end).skip(range.start);
-    within.find(|(_, element)| is_equal(&text[element.clone()], wanted)).map(|(index, _)| index)
-}
-
-/// Whether two texts are the same value: order of members and notation of numbers do not matter.
-pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    let kind = |text: &[u8]| text.first().map(|first| if first.is_ascii_digit() { b'-' } else { *first });
-    if a == b {
-        return true;
-    }
-    if kind(a) != kind(b) {
-        return false;
-    }
-    let parse = |text| crate::tree::value(text);
-    parse(a).zip(parse(b)).is_some_and(|(a, b)| is_same(&a, &b))
-}
-
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || !(a.is_i64() && b.is_i64()) && a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
-        }
-        (a, b) => a == b,
-    }
 }

@@ -9,6 +9,7 @@
 //! shape     how often a path may come to values, which has a bound, and their order
 //! splice    changes of parts, and the text after them
 //! edit      what commands do to a value: append, increment, merge …
+//! equality  which values are equal; `changed_last`: which of several RedisJSON answers for
 //! number    arithmetic on numbers
 //! merge     JSON Merge Patch (RFC 7386)
 //! patch     JSON Patch (RFC 6902)
@@ -21,8 +22,10 @@
 //!   `*` and `..` it reads a byte once more for each container around it.
 //!   Nothing recurses deeper than [`MAX_DEPTH`].
 //! - A text that was not made by [`compact()`] gives wrong answers, but no panic.
+mod changed_last;
 mod compact;
 mod edit;
+mod equality;
 mod error;
 mod locate;
 mod merge;
@@ -36,8 +39,10 @@ mod splice;
 mod string;
 mod tree;
 
+pub use changed_last::changed_last;
 pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};
-pub use edit::{Edit, EditError, Edited, Outcome, index_of};
+pub use edit::{Edit, EditError, Edited, Outcome};
+pub use equality::index_of;
 pub use error::JsonError;
 pub use locate::{Found, LocateError, Place, find, find_element, find_member, find_pointer, place_for};
 pub use merge::merge;

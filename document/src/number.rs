@@ -32,6 +32,6 @@ pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String,
         NumberEdit::Multiply => held * by,
         NumberEdit::Power => held.powf(by),
     };
-    // No infinity, no NaN.
-    Number::from_f64(result).map(|number| number.to_string()).ok_or(EditError::NotANumber)
+    // No infinity, no NaN. RedisJSON writes exponents without a plus.
+    Number::from_f64(result).map(|number| number.to_string().replace("e+", "e")).ok_or(EditError::NotANumber)
 }

@@ -2,7 +2,8 @@
 use crate::{
     JsonError,
     compact::compact,
-    edit::{Edit, EditError, Edited, MOST_WORK, is_equal},
+    edit::{Edit, EditError, Edited, MOST_WORK},
+    equality::is_equal,
     locate::{Found, child, find_pointer},
     path::{PathError, Pointer, array_index},
     scan::{count, element, key_and_value, parts},

@@ -1,7 +1,8 @@
 //! Arrays of documents: JSON.ARRAPPEND, ARRINDEX, ARRINSERT, ARRLEN, ARRPOP, ARRTRIM.
 use super::{
     documents::{
-        Legacy, NO_KEY, NO_PATH, edit, expected, find, no_path_or, path, read, reply_outcomes, values, write_outcome,
+        NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, edit, expected, find, no_path_or, path, read, reply_outcomes, values,
+        write_outcome,
     },
     reads::reply_integers,
 };
@@ -9,16 +10,14 @@ use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, SYNTAX, arity, integer},
 };
-use larder_document::{Edit, compact, count, index_of};
+use larder_document::{Edit, Path, compact, count, index_of};
 use larder_engine::Tier;
 
 const NOT_ARRAY: &str = "not an array";
 
-fn reply_edit(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, change: &Edit<'_>) -> CommandResult {
-    let path = path(call.args.get(2))?;
-    let outcomes = edit(call, tier, &path, change)?;
-    let legacy = if let Edit::Append(_) = change { Legacy::Last } else { Legacy::First };
-    reply_outcomes(call, &path, outcomes, (legacy, NOT_ARRAY), write_outcome)
+fn reply_edit(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, path: &Path, change: &Edit<'_>) -> CommandResult {
+    let outcomes = edit(call, tier, path, change)?;
+    reply_outcomes(call, path, outcomes, NOT_ARRAY, write_outcome)
 }
 
 /// JSON.ARRAPPEND key path value [value …]
@@ -27,26 +26,42 @@ pub(in crate::redis) fn arrappend(call: &mut CommandContext<'_>, tier: &mut Tier
     if values.is_empty() {
         return Err(arity(call.command.name));
     }
-    reply_edit(call, tier, &Edit::Append(&values))
+    let path = path(call.args.get(2))?;
+    reply_edit(call, tier, &path, &Edit::Append(&values))
 }
 
 /// JSON.ARRINSERT key path index value [value …]
 pub(in crate::redis) fn arrinsert(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let index = integer(call.arg(3))?;
     let values = values(call, 4)?;
-    reply_edit(call, tier, &Edit::Insert(index, &values))
+    let path = path(call.args.get(2))?;
+    reply_edit(call, tier, &path, &Edit::Insert(index, &values))
 }
 
 /// JSON.ARRTRIM key path start stop
 pub(in crate::redis) fn arrtrim(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let (start, stop) = (integer(call.arg(3))?, integer(call.arg(4))?);
-    reply_edit(call, tier, &Edit::Trim(start, stop))
+    let path = path(call.args.get(2))?;
+    reply_edit(call, tier, &path, &Edit::Trim(start, stop))
 }
 
-/// `JSON.ARRPOP key [path [index]]`
+/// `JSON.ARRPOP key [FORMAT STRINGS] [path [index]]`
 pub(in crate::redis) fn arrpop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let index = call.args.get(3).map_or(Ok(-1), integer)?;
-    reply_edit(call, tier, &Edit::Pop(index))
+    let first = match (call.args.get(2), call.args.get(3)) {
+        (Some(word), Some(format)) if word.eq_ignore_ascii_case(b"FORMAT") => {
+            if !format.eq_ignore_ascii_case(b"STRINGS") {
+                return Err(WRONG_FORMAT);
+            }
+            if !call.reply.is_resp3() {
+                return Err(NO_FORMAT);
+            }
+            4
+        }
+        _ => 2,
+    };
+    let path = path(call.args.get(first))?;
+    let index = call.args.get(first + 1).map_or(Ok(-1), integer)?;
+    reply_edit(call, tier, &path, &Edit::Pop(index))
 }
 
 /// JSON.ARRLEN key [path]

@@ -14,6 +14,8 @@ use std::borrow::Cow;
 pub(super) const NO_KEY: CommandError =
     CommandError::Static("ERR could not perform this operation on a key that doesn't exist");
 pub(super) const NO_PATH: CommandError = CommandError::Static("ERR Path does not exist");
+pub(super) const NO_FORMAT: CommandError = CommandError::Static("ERR FORMAT argument is not supported on RESP2");
+pub(super) const WRONG_FORMAT: CommandError = CommandError::Static("ERR wrong reply format");
 pub(super) const NOT_AT_ROOT: CommandError = CommandError::Static("ERR new objects must be created at the root");
 
 /// No value at the path, or none of the kind that the command is for.
@@ -129,11 +131,15 @@ pub(super) fn edit(
             let most = call.worker.app.settings.max_value;
             // Appending to a list that was appended to last does not look at what is in it.
             let known = entry.note().filter(|_| path.is_root()).and_then(|count| usize::try_from(count).ok());
-            let (edited, outcomes) = match (known, *edit) {
+            let (edited, mut outcomes) = match (known, *edit) {
                 (Some(count), Edit::Append(values)) => Edit::AppendKnowing(count, values).apply(text, &found, most)?,
                 _ => edit.apply(text, &found, most)?,
             };
             call.check_len(edited.len_after(text.len()))?;
+            if path.is_legacy() && matches!(edit, Edit::Insert(..) | Edit::Pop(_) | Edit::Trim(..)) {
+                let last = larder_document::changed_last(text, &found);
+                outcomes = last.and_then(|last| outcomes.into_iter().nth(last)).into_iter().collect();
+            }
             Ok((edited, outcomes))
         });
         match edited {
@@ -171,26 +177,18 @@ pub(super) fn change(edited: Edited, entry: &Entry<'_>, scratch: &mut Vec<u8>) -
     Change::Put(Expiry::Keep)
 }
 
-/// Which value of the right kind a reply to a path in the older syntax is about, as in RedisJSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Legacy {
-    First,
-    Last,
-}
-
-/// Replies to a change: for a path in the older syntax with the outcome of one value of the right
-/// kind, else with all of them.
+/// Replies to a change: for a path in the older syntax with the outcome of the last value of the
+/// right kind, else with all of them.
 pub(super) fn reply_outcomes(
     call: &mut CommandContext<'_>,
     path: &Path,
     outcomes: Option<Vec<Option<Outcome>>>,
-    (legacy, wrong_kind): (Legacy, &str),
+    wrong_kind: &str,
     write: impl Fn(&mut CommandContext<'_>, Outcome),
 ) -> CommandResult {
     let outcomes = outcomes.ok_or(NO_KEY)?;
     if path.is_legacy() {
-        let mut outcomes = outcomes.into_iter().flatten();
-        let outcome = if legacy == Legacy::First { outcomes.next() } else { outcomes.next_back() };
+        let outcome = outcomes.into_iter().flatten().next_back();
         write(call, outcome.ok_or_else(|| no_path_or(wrong_kind))?);
         return Ok(());
     }

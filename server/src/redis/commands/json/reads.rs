@@ -1,6 +1,7 @@
 //! Reading documents: JSON.GET, MGET, TYPE, STRLEN, OBJKEYS, OBJLEN.
 use super::documents::{
-    NO_KEY, NO_PATH, bounded, expected, find, found_texts, longest_reply, no_path_or, path, read, string, text_of,
+    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, bounded, expected, find, found_texts, longest_reply, no_path_or, path,
+    read, string, text_of,
 };
 use crate::redis::{
     command_context::CommandContext,
@@ -30,11 +31,9 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
             // It changes nothing in RedisJSON either.
             () if is("NOESCAPE") => {}
             () if is("FORMAT") => match args.next() {
-                _ if !call.reply.is_resp3() => {
-                    return Err(CommandError::Static("ERR FORMAT argument is not supported on RESP2"));
-                }
+                _ if !call.reply.is_resp3() => return Err(NO_FORMAT),
                 Some(format) if format.eq_ignore_ascii_case(b"STRING") => {}
-                _ => return Err(CommandError::Static("ERR wrong reply format")),
+                _ => return Err(WRONG_FORMAT),
             },
             () => paths.push((arg, path(Some(arg))?)),
         }

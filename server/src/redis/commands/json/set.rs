@@ -43,8 +43,9 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
         } else if option.eq_ignore_ascii_case(b"XX") && only == Only::Always {
             only = Only::IfPresent;
         } else if option.eq_ignore_ascii_case(b"FPHA") {
-            let name = options.next().ok_or(SYNTAX)?;
-            let float = FLOATS.iter().find(|(float, _)| name.eq_ignore_ascii_case(float)).ok_or(SYNTAX)?;
+            let name = options.next().ok_or_else(|| arity(call.command.name))?;
+            let float = FLOATS.iter().find(|(float, _)| name.eq_ignore_ascii_case(float));
+            let float = float.ok_or(CommandError::Static("ERR invalid FPHA type"))?;
             let value = compact(call.arg(3))?;
             if !fits(&value, 0..value.len(), float.1) {
                 return Err(CommandError::Static("ERR value out of range"));

@@ -1,6 +1,6 @@
 //! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, NUMPOWBY, STRAPPEND, TOGGLE,
 //! CLEAR, DEL.
-use super::documents::{Legacy, NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
+use super::documents::{NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, arity},
@@ -44,7 +44,7 @@ fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberE
         return Ok(());
     }
     if path.is_legacy() {
-        return reply_outcomes(call, &path, outcomes, (Legacy::Last, "does not contains a number"), write_outcome);
+        return reply_outcomes(call, &path, outcomes, "does not contains a number", write_outcome);
     }
     // One text with all of them.
     let texts: Vec<String> = outcomes
@@ -67,7 +67,7 @@ pub(in crate::redis) fn strappend(call: &mut CommandContext<'_>, tier: &mut Tier
     let more = compact(more)?;
     let [b'"', inside @ .., b'"'] = &*more else { return Err(expected("string")) };
     let outcomes = edit(call, tier, &path, &Edit::AppendText(inside))?;
-    reply_outcomes(call, &path, outcomes, (Legacy::Last, "not a string"), write_outcome)
+    reply_outcomes(call, &path, outcomes, "not a string", write_outcome)
 }
 
 /// JSON.TOGGLE key path
@@ -75,7 +75,7 @@ pub(in crate::redis) fn toggle(call: &mut CommandContext<'_>, tier: &mut Tier<'_
     let path = path(call.args.get(2))?;
     let outcomes = edit(call, tier, &path, &Edit::Toggle)?;
     let is_legacy = path.is_legacy();
-    reply_outcomes(call, &path, outcomes, (Legacy::Last, "not a bool"), |call, outcome| match outcome {
+    reply_outcomes(call, &path, outcomes, "not a bool", |call, outcome| match outcome {
         Outcome::Integer(truth) if is_legacy => call.reply.bulk(if truth == 1 { b"true" } else { b"false" }),
         outcome => write_outcome(call, outcome),
     })

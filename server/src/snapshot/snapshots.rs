@@ -336,3 +336,20 @@ impl Snapshots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_save_leaves_requests_their_share_of_the_core() {
+        let rests = |micros| {
+            let worked = Duration::from_micros(micros);
+            [SavePace::Background, SavePace::Awaited, SavePace::Last].map(|pace| pace.rest(worked).as_micros())
+        };
+        assert_eq!(rests(50), [200, 50, 0]);
+        // It was preempted: a longer rest would only make the save take longer.
+        assert_eq!(rests(700), [1000, 700, 0]);
+        assert_eq!(rests(20_000), [1000, 1000, 0]);
+    }
+}

@@ -161,6 +161,13 @@ class Package(unittest.TestCase):
         self.addCleanup(self.machine.ok, "systemctl", "daemon-reload")
         self.addCleanup(shutil.rmtree, folder)
 
+    def test_1_folders_are_open_to_all_but_the_credentials(self):
+        listed = run("dpkg-deb", "--contents", self.file).stdout.splitlines()
+        rights = {line.split()[-1]: line.split()[0] for line in listed if line.startswith("d")}
+        self.assertEqual(rights.pop("./etc/larder/credentials/"), "drwx------")
+        self.assertIn("./", rights)
+        self.assertEqual(set(rights.values()), {"drwxr-xr-x"}, rights)
+
     def test_1_installing_it_starts_it(self):
         machine = self.machine
         machine.ok("dpkg", "--install", "/opt/larder.deb")

@@ -109,6 +109,25 @@ fn commands_that_wait_for_a_redis_are_logged_with_their_client() {
 }
 
 #[test]
+fn the_doctor_says_what_to_type_with_every_source() {
+    let source = RedisServer::start();
+    for source in ["none:", &source.url()] {
+        let larder = Larder::start(&["--source", source]);
+        let mut client = larder.client();
+        let mut report = || {
+            let Reply::Bulk(Some(report)) = client.command(&["LATENCY", "DOCTOR"]) else { panic!("no text") };
+            String::from_utf8(report).unwrap()
+        };
+        let said = report();
+        let typed = said.split_once("To record them: ").map(|(_, typed)| typed.trim().to_owned());
+        let typed = typed.unwrap_or_else(|| panic!("{said}"));
+        let words: Vec<&str> = typed.split(' ').collect();
+        assert_eq!(larder.client().command(&words), Reply::ok(), "{typed}");
+        assert_eq!(report(), "No command has taken 100 ms or longer.\n", "{source}: {typed}");
+    }
+}
+
+#[test]
 fn latency_has_the_forms_of_redis() {
     let redis = RedisServer::with(&["--latency-monitor-threshold", "1", "--enable-debug-command", "yes"]);
     let larder = Larder::start(&["--source", "demo:", "--latency-monitor-threshold", "1ms", "--allow-faults"]);

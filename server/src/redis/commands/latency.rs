@@ -106,9 +106,14 @@ pub(in crate::redis) fn doctor(call: &mut CommandContext<'_>) -> Done {
     let mut report = String::new();
     let events = slow.events();
     match slow.watches_from() {
-        None => report.push_str(
-            "Latency events are not recorded. Set latency-monitor-threshold (milliseconds) to record them.\n",
-        ),
+        None => {
+            // In front of a Redis, the name without a prefix is that of its own monitor.
+            let parameter = match call.group().source.as_redis() {
+                Some(_) => "larder-latency-monitor-threshold 100ms",
+                None => "latency-monitor-threshold 100",
+            };
+            let _ = writeln!(report, "Latency events are not recorded. To record them: CONFIG SET {parameter}");
+        }
         Some(from) if events.is_empty() => {
             let _ = writeln!(report, "No command has taken {} ms or longer.", from.as_millis());
         }

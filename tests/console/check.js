@@ -15,6 +15,8 @@ const [, , folder, url] = process.argv;
 const server = Number(process.argv[4]);
 const VIEWS = ["overview", "groups", "connections", "keys", "events", "settings"];
 const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 320, height: 700, isMobile: true, hasTouch: true } };
+/** What the heat map shows; the other list has the groups. */
+const TIMED = ".bar:not(:has(fieldset)) label select";
 /** Milliseconds; far beyond what anything takes on the busiest machine. */
 const PATIENCE = 120_000;
 mkdirSync(folder, { recursive: true });
@@ -72,10 +74,10 @@ async function lookAtViews(browser) {
         if (view === "overview") {
           await page.waitForFunction(() => document.querySelectorAll("figure path").length >= 8);
           await waitForText(page, "main", "GET\tread");
-          await page.select(".bar label select", "redis_read_seconds");
+          await page.select(TIMED, "redis_read_seconds");
           await page.waitForFunction(() => Number(document.querySelector("figure.heat .legend b").textContent) >= 1);
           // Somebody calls PING all the time.
-          await page.select(".bar label select", "command:ping");
+          await page.select(TIMED, "command:ping");
           await page.waitForFunction(() => Number(document.querySelector("figure.heat .legend b")?.textContent) >= 1);
         }
         if (view === "keys") {
@@ -90,6 +92,11 @@ async function lookAtViews(browser) {
           // What cannot be seen in a key has its number, and a long one is cut.
           await waitForText(page, ".keys", "line\\nend\\u202etxt");
           await waitForText(page, ".keys", "… (5,000 characters)");
+          await page.$$eval(".keys button", (buttons) => buttons.find((button) => button.innerText.startsWith("long")).click());
+          await waitForText(page, "section.card h3", "longlong");
+          // Of more groups than those with a history.
+          const groups = await page.$$eval("form select option", (options) => options.length);
+          if (groups !== 10) fail(`${name}: keys of ${groups} groups can be seen`);
         }
         if (view === "groups") {
           await waitForText(page, "main", "Sizes of default");
@@ -104,6 +111,14 @@ async function lookAtViews(browser) {
         await checkAccess(page, name);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth) - SIZES[size].width;
         if (wide > 0) fail(`${name}: the page is ${wide} pixels wider than the screen`);
+        // The long name of a group leaves room for what each setting does.
+        const tables = await page.$$eval(".scroll", (all) => all.filter((one) => one.scrollWidth > one.clientWidth).length);
+        if (view === "settings" && size === "desktop" && tables > 0) fail(`${name}: the table is wider than the screen`);
+        const unseen = await page.$$eval("nav a", (links) => {
+          const places = links.map((link) => link.getBoundingClientRect());
+          return places.filter(({ left, right }) => left < 0 || right > document.documentElement.clientWidth).length;
+        });
+        if (unseen > 0) fail(`${name}: ${unseen} views are not seen in their list`);
         const dark = await page.evaluate(() => document.documentElement.dataset.theme);
         if (dark !== scheme) fail(`${name}: the theme is ${dark}`);
       }
@@ -195,6 +210,8 @@ async function useKeyboard(browser) {
     await page.$$eval("section.card button", (buttons) => buttons.find((button) => button.textContent === "Read the value").click());
   };
   await open("number");
+  // It is in memory now.
+  await waitForText(page, "dl", "value fresh");
   await waitForText(page, "pre.value", '"id": 12345678901234567890');
   await open("letters");
   await waitForText(page, "section.card", "the first 64.0 KiB");

@@ -37,7 +37,13 @@ fn the_console_can_be_read_and_used_in_a_browser() {
     redis.command(&["SET", "number", "{\"id\":12345678901234567890}"]);
     redis.command(&["SET", "letters", &format!("a{}", "é".repeat(40_000))]);
     let users = format!("--users-file={}", users.display());
-    let args = [&*users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB", "--allow-faults"];
+    // More groups than the history keeps, one of them with a name that fills a phone.
+    let names = (1..9).map(|n| format!("group-{n}")).chain(["a-group-".repeat(8)]);
+    let groups = names.map(|name| format!("[groups.{name}]\nsource = \"none:\"\nmax-memory = \"1MiB\"\n"));
+    let file = folder.path().join("larder.toml");
+    std::fs::write(&file, groups.collect::<String>()).unwrap();
+    let config = format!("--config={}", file.display());
+    let args = [&*config, &*users, "--source", &redis.url(), "--ttl", "1h", "--max-memory", "64MiB", "--allow-faults"];
     let larder = Larder::start(&args);
     let mut app = larder.client();
     app.command(&["AUTH", "app", "p"]);

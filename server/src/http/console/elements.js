@@ -89,6 +89,9 @@ export function select(label, options, chosen, changed) {
   return el("label", {}, label, list);
 }
 
+/** Characters of a cell that are not broken into lines. */
+const LONG = 24;
+
 /**
  * A table that sorts by its headings. A column: `{ title, value(row), show?(row), number?, wide? }`; without `value` it does not sort.
  * `sorted` is kept by the caller so that the order outlives a redraw: `{ column, down }`.
@@ -108,8 +111,10 @@ export function table(caption, columns, rows, sorted, redraw) {
     const inside = sorted && value ? el("button", { type: "button", onclick: sort, "data-sort": title }, title + arrow) : title;
     return el("th", { scope: "col", class: number ? "number" : undefined, "aria-sort": order }, inside);
   };
-  const cell = (row) => ({ value, show, number, wide }) =>
-    el("td", { class: number ? "number" : wide ? "wide" : undefined }, show ? show(row) : String(value(row) ?? ""));
+  // A long name would take the room of all other columns.
+  const isWide = (row, { value, wide }) => wide || (value && String(value(row) ?? "").length > LONG);
+  const cell = (row) => (column) =>
+    el("td", { class: column.number ? "number" : isWide(row, column) ? "wide" : undefined }, column.show ? column.show(row) : String(column.value(row) ?? ""));
   // A caption within the table would scroll with it.
   return el("div", {}, el("p", { class: "caption" }, caption), el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     el("table", { "aria-label": caption }, el("thead", {}, el("tr", {}, columns.map(heading))),

@@ -32,7 +32,8 @@ export class Keys {
   }
 
   async open() {
-    const groups = this.state.samples.groups;
+    // There is a history of the first groups only, and there are keys in all of them.
+    const groups = [...new Set([...this.state.samples.groups, ...Object.keys(this.state.stats?.groups ?? {})])];
     if (groups.length > 1) {
       this.groupChoice.replaceChildren(select("Group", groups.map((group) => [group, group]), this.group, (group) => {
         this.group = group;
@@ -98,31 +99,20 @@ export class Keys {
       this.detail.replaceChildren(el("h3", { class: "mono" }, name), el("p", { class: "bad" }, problem.message));
       return;
     }
-    const millis = (n) => (n === null || n === undefined ? "–" : duration(n / 1000));
-    const facts = [
-      ["In memory", known.held === "nothing" ? "nothing" : [`${known.held} `, badge(known.state === "stale" ? "warn" : "good", known.state)]],
-      ["A read now", known.next.replace(/^a read /, "")],
-      ...(known.why === "-" ? [] : [["Why", known.why]]),
-      ["Size in memory", known.bytes === null ? "–" : bytes(known.bytes)],
-      ["Age", millis(known.age_ms)],
-      ["Expires in", known.left_ms === null && known.held !== "nothing" ? "never" : millis(known.left_ms)],
-      ["Served for", millis(known.served_for_ms)],
-      ["Served without source", millis(known.served_if_source_fails_for_ms)],
-      ["Tags", visible(known.tags.join(", ")) || "–"],
-      ["Mode", known.mode],
-      ["Policy", known.policy],
-      ["Source", known.source],
-    ];
+    const facts = el("dl");
+    const tell = (now) => facts.replaceChildren(...factsOf(now).flatMap(([name, fact]) => [el("dt", {}, name), el("dd", {}, fact)]));
+    tell(known);
     const value = el("div");
-    const read = el("button", { type: "button", class: "main", onclick: () => this.read(key, value) }, "Read the value");
-    this.detail.replaceChildren(el("h3", { class: "mono" }, name),
-      el("dl", {}, facts.flatMap(([name, fact]) => [el("dt", {}, name), el("dd", {}, fact)])),
+    const read = el("button", { type: "button", class: "main", onclick: () => this.read(key, value, tell) }, "Read the value");
+    this.detail.replaceChildren(el("h3", { class: "mono" }, name), facts,
       el("div", { class: "bar" }, read, el("span", { class: "note" }, "a read like any client's: it counts, and may ask the source")), value);
   }
 
-  async read(key, place) {
+  /** `tell` shows what is known of the key after the read. */
+  async read(key, place, tell) {
     try {
       const { bytes: raw, more } = await firstBytes(`${this.base("kv")}/${key.path}`, SHOWN);
+      json(`${this.base("explain")}/${key.path}`).then(tell, () => {});
       const forms = formsOf(raw, more);
       const shown = el("pre", { class: "value", tabindex: 0, role: "region", "aria-label": "Value" });
       const draw = (form) => { shown.textContent = forms[form]; };
@@ -148,19 +138,39 @@ export class Keys {
     }
     const [measure, title, show] = MEASURES.find(([name]) => name === this.measure);
     const columns = (of, name) => [
-      { title: "Group", value: (row) => row.group },
       { title: name, value: (row) => textOf(row[of]), wide: true, show: (row) => (of === "key" && row.group === this.group ? el("button", { type: "button", class: "mono", "data-sort": `hot ${textOf(row.key)}`, onclick: () => this.show(keyOf(row.key)) }, brief(textOf(row.key))) : el("code", {}, brief(textOf(row[of])) || "(none)")) },
       { title: title[0].toUpperCase() + title.slice(1), value: (row) => row[COUNTS[measure]], show: (row) => show(row[COUNTS[measure]]), number: true },
       { title: "Share", value: (row) => row.share, show: (row) => percent(row.share), number: true },
     ];
+    // On a phone, the last column is the one that is not seen.
+    const group = { title: "Group", value: (row) => row.group };
     const ratio = hitsOf(answer, ROWS);
     const hits = (row) => ratio(row.group, textOf(row.prefix));
     const ofPrefixes = measure === "by_reads" ? [{ title: "Hits", value: hits, show: (row) => percent(hits(row)), number: true }] : [];
     const time = duration(answer.seconds);
     const prefixes = answer.prefixes?.[measure] ?? [];
-    redrawn(this.hotTables, table(`Keys that took the most in the last ${time}`, columns("key", "Key"), answer[measure] ?? []),
-      ...(prefixes.length === 0 ? [] : [table(`Prefixes that took the most in the last ${time}`, [...columns("prefix", "Prefix"), ...ofPrefixes], prefixes)]));
+    redrawn(this.hotTables, table(`Keys that took the most in the last ${time}`, [...columns("key", "Key"), group], answer[measure] ?? []),
+      ...(prefixes.length === 0 ? [] : [table(`Prefixes that took the most in the last ${time}`, [...columns("prefix", "Prefix"), ...ofPrefixes, group], prefixes)]));
   }
+}
+
+/** What is known of a key, by name. */
+function factsOf(known) {
+  const millis = (n) => (n === null || n === undefined ? "–" : duration(n / 1000));
+  return [
+    ["In memory", known.held === "nothing" ? "nothing" : [`${known.held} `, badge(known.state === "stale" ? "warn" : "good", known.state)]],
+    ["A read now", known.next.replace(/^a read /, "")],
+    ...(known.why === "-" ? [] : [["Why", known.why]]),
+    ["Size in memory", known.bytes === null ? "–" : bytes(known.bytes)],
+    ["Age", millis(known.age_ms)],
+    ["Expires in", known.left_ms === null && known.held !== "nothing" ? "never" : millis(known.left_ms)],
+    ["Served for", millis(known.served_for_ms)],
+    ["Served without source", millis(known.served_if_source_fails_for_ms)],
+    ["Tags", visible(known.tags.join(", ")) || "–"],
+    ["Mode", known.mode],
+    ["Policy", known.policy],
+    ["Source", known.source],
+  ];
 }
 
 /** Browsers take `.` and `..` out of addresses, and an address has less than 64 KiB. */

@@ -55,6 +55,11 @@ impl Figure {
     }
 }
 
+/// A number of things: `1 connection`, `2 connections`.
+pub(crate) fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// The middle value (the mean of the two middle ones); NaN of nothing.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

@@ -29,7 +29,7 @@ pub(crate) fn write(file: &Path, runs: &[RunSummary]) -> anyhow::Result<()> {
 }
 
 const STYLE: &str = "
-body { margin: 0 auto; max-width: 1080px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 1240px; padding: 24px; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 18px; margin: 32px 0 4px; } p { margin: 4px 0 12px; color: var(--faint); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th, td { padding: 4px 6px; text-align: right; border-bottom: 1px solid var(--grid); } .setting td { text-align: left; white-space: normal; min-width: 110px; vertical-align: top; } .setting td:last-child { min-width: 260px; } .setting code { overflow-wrap: anywhere; }
@@ -55,9 +55,10 @@ fn html(runs: &[RunSummary]) -> String {
         false => escape(&run.name),
     };
     let swatch = |number| format!("<i class=\"swatch\" style=\"background:{}\"></i>", colour(number));
-    let marked: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), name(run))).collect();
+    let numbers = name_numbers(runs);
+    let marked: Vec<_> = runs.iter().zip(&numbers).map(|(run, number)| (swatch(*number), name(run))).collect();
     figures(&mut out, runs, &marked);
-    let named: Vec<_> = runs.iter().enumerate().map(|(number, run)| (swatch(number), escape(&run.name))).collect();
+    let named: Vec<_> = runs.iter().zip(&numbers).map(|(run, number)| (swatch(*number), escape(&run.name))).collect();
     out.push_str("<h2>Latency by percentile</h2><p>Solid: from the intended start (schedule to finish). Dashed: service time (write to finish). Where they part, \
                   requests waited for the server before they could be sent.</p>");
     legend(&mut out, &named);
@@ -72,16 +73,44 @@ fn html(runs: &[RunSummary]) -> String {
     out.push_str("<h2>Throughput over time</h2><p>Replies per second. Dashed: the rate asked for.</p>");
     legend(&mut out, &named);
     out.push_str(&throughput(runs));
-    for (run, (swatch, name)) in runs.iter().zip(&named) {
+    for (at, of) in typical(runs) {
+        let (swatch, name) = &named[at];
+        let which = if of > 1 { format!(" The run with the median throughput, of {of} runs.") } else { String::new() };
         let _ = write!(
             out,
-            "<h2>{swatch}Latency over time: {name}</h2><p>By the time of the reply; the darker, the more requests (by logarithm: a single one is seen).</p>{}",
-            heat(run)
+            "<h2>{swatch}Latency over time: {name}</h2><p>By the time of the reply; the darker, the more requests (by logarithm: a single one is seen).{which}</p>{}",
+            heat(&runs[at])
         );
     }
     setting(&mut out, runs, &named);
     out.push_str("</html>\n");
     out
+}
+
+/// For each run the number of its name: runs of one name share a colour.
+fn name_numbers(runs: &[RunSummary]) -> Vec<usize> {
+    let mut names: Vec<&str> = Vec::new();
+    let numbers = runs.iter().map(|run| {
+        names.iter().position(|name| *name == run.name).unwrap_or_else(|| {
+            names.push(&run.name);
+            names.len() - 1
+        })
+    });
+    numbers.collect()
+}
+
+/// For each name the run with the median throughput, and how many runs have the name.
+fn typical(runs: &[RunSummary]) -> Vec<(usize, usize)> {
+    let mut by_name: Vec<Vec<usize>> = Vec::new();
+    for (at, number) in name_numbers(runs).into_iter().enumerate() {
+        by_name.resize(by_name.len().max(number + 1), Vec::new());
+        by_name[number].push(at);
+    }
+    let median = |mut of: Vec<usize>| {
+        of.sort_by(|&one, &two| runs[one].throughput.total_cmp(&runs[two].throughput));
+        (of[(of.len() - 1) / 2], of.len())
+    };
+    by_name.into_iter().map(median).collect()
 }
 
 /// A figure of all runs, by name.
@@ -127,8 +156,10 @@ fn setting(out: &mut String, runs: &[RunSummary], named: &[(String, String)]) {
     out.push_str("</table></div>");
 }
 
+/// Each name once.
 fn legend(out: &mut String, named: &[(String, String)]) {
-    let spans: Vec<String> = named.iter().map(|(swatch, name)| format!("<span>{swatch}{name}</span>")).collect();
+    let new = named.iter().enumerate().filter(|(at, entry)| !named[..*at].contains(entry));
+    let spans: Vec<String> = new.map(|(_, (swatch, name))| format!("<span>{swatch}{name}</span>")).collect();
     let _ = write!(out, "<p class=\"legend\">{}</p>", spans.join(" "));
 }
 
@@ -198,7 +229,7 @@ fn percentiles(runs: &[RunSummary]) -> String {
     x.ticks.retain(|&(at, _)| at <= x.high * 1.01);
     let y = Axis::log(lowest, highest, "ms");
     let mut lines = Vec::new();
-    for (number, run) in runs.iter().enumerate() {
+    for (run, number) in runs.iter().zip(name_numbers(runs)) {
         let mut line = |what, p99, points| {
             let title = format!("{}: {what}, p99 {} ms", run.name, plain(p99));
             lines.push(ChartLine {
@@ -221,7 +252,7 @@ fn percentiles(runs: &[RunSummary]) -> String {
 fn throughput(runs: &[RunSummary]) -> String {
     let end = runs.iter().map(|run| run.duration_s).fold(0.0, f64::max);
     let mut lines = Vec::new();
-    for (number, run) in runs.iter().enumerate() {
+    for (run, number) in runs.iter().zip(name_numbers(runs)) {
         // The last slice is cut off where the run ended.
         let span = |moment: &Moment| (run.duration_s - moment.t).clamp(run.interval_s / 1e3, run.interval_s);
         let whole = run.series.iter().filter(|moment| span(moment) > run.interval_s * 0.5);

@@ -5,6 +5,7 @@ use super::{
     server_use::ServerUse,
 };
 use crate::lib::{
+    figures::counted,
     load::{
         LoadPlan,
         measure::{ErrorKind, LoadOutcome, Slice},
@@ -201,7 +202,8 @@ impl RunSummary {
     pub(crate) fn concurrency(&self) -> String {
         let &RunSummary { connections, pipeline, batches, threads, .. } = self;
         let batches = if batches { ", in batches" } else { "" };
-        format!("{connections} connections, {pipeline} at a time{batches}, {threads} threads")
+        let (connections, threads) = (counted(connections, "connection"), counted(threads, "thread"));
+        format!("{connections}, {pipeline} at a time{batches}, {threads}")
     }
 
     /// The summary of a run.

@@ -2,6 +2,7 @@
 use super::bench::Bench;
 use crate::lib::{
     blocking_clients::RespClient,
+    figures::counted,
     load::PlanOptions,
     servers::{self, ServerProcess},
 };
@@ -53,7 +54,7 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<()> {
                     path => PlanOptions { keys: Some(keys), ..bench.closed(&at(server, path)?, "get") },
                 };
                 let plan = bench.plan(&plan, &generator)?;
-                let name = format!("{name}, {connections} connections");
+                let name = format!("{name}, {}", counted(connections, "connection"));
                 let source = (status == "200").then_some(&source);
                 bench.measure(&name, &plan, server, &[status], source)?;
             }

@@ -83,3 +83,21 @@ fn each_run_is_a_point_in_the_column_of_its_name() {
     // A range and a median for each name.
     assert_eq!(chart.matches("class=\"range\"").count(), 4);
 }
+
+#[test]
+fn runs_of_one_name_share_a_colour_and_a_heat_map() {
+    let run = |name: &str, throughput| RunSummary { name: name.into(), throughput, ..example() };
+    // In turn, as `classic` measures them. The colours of the first and the ninth run would be the same.
+    let runs = [run("hit", 900.0), run("miss", 500.0), run("hit", 1200.0), run("miss", 400.0), run("hit", 1000.0)];
+    assert_eq!(name_numbers(&runs), [0, 1, 0, 1, 0]);
+    assert_eq!(typical(&runs), [(4, 3), (3, 2)]);
+    let page = html(&runs);
+    assert_eq!(page.matches("Latency over time: ").count(), 2);
+    assert!(page.contains("The run with the median throughput, of 3 runs."));
+    let legends: Vec<&str> = page.split("<p class=\"legend\">").skip(1).collect();
+    for legend in legends.iter().map(|rest| rest.split("</p>").next().expect("an end")) {
+        assert_eq!((legend.matches(">hit<").count(), legend.matches(">miss<").count()), (1, 1), "{legend}");
+    }
+    assert_eq!(legends.len(), 2);
+    assert!(!page.contains(&colour(2)), "two names, two colours");
+}

@@ -59,8 +59,7 @@ pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
         };
         if place.primary.as_ref() != Some(&primary) {
             place = Place { primary: Some(primary.clone()), ..Place::default() };
-            replication.link.down_since.store(clock::now().max(1), Relaxed);
-            replication.link.marked_at.store(0, Relaxed);
+            replication.link.begin(clock::now());
         }
         let link = Link { replication: &replication, primary: &primary, turn, port };
         follow(&link, &mut watched, &mut place).await;

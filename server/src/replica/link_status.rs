@@ -61,6 +61,13 @@ impl LinkStatus {
         self.marked.notify_waiters();
     }
 
+    /// There is another primary, from which nothing has arrived.
+    pub(super) fn begin(&self, now: Millis) {
+        self.down_since.store(now.max(1), Relaxed);
+        self.marked_at.store(0, Relaxed);
+        self.set_state(LinkState::Down);
+    }
+
     /// Whether the primary answers: changes arrive, or the last pull has ended well. Between pulls
     /// there is no connection, which is as it should be.
     pub fn is_up(&self) -> bool {

@@ -3,11 +3,12 @@ use super::{
     change_logs::{ChangeLogs, changes_in},
     changes_at::ChangesAt,
     connected_replicas::ConnectedReplicas,
-    link_status::{LinkState, LinkStatus},
+    link_status::LinkStatus,
     rounds::Rounds,
 };
 use crate::config::{PrimaryAddress, ReplicationSettings, Secret, Settings, SourceUrl};
 use larder_engine::{Cache, Millis};
+use larder_store::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     sync::{
@@ -148,7 +149,8 @@ impl Replication {
         if changes {
             *turns += 1;
             self.is_read_only.store(primary.is_some(), Relaxed);
-            self.link.set_state(LinkState::Down);
+            // Before the link's task runs: who asks now must not see the link to the former primary.
+            self.link.begin(clock::now());
             self.primary.send_replace(primary);
         }
         changes
@@ -220,5 +222,24 @@ impl Replication {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::link_status::LinkState, *};
+
+    #[test]
+    fn a_link_to_the_former_primary_is_not_shown_for_the_next_one() {
+        let settings = Settings::from_args(&["--replica-of=redis://127.0.0.1:1"]).expect("valid");
+        let replication = Replication::new(&settings, &[]);
+        let link = &replication.link;
+        link.down_since.store(0, Relaxed);
+        link.marked_at.store(clock::now(), Relaxed);
+        link.set_state(LinkState::Connected);
+        assert!(link.is_up() && link.behind_for(clock::now()).is_some());
+        let next = PrimaryAddress { host: "127.0.0.1".to_owned(), port: 2, tls: None };
+        assert!(replication.follow(Some(next)));
+        assert!(!link.is_up() && link.behind_for(clock::now()).is_none());
     }
 }

@@ -87,41 +87,40 @@ fn html(runs: &[RunSummary]) -> String {
     out
 }
 
+/// The runs of each name, in the order of the names' first runs.
+fn by_name(runs: &[RunSummary]) -> Vec<(&str, Vec<usize>)> {
+    let mut names: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        match names.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, of)) => of.push(at),
+            None => names.push((&run.name, vec![at])),
+        }
+    }
+    names
+}
+
 /// For each run the number of its name: runs of one name share a colour.
 fn name_numbers(runs: &[RunSummary]) -> Vec<usize> {
-    let mut names: Vec<&str> = Vec::new();
-    let numbers = runs.iter().map(|run| {
-        names.iter().position(|name| *name == run.name).unwrap_or_else(|| {
-            names.push(&run.name);
-            names.len() - 1
-        })
-    });
-    numbers.collect()
+    let mut numbers = vec![0; runs.len()];
+    for (number, (_, of)) in by_name(runs).into_iter().enumerate() {
+        of.into_iter().for_each(|at| numbers[at] = number);
+    }
+    numbers
 }
 
 /// For each name the run with the median throughput, and how many runs have the name.
 fn typical(runs: &[RunSummary]) -> Vec<(usize, usize)> {
-    let mut by_name: Vec<Vec<usize>> = Vec::new();
-    for (at, number) in name_numbers(runs).into_iter().enumerate() {
-        by_name.resize(by_name.len().max(number + 1), Vec::new());
-        by_name[number].push(at);
-    }
     let median = |mut of: Vec<usize>| {
         of.sort_by(|&one, &two| runs[one].throughput.total_cmp(&runs[two].throughput));
         (of[(of.len() - 1) / 2], of.len())
     };
-    by_name.into_iter().map(median).collect()
+    by_name(runs).into_iter().map(|(_, of)| median(of)).collect()
 }
 
 /// A figure of all runs, by name.
 fn each_run(title: &str, label: &'static str, runs: &[RunSummary], figure: impl Fn(&RunSummary) -> f64) -> String {
-    let mut columns: Vec<Repeated> = Vec::new();
-    for run in runs {
-        match columns.iter_mut().find(|(name, _)| *name == run.name) {
-            Some((_, figures)) => figures.push(figure(run)),
-            None => columns.push((&run.name, vec![figure(run)])),
-        }
-    }
+    let figures = |of: Vec<usize>| of.into_iter().map(|at| figure(&runs[at])).collect();
+    let columns: Vec<Repeated> = by_name(runs).into_iter().map(|(name, of)| (name, figures(of))).collect();
     let most = columns.iter().flat_map(|(_, figures)| figures).copied().fold(0.0, f64::max);
     chart::points(title, &Axis::linear(most * 1.05, label), &columns)
 }

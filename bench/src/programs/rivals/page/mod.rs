@@ -205,7 +205,7 @@ impl<'a> RivalsPage<'a> {
 
     /// Every cell in which another server is better, beyond the spread of the runs.
     fn behind(&mut self) {
-        let mut lines = Vec::new();
+        let (mut lines, mut has_misses) = (Vec::new(), false);
         for key in self.cells.keys() {
             let Some(base) = self.good(key, BASE) else { continue };
             let better = |figure: Figure, more: bool| {
@@ -231,6 +231,7 @@ impl<'a> RivalsPage<'a> {
                 (false, _) => vec![("CPU", better(Figure::Cpu, false)), ("throughput", better(Figure::Rate, true))],
             };
             for (what, servers) in figures.into_iter().filter(|(_, servers)| !servers.is_empty()) {
+                has_misses |= key.load == RivalLoad::Miss;
                 lines.push(format!("- {}: {what}: {}", describe(key), servers.join(", ")));
             }
         }
@@ -253,7 +254,7 @@ impl<'a> RivalsPage<'a> {
             false => lines.iter().for_each(|line| self.line(line)),
         }
         self.line("");
-        if lines.iter().any(|line| line.starts_with("- miss")) {
+        if has_misses {
             self.line("A miss of Larder asks the redis-server that it is compared with, so it cannot be cheaper than that alone. The [tables](#get-miss-one-at-a-time) compare it with asking redis-server and a hit of Larder together.\n");
         }
     }

@@ -1,4 +1,5 @@
 //! The page: Markdown and charts from the raw data.
+mod losses;
 mod tables;
 
 use super::{
@@ -6,7 +7,7 @@ use super::{
     median_cells::{BASE, Cell, CellKey, Cells, RunSpread},
     record::{PageSection, RawRecord, RivalLoad, SettingRecord},
 };
-use crate::lib::results::chart::plain;
+use crate::lib::{figures::counted, results::chart::plain};
 use anyhow::Context;
 use larder::config::wrapped;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -203,62 +204,6 @@ impl<'a> RivalsPage<'a> {
         }
     }
 
-    /// Every cell in which another server is better, beyond the spread of the runs.
-    fn behind(&mut self) {
-        let (mut lines, mut has_misses) = (Vec::new(), false);
-        for key in self.cells.keys() {
-            let Some(base) = self.good(key, BASE) else { continue };
-            let better = |figure: Figure, more: bool| {
-                let beats = |other: RunSpread, base: RunSpread| {
-                    if more { other.low > base.high } else { other.high < base.low }
-                };
-                let others = self.cells.at(key).iter().filter(|(name, cell)| name != BASE && cell.errors.is_empty());
-                let named = others.filter(|(_, cell)| beats(figure.of(cell), figure.of(base)));
-                let shown = |(name, cell): &(String, Cell)| {
-                    let ratio = figure.of(cell).median / figure.of(base).median;
-                    // Each was asked half of what it can do.
-                    let asked = |cell: &Cell| plain(cell.per_second.median);
-                    match key.open {
-                        true => format!("{name} ({ratio:.2}, at {}/s; larder at {}/s)", asked(cell), asked(base)),
-                        false => format!("{name} ({ratio:.2})"),
-                    }
-                };
-                named.map(shown).collect::<Vec<_>>()
-            };
-            let figures = match (key.open, key.section) {
-                (true, _) => vec![("p99", better(Figure::P99, false))],
-                (false, PageSection::Latency) => vec![],
-                (false, _) => vec![("CPU", better(Figure::Cpu, false)), ("throughput", better(Figure::Rate, true))],
-            };
-            for (what, servers) in figures.into_iter().filter(|(_, servers)| !servers.is_empty()) {
-                has_misses |= key.load == RivalLoad::Miss;
-                lines.push(format!("- {}: {what}: {}", describe(key), servers.join(", ")));
-            }
-        }
-        for size in self.sizes() {
-            let Some(base) = self.bytes(BASE, size) else { continue };
-            for server in self.memory_servers() {
-                if let Some(bytes) = self.bytes(&server, size).filter(|bytes| *bytes < base) {
-                    lines.push(format!(
-                        "- memory per entry, values of {}: {server} ({:.2})",
-                        size_name(size),
-                        bytes / base
-                    ));
-                }
-            }
-        }
-        self.line("## Where Larder is behind\n");
-        self.line("All cells in which every run of another server was better than every run of Larder (memory was measured once).\n");
-        match lines.is_empty() {
-            true => self.line("None.\n"),
-            false => lines.iter().for_each(|line| self.line(line)),
-        }
-        self.line("");
-        if has_misses {
-            self.line("A miss of Larder asks the redis-server that it is compared with, so it cannot be cheaper than that alone. The [tables](#get-miss-one-at-a-time) compare it with asking redis-server and a hit of Larder together.\n");
-        }
-    }
-
     /// A cell without errors.
     fn good(&self, key: CellKey, server: &str) -> Option<&Cell> {
         self.cells.cell(key, server).filter(|cell| cell.errors.is_empty())
@@ -395,9 +340,9 @@ fn describe(key: CellKey) -> String {
     let CellKey { section, load, pipeline, batches, connections, open } = key;
     let how = match (open, pipeline) {
         (true, _) => "half of the highest rate".to_owned(),
-        (false, 1) => format!("{connections} connections"),
-        (false, _) if batches => format!("{connections} connections × batches of {pipeline}"),
-        (false, _) => format!("{connections} connections × {pipeline}"),
+        (false, 1) => counted(connections, "connection"),
+        (false, _) if batches => format!("{} × batches of {pipeline}", counted(connections, "connection")),
+        (false, _) => format!("{} × {pipeline}", counted(connections, "connection")),
     };
     match section {
         PageSection::Lookup => format!("/lookup, {}, {how}", name(&load)),

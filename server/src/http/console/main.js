@@ -26,8 +26,8 @@ const main = document.getElementById("main");
 /** What keeps the view from being what it should be. */
 const trouble = el("p", { class: "bad", role: "alert", hidden: true });
 let shown = null;
-/** Whether the view has what it needs: `true`, `false`, or `null` if the user may not see it. */
-let isOpen = false;
+/** Whether the view has what it needs: `true`, `false`, or `null` if the user may not see it, or it is asked for already. */
+let isOpen = null;
 let busy = false;
 
 function say(problem) {
@@ -53,7 +53,7 @@ async function show() {
   main.replaceChildren(el("h2", { class: "seen-by-readers" }, TITLES[name]), trouble, views[name].element);
   if (!isFirst) main.focus();
   if (name === "events") markSeen();
-  isOpen = false;
+  isOpen = null;
   await open(name);
   main.dataset.ready = name;
 }

@@ -13,8 +13,10 @@ use tokio::{
 /// How long a client may take once the process drains: the whole process waits for it.
 const DRAINING: Duration = Duration::from_millis(50);
 
-/// What a client may still send us; after that it is cut off.
-const MOST: usize = 1 << 20;
+/// What a client may still send us; after that it is cut off. Its kernel and ours hold up to some
+/// 10 MiB that it sent before it could see the answer: a client that is cut off by then sees an
+/// error of its socket in place of the answer.
+const MOST: usize = 64 << 20;
 
 /// Ends our half, then discards input until the client ends its half, has sent too much, or takes
 /// longer than `patience`. A drain that has begun, or begins meanwhile, cuts the patience short.
@@ -57,12 +59,18 @@ mod tests {
         time::Instant,
     };
 
+    /// Larder's half of a connection, and its client's.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("the client has connected");
+        (stream, client)
+    }
+
     /// How long Larder waits for a client that sends nothing and stays, on a clock that only moves
     /// while all tasks wait.
     async fn waited(drain: &Drain) -> Duration {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
-        let (mut stream, _) = listener.accept().await.expect("the client has connected");
+        let (mut stream, client) = connection().await;
         let start = Instant::now();
         linger(&mut stream, drain, Duration::from_secs(1)).await;
         drop(client);
@@ -81,5 +89,23 @@ mod tests {
         assert!((500..700).contains(&during.as_millis()), "{during:?}");
         let after = waited(&drain).await;
         assert!(after < Duration::from_millis(100), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_all_before_it_reads_gets_the_answer() {
+        let (mut stream, mut client) = connection().await;
+        let larder = async {
+            stream.write_all(b"too large").await.expect("room for an answer");
+            linger(&mut stream, &Drain::default(), Duration::from_secs(60)).await;
+            drop(stream);
+        };
+        let client = async {
+            client.write_all(&vec![0; 16 << 20]).await.expect("all of it is taken");
+            client.shutdown().await.expect("the connection is there");
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.expect("the answer arrives");
+            answer
+        };
+        assert_eq!(tokio::join!(larder, client).1, b"too large");
     }
 }

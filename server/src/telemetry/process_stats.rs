@@ -115,6 +115,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
     fn this_process() {
         let process = ProcessStats::read();
         assert!(process.resident_bytes > 1 << 20 && process.resident_bytes < process.virtual_bytes, "{process:?}");

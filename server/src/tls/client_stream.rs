@@ -1,6 +1,6 @@
 //! A client's connection as the protocols see it: TCP, or TLS over TCP.
 use std::{
-    future::{Future, pending},
+    future::Future,
     io::{self, IoSlice},
     net::SocketAddr,
     pin::Pin,
@@ -71,11 +71,16 @@ impl ClientStream for TcpStream {
     }
     /// Interest in input would report the input first. This interest reports nothing else, because
     /// no urgent data is requested.
+    #[cfg(target_os = "linux")]
     async fn gone(&self) {
         match self.ready(Interest::PRIORITY).await {
-            Ok(ready) if !ready.is_read_closed() => pending().await,
+            Ok(ready) if !ready.is_read_closed() => std::future::pending().await,
             Ok(_) | Err(_) => {}
         }
+    }
+    #[cfg(not(target_os = "linux"))]
+    fn gone(&self) -> impl Future<Output = ()> {
+        gone_by_looking(self)
     }
     fn readable(&self) -> impl Future<Output = io::Result<()>> {
         TcpStream::readable(self)
@@ -112,6 +117,22 @@ impl ClientStream for TcpStream {
         None
     }
 }
+
+/// [`ClientStream::gone`] for systems that report the end only together with input.
+#[cfg(any(test, not(target_os = "linux")))]
+async fn gone_by_looking(stream: &TcpStream) {
+    loop {
+        match stream.ready(Interest::READABLE).await {
+            // Input that nobody takes is reported again at once.
+            Ok(ready) if !ready.is_read_closed() => tokio::time::sleep(LOOK).await,
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Between two looks for the end of a connection.
+#[cfg(any(test, not(target_os = "linux")))]
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// What the library keeps of unsent output at most, bytes (its default buffer limit).
 pub(super) const MAX_UNSENT: usize = 64 * 1024;
@@ -207,5 +228,26 @@ impl AsyncWrite for TlsClientStream {
     }
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{pin::pin, time::Duration};
+    use tokio::{io::AsyncWriteExt as _, net::TcpListener, time::timeout};
+
+    #[tokio::test]
+    async fn the_end_behind_unread_input_is_seen_by_looking() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        client.write_all(b"unread").await.unwrap();
+        stream.readable().await.unwrap();
+        let mut gone = pin!(gone_by_looking(&stream));
+        let is_gone = std::future::poll_fn(|cx| Poll::Ready(gone.as_mut().poll(cx).is_ready())).await;
+        assert!(!is_gone);
+        drop(client);
+        timeout(Duration::from_secs(60), gone).await.expect("it is seen");
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         pause::Pause,
         queue_delay::{Admission, OVERLOADED, QueueDelay},
         throttle::Throttle,
+        ticks::Ticks,
     },
     peer::{self, PeerClient, Peers},
     read::{Group, PendingWrites, invalidation_scope},
@@ -102,6 +103,8 @@ pub struct App {
     pub faults: Arc<Faults>,
     /// The state of the drain.
     pub drain: Drain,
+    /// The ticks of the control thread.
+    pub ticks: Ticks,
     /// The users, and what they may do.
     pub users: Arc<Users>,
     /// What the users of a Redis source may do; `None`: clients have the users of this process.
@@ -231,6 +234,7 @@ impl App {
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
+            ticks: Ticks::default(),
             commands: CommandStats::new(settings.threads, commands.counted()),
             users: Arc::new(Users::new(&settings, commands).map_err(|problems| RunError::Users(problems.join("\n")))?),
             upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),

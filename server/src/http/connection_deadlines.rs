@@ -3,7 +3,10 @@
 //! A busy connection only notes how long it may stay silent, in ticks; a task that runs while there
 //! are connections counts the ticks and wakes those whose time is over; they then look at
 //! [`ConnectionDeadline::verdict`].
-use crate::{app::App, lifecycle::drain_phase::Phase};
+use crate::{
+    app::App,
+    lifecycle::{drain_phase::Phase, ticks::TICK},
+};
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
@@ -14,10 +17,6 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
-use tokio::time::{MissedTickBehavior, interval};
-
-/// How coarse deadlines are.
-const TICK: Duration = Duration::from_millis(100);
 
 /// The deadlines of one worker's connections.
 #[derive(Debug, Default)]
@@ -71,12 +70,13 @@ impl ConnectionDeadline {
         ConnectionDeadline { deadlines: deadlines.clone(), deadline, index }
     }
 
-    /// The connection may wait this long from now (and up to a tick more); `None`: for ever.
+    /// The connection may wait this long from now (and up to two ticks more); `None`: for ever.
     pub(super) fn allow(&self, time: Option<Duration>) {
         let tick = time.map_or(u64::MAX, |time| {
             let ticks = time.as_millis().div_ceil(TICK.as_millis()) as u64;
-            // The current tick is partly over.
-            self.deadlines.ticks.get().saturating_add(ticks).saturating_add(1)
+            // One tick may have come and not be counted, because this thread was busy, and the time
+            // to the tick after it may be over.
+            self.deadlines.ticks.get().saturating_add(ticks).saturating_add(2)
         });
         self.deadline.tick.set(tick);
     }
@@ -104,13 +104,11 @@ impl Drop for ConnectionDeadline {
 /// connection starts it again.
 async fn tick(app: Arc<App>, deadlines: Rc<ConnectionDeadlines>) {
     let mut draining = pin!(app.drain.reached(Phase::Draining));
-    let mut interval = interval(TICK);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             () = &mut draining, if !deadlines.draining.get() => deadlines.draining.set(true),
-            _ = interval.tick() => deadlines.ticks.set(deadlines.ticks.get() + 1),
+            () = app.ticks.next() => deadlines.ticks.set(deadlines.ticks.get() + 1),
         }
         let connections = deadlines.connections.borrow();
         if connections.is_empty() {

@@ -1,5 +1,6 @@
 //! The life of the process, as every room sees it: how far it is on its way out, who has to wait,
-//! how much each client may ask, how much a core takes on, and what the service manager is told.
+//! how much each client may ask, how much a core takes on, what the service manager is told, and the
+//! ticks of the control thread.
 //!
 //! Invariants:
 //! - The drain's phase only moves forward.
@@ -14,6 +15,7 @@ pub mod queue_delay;
 pub(crate) mod service_manager;
 mod shared_cells;
 pub mod throttle;
+pub(crate) mod ticks;
 pub(crate) mod watchdog;
 
 pub use error::RunError;

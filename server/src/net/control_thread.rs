@@ -2,6 +2,7 @@
 use super::{
     acceptor,
     drain_on_signal::{ONE_WISH, Signals, drain},
+    idle_clients::close_idle,
     listeners::{self, Listener},
     open_files_limit, ready_message, worker_thread,
 };
@@ -27,11 +28,9 @@ use tokio::{
     runtime::{Builder, LocalOptions},
     sync::mpsc,
     task::AbortHandle,
-    time::{MissedTickBehavior, interval, interval_at, sleep, timeout},
+    time::{MissedTickBehavior, interval_at, sleep, timeout},
 };
 
-/// How often the memory tiers reclaim what has expired.
-const TICK: Duration = Duration::from_millis(100);
 /// Between two rows of the history.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// How long the ready message waits for the first attempt to reach each source.
@@ -77,14 +76,20 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
         let app = app.clone();
         async move { app.shrink_tiers().await }
     });
+    // A task of its own, because the drain needs ticks, too.
+    tokio::task::spawn_local({
+        let app = app.clone();
+        async move { app.ticks.run().await }
+    });
+    // Also a process that ends before the first tick says which certificates have expired.
+    keep_house(app);
+    tokio::task::spawn_local(close_idle(app.clone()));
     // Nobody can read it elsewhere.
     if app.settings.admin.is_some() {
         tokio::task::spawn_local(sample_history(app.clone()));
     }
     #[cfg(feature = "otlp")]
     let exporter = super::otlp_exporter::start(app)?;
-    let mut tick = interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut joined = pin!(standing(app, Standing::Serving));
     let mut announced = false;
     let mut leaving: Option<Instant> = None;
@@ -112,7 +117,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
                     tokio::task::spawn_local(async move { watchdog.watch().await });
                 }
             }
-            _ = tick.tick() => {
+            () = app.ticks.next() => {
                 keep_house(app);
                 if leaving.is_some_and(|since| since.elapsed() > app.live.grace() / 2) {
                     break;

@@ -5,8 +5,8 @@
 //!   accept ──── std TcpStream ───────────► least loaded worker ──► redis_connection  read ─ process ─ write ─┐
 //!                                            (proxy_protocol, tls_handshake first)
 //!   signals ─── Phase ───────────────────► every connection        http::serve_connection                     │
-//!   tick of the memory tiers                                                      ▲──── one task each ───┘
-//!   10 times a second
+//!   ticks, 10 times a second                                                      ▲──── one task each ───┘
+//!   (memory tiers, HTTP deadlines)
 //! ```
 //!
 //! Plain connections are TcpStreams, or with `transport = io-uring` streams of the worker's ring
@@ -23,6 +23,7 @@
 mod acceptor;
 mod control_thread;
 mod drain_on_signal;
+mod idle_clients;
 mod listeners;
 mod open_files_limit;
 #[cfg(feature = "otlp")]

@@ -10,7 +10,7 @@ use super::{
     worker_cores,
 };
 use crate::{
-    app::{App, Worker, millis},
+    app::{App, Worker},
     clients::{Client, Seat},
     http,
     lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
@@ -19,13 +19,11 @@ use crate::{
     source::stop_pacing,
     tls::{ClientStream, HandshakeTurns, ServerTls},
 };
-use larder_store::clock;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
     net::TcpStream,
     runtime::{Builder, LocalOptions},
     sync::mpsc,
-    time::sleep,
 };
 
 /// How long a node hands its keys over at most, if `grace` is long.
@@ -136,7 +134,6 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let access = CommandAccess::of_listeners(&app.settings).into();
     let ring = ring_transport::start(&worker);
     let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default(), ring: ring.clone() };
-    tokio::task::spawn_local(close_idle(worker.clone()));
     if worker.queue_delay.is_on() {
         let worker = worker.clone();
         tokio::task::spawn_local(async move { worker.queue_delay.watch().await });
@@ -300,30 +297,5 @@ impl Drop for Place {
         if thread::panicking() {
             counters.connection_panicked();
         }
-    }
-}
-
-/// The longest time between two looks for connections whose time is over.
-const LONGEST_PERIOD: Duration = Duration::from_secs(1);
-
-/// Ends Redis connections that have been silent for `idle-timeout`, and those whose login is over.
-/// One look at all of them now and then costs less than a timer each that every request would have
-/// to move.
-async fn close_idle(worker: Rc<Worker>) {
-    loop {
-        // It may change meanwhile.
-        let timeout = worker.app.live.idle_timeout();
-        let period = timeout.map_or(LONGEST_PERIOD, |timeout| timeout / 8);
-        sleep(period.clamp(Duration::from_millis(10), LONGEST_PERIOD)).await;
-        let (timeout, now) = (timeout.map(millis), clock::now());
-        worker.app.clients.visit(worker.id, |client| {
-            // More than, because the last word was noted in whole milliseconds, rounded down.
-            let is_idle = |timeout| now.saturating_sub(client.active()) > timeout && !client.waits();
-            if client.is_login_over(now) {
-                client.close();
-            } else if timeout.is_some_and(is_idle) {
-                client.finish();
-            }
-        });
     }
 }

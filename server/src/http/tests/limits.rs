@@ -1,6 +1,12 @@
 //! Sizes, times, rates and the drain.
 use super::support::{Path, Server, run};
-use crate::{http::ListenerRole, lifecycle::drain_phase::Phase};
+use crate::{
+    http::{
+        ListenerRole,
+        connection_deadlines::{ConnectionDeadline, Verdict},
+    },
+    lifecycle::{drain_phase::Phase, ticks::TICK},
+};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -86,6 +92,28 @@ fn a_head_that_dribbles_is_cut_off_on_both_paths() {
             assert!(reply.text().contains("header-timeout"));
             assert!(begun.elapsed() >= Duration::from_millis(200));
             assert!(client.rest().await.expect("a clean end").is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_was_busy_cuts_no_wait_short() {
+    run(|| async {
+        // The clock stands while there is work, so no ticks come but those below.
+        tokio::time::pause();
+        let rest = || tokio::time::sleep(Duration::from_millis(1));
+        let server = Server::new(&[]);
+        let ticks = &server.worker.app.ticks;
+        let deadline = ConnectionDeadline::begin(&server.worker.app, &server.http.deadlines).await;
+        rest().await;
+        // The worker has not counted this one when the wait begins, and the next one is due.
+        ticks.tick();
+        deadline.allow(Some(2 * TICK));
+        rest().await;
+        for verdict in [Verdict::Live, Verdict::Live, Verdict::Expired] {
+            ticks.tick();
+            rest().await;
+            assert_eq!(deadline.verdict(), verdict);
         }
     });
 }

@@ -62,7 +62,12 @@ impl Server {
         settings.groups.push(other);
         let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::catalog())
             .expect("no source to go wrong");
-        let mut worker = Worker::new(0, Arc::new(app));
+        let app = Arc::new(app);
+        tokio::task::spawn_local({
+            let app = app.clone();
+            async move { app.ticks.run().await }
+        });
+        let mut worker = Worker::new(0, app);
         if let Some(source) = source {
             let group = &worker.groups[0];
             worker.groups[0] = Rc::new(Group {

@@ -99,6 +99,7 @@ impl Server {
             pause: Pause::default(),
             faults: Arc::default(),
             drain: Drain::default(),
+            ticks: Default::default(),
             users: Arc::new(Users::new(&settings, redis::catalog()).expect("no users file, or a right one")),
             upstream_rights: None,
             instance: 1,
@@ -261,6 +262,7 @@ impl Redis {
         let dir = tempfile::tempdir().expect("a directory");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--unixsocket", "redis.sock", "--enable-debug-command", "no"])
+            .args(["--slowlog-log-slower-than", "-1"])
             .current_dir(&dir)
             .stdout(Stdio::null())
             .spawn()

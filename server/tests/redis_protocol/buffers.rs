@@ -117,6 +117,15 @@ fn flood(innocent: &mut Innocent<'_>, floods: &mut [Flood]) {
 fn cutoffs(larder: &Larder, protocol: &str) -> f64 {
     larder.metric(&format!("larder_buffers_cutoffs_total{{protocol=\"{protocol}\"}}"))
 }
+/// So many of them are cut in the end. On a busy machine nothing is taken for a while before the
+/// next is cut.
+#[track_caller]
+fn expect_cut(larder: &Larder, floods: &mut [Flood], protocol: &str, least: f64) {
+    wait_until("enough of them to be cut", || {
+        floods.iter_mut().for_each(|flood| _ = flood.push());
+        cutoffs(larder, protocol) >= least
+    });
+}
 fn held(larder: &Larder) -> f64 {
     let kinds = ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes", "lent"];
     kinds.iter().map(|kind| larder.metric(&format!("larder_buffers_bytes{{kind=\"{kind}\"}}"))).sum()
@@ -177,7 +186,7 @@ fn large_commands_and_bodies_that_are_not_finished() {
         };
         let mut floods: Vec<_> = (0..30).map(|n| Flood::new(port, head(n).into_bytes(), 15 * MIB)).collect();
         flood(&mut innocent, &mut floods);
-        assert!(cutoffs(&larder, protocol) >= 20.0, "{}", cutoffs(&larder, protocol));
+        expect_cut(&larder, &mut floods, protocol, 20.0);
         // Who was cut is told why, unless it was sending so much that it could not hear it.
         let told: Vec<_> = floods.iter_mut().filter_map(Flood::told).collect();
         let (status, said) = match over_http {
@@ -353,12 +362,14 @@ fn half_sent_heads_and_idle_connections() {
     let mut idle: Vec<Client> = (0..1000).map(|_| larder.client()).collect();
     idle.iter_mut().for_each(|client| assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into())));
     let mut innocent = Innocent::of(&larder);
-    // A connection over HTTP occupies this much besides what is buffered for it.
-    innocent.most += 1000 * 16 * 1024;
+    // A connection over HTTP occupies this much besides what is buffered for it; over io_uring up to
+    // 7 KiB more.
+    let is_on_ring = std::env::var("TEST_TRANSPORT").is_ok_and(|transport| transport == "io-uring");
+    innocent.most += 1000 * 1024 * if is_on_ring { 32 } else { 16 };
     let head = [b"GET /v1/kv/k HTTP/1.1\r\nhost: x\r\ncookie: ", &[b'c'; 100 * 1024][..]].concat();
     let mut floods: Vec<_> = (0..1000).map(|_| Flood::new(larder.http, head.clone(), 0)).collect();
     flood(&mut innocent, &mut floods);
-    assert!(cutoffs(&larder, "http") > 300.0, "{}", cutoffs(&larder, "http"));
+    expect_cut(&larder, &mut floods, "http", 300.0);
     assert_eq!(cutoffs(&larder, "redis"), 0.0, "who holds nothing is left alone");
     idle.iter_mut().for_each(|client| assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into())));
     let told: Vec<_> = floods.iter_mut().filter_map(Flood::told).filter(|told| !told.is_empty()).collect();

@@ -173,6 +173,12 @@ fn errors_of_a_bucket_say_which_setting_is_wrong() {
     let said = with(&[credentials, "--snapshot-file=s3://other/snapshot"]);
     assert!(said.contains("no such bucket (snapshot-file)"), "{said}");
     assert!(said.contains("NoSuchBucket: The specified bucket does not exist; ") && !said.contains('<'), "{said}");
+    // Nobody listens there.
+    let said = with(&[credentials, "--snapshot-s3-endpoint=http://127.0.0.1:1"]);
+    assert!(
+        said.contains("Connection refused") && said.contains("; is the storage there (snapshot-s3-endpoint)?"),
+        "{said}"
+    );
     let said = with(&[credentials, "--snapshot-s3-ca=/nowhere"]);
     assert!(said.contains("snapshot-s3-ca: ") && said.contains("/nowhere"), "{said}");
     let said = refused(&["--snapshot-file=s3://bucket"]);

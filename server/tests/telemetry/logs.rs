@@ -25,6 +25,10 @@ fn each_event_of_a_source_has_one_line() {
         wait_until("the source's state to change", || larder.metric("larder_source_up{group=\"default\"}") == n);
     };
     up(&larder, 1.0);
+    // A thread whose connection is made while the source ends would be connected once more.
+    wait_until("all threads to be connected", || {
+        larder.metric("larder_source_tracking_connections{group=\"default\"}") == 4.0
+    });
     source.kill();
     up(&larder, 0.0);
     source.restart();

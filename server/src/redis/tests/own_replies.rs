@@ -149,7 +149,7 @@ fn clients_list_and_end_one_another() {
 
 #[test]
 fn handshakes_of_clients() {
-    let server = Server::new(&[]);
+    let server = Server::new(&["--slowlog-log-slower-than", "1h"]);
     // As `anchors/features.md` 5.1 lists them: nothing may be refused.
     for line in [
         "CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip",

@@ -1,4 +1,4 @@
-//! A value of the disk store, and what kind of value it is.
+//! A value of a source, such as the disk store, and what kind of value it is.
 use bytes::Bytes;
 use larder_engine::Millis;
 
@@ -12,14 +12,14 @@ pub enum ValueKind {
     Document,
 }
 
-/// A value with its expiry and its kind.
+/// A value with its expiry and its kind, read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredValue {
     /// The bytes.
     pub value: Bytes,
     /// When it expires, milliseconds since the Unix epoch; `None`: never.
     pub expiry: Option<Millis>,
-    /// What it is.
+    /// What it is. Only a store of this machine has other values than strings.
     pub kind: ValueKind,
 }
 

@@ -8,11 +8,12 @@ use super::{
 };
 use crate::{
     read::Group,
-    source::{FetchedValue, LocalFuture, LocalStore, Page, Scan, SourceError},
+    source::{LocalFuture, LocalStore, Page, Scan, SourceError},
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use larder_proto::http::{target, text::Sink};
+use larder_store::StoredValue;
 use std::{
     future::poll_fn,
     ops::Bound::{Excluded, Included, Unbounded},
@@ -133,11 +134,11 @@ impl RangeWalk {
     }
 }
 
-fn entity(key: &[u8], found: &FetchedValue) -> Bytes {
+fn entity(key: &[u8], found: &StoredValue) -> Bytes {
     [key, b"\n", &found.value].concat().into()
 }
 
-fn lines(entries: Vec<(Bytes, FetchedValue)>) -> ResponseBody {
+fn lines(entries: Vec<(Bytes, StoredValue)>) -> ResponseBody {
     let mut body = BodyWriter::with_capacity(PAGE_BYTES);
     for (key, found) in entries {
         body.put(b"{\"key\":");

@@ -3,7 +3,10 @@
 use super::response_body::ResponseBody;
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::{
-    http::text::{Date, Sink},
+    http::{
+        etag,
+        text::{Date, Sink},
+    },
     output::Output,
 };
 
@@ -79,9 +82,15 @@ pub(super) fn write_json(out: &mut Output, status: StatusCode, document: &[u8], 
     out.put(document);
 }
 
-/// Writes a whole 204.
-pub(super) fn write_no_content(out: &mut Output, date: &[u8; Date::LEN]) {
-    out.put(b"HTTP/1.1 204 No Content\r\ndate: ");
+/// Writes a whole 204, with an entity tag if there is one.
+pub(super) fn write_no_content(out: &mut Output, tag: Option<u64>, date: &[u8; Date::LEN]) {
+    out.reserve(ROOM);
+    out.put(b"HTTP/1.1 204 No Content");
+    if let Some(tag) = tag {
+        out.put(b"\r\netag: ");
+        etag::write(out, tag);
+    }
+    out.put(b"\r\ndate: ");
     out.put(date);
     out.put(b"\r\n\r\n");
 }

@@ -1,10 +1,10 @@
 //! Changes of documents: reading, computing and writing back as one step for all other writers,
 //! without a source and on a store of this machine.
 use super::{group::Group, write_through::too_large};
-use crate::source::{DOCUMENT_ATTRIBUTES, FetchedValue, Reads, SourceError, is_document};
+use crate::source::{DOCUMENT_ATTRIBUTES, Reads, SourceError, is_document};
 use bytes::Bytes;
 use larder_engine::{Change, Entry, Expiry, Millis, Stored};
-use larder_store::{ValueKind, clock};
+use larder_store::{StoredValue, ValueKind, clock};
 use std::rc::Rc;
 
 /// What a change of a document sees.
@@ -86,7 +86,7 @@ impl Group {
             Expiry::FreshUntil(at) => Some(at),
             Expiry::Default | Expiry::Never => None,
         };
-        let stored = FetchedValue { value, expiry, kind: ValueKind::Document };
+        let stored = StoredValue { value, expiry, kind: ValueKind::Document };
         self.commit(&held, vec![(owned, Some(stored))], 0).await?;
         let version = tier_version().unwrap_or(0);
         Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer))

@@ -1,7 +1,7 @@
 //! WATCH on a source on this machine, whose writes all pass through Larder.
 use super::{group::Group, pending_writes::PendingWrites};
-use crate::source::FetchedValue;
 use larder_engine::Millis;
+use larder_store::StoredValue;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -26,7 +26,7 @@ impl WatchedKeys {
         &self.keys
     }
     /// Watches one more key, which has this entry. Call it while the key is locked.
-    pub fn add(&mut self, key: &[u8], entry: Option<&FetchedValue>) {
+    pub fn add(&mut self, key: &[u8], entry: Option<&StoredValue>) {
         if self.keys.iter().any(|known| **known == *key) {
             return;
         }

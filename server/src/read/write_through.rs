@@ -1,9 +1,9 @@
 //! The write-through: the source first, then the tier; an older value never replaces a newer one.
 use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
-use crate::source::{FetchedValue, LocalStore, SourceError};
+use crate::source::{LocalStore, SourceError};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use smallvec::SmallVec;
 use std::{future::Future, rc::Rc};
 
@@ -84,7 +84,7 @@ impl Group {
             let writing = group.writing(group.cache.key(&key));
             let put = match known {
                 Some(store) => {
-                    let found = FetchedValue::string(value.clone(), expiry);
+                    let found = StoredValue::string(value.clone(), expiry);
                     store.apply(vec![(key.clone(), Some(found))]).await.map(|()| true)
                 }
                 None => group.source.put(&key, &value, expiry).await,
@@ -127,7 +127,7 @@ impl Group {
 
     /// Whether the key belongs to this node. What a client writes to a key of another node is that
     /// node's to keep.
-    fn owns(&self, key: &[u8]) -> bool {
+    pub(super) fn owns(&self, key: &[u8]) -> bool {
         self.peers.as_ref().is_none_or(|peers| peers.owns_now(key))
     }
 
@@ -180,7 +180,7 @@ impl Group {
 
     /// The store, if the key is known to exist: no other writer changes a locked key, so a key in
     /// the tier is also in the store.
-    fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
+    pub(super) fn known(&self, held: bool, key: &[u8]) -> Option<&dyn LocalStore> {
         let store = self.source.as_local().filter(|_| held)?;
         self.cache.tier().peek(self.cache.key(key), clock::now(), |_| ())?;
         Some(store)

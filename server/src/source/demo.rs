@@ -1,13 +1,13 @@
 //! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does
 //! without a server behind it.
 use super::{
-    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, fetch_result::FetchedValue,
-    invalidation::InvalidationScope, local_future::LocalFuture, source_error::SourceError,
-    source_factory::SourceFactory, source_health::SourceHealth, source_limits::SourceLimits, source_trait::Source,
+    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, invalidation::InvalidationScope,
+    local_future::LocalFuture, source_error::SourceError, source_factory::SourceFactory, source_health::SourceHealth,
+    source_limits::SourceLimits, source_trait::Source,
 };
 use crate::config::DemoUrl;
 use foldhash::quality::FixedState;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{future::ready, hash::BuildHasher, rc::Rc, sync::Arc, time::Duration};
 use tracing_subscriber::fmt::{
     format::Writer,
@@ -87,7 +87,7 @@ fn finish(fetch: Fetch, url: &DemoUrl, timeout: Duration, health: &SourceHealth)
     let answer = match fault(url, timeout) {
         Some(fault) => Err(fault),
         None if absent => Ok(None),
-        None => Ok(Some(FetchedValue::string(entity(fetch.key()), None))),
+        None => Ok(Some(StoredValue::string(entity(fetch.key()), None))),
     };
     if let Err(SourceError::Unavailable(reason)) = &answer {
         health.note_error(reason);

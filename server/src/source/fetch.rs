@@ -2,7 +2,7 @@
 //! tier.
 use super::{
     copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators},
-    fetch_result::{FetchAnswer, FetchedReply, FetchedValue, KeyLife},
+    fetch_result::{FetchAnswer, FetchedReply, KeyLife},
     fill_policy::FillPolicy,
     reply_name::ReplyName,
     request_trace::RequestTrace,
@@ -14,7 +14,7 @@ use crate::{
 };
 use bytes::Bytes;
 use larder_engine::{Attributes, Expiry, Fill, Lead, Millis, Outcome, Wait};
-use larder_store::{ValueKind, clock};
+use larder_store::{StoredValue, ValueKind, clock};
 use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -182,15 +182,15 @@ impl Fetch {
 
     /// Ends the flight with the source's answer. A fetch of a whole reply ends here only with an
     /// error; otherwise see [`Fetch::finish_reply`].
-    pub fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis) {
+    pub fn finish(self, answer: Result<Option<StoredValue>, SourceError>, now: Millis) {
         self.finish_at(answer, now, Instant::now());
     }
 
     /// As [`finish`](Fetch::finish), with the moment of the answer on the clock that measures
     /// durations.
-    pub fn finish_at(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, at: Instant) {
+    pub fn finish_at(self, answer: Result<Option<StoredValue>, SourceError>, now: Millis, at: Instant) {
         let ending = match answer {
-            Ok(Some(FetchedValue { value, expiry: own, kind })) => {
+            Ok(Some(StoredValue { value, expiry: own, kind })) => {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
                 let end = own.is_none_or(|at| at > now).then(|| self.policy.cap(self.key(), own, now));
                 let gone_at = match end {

@@ -2,25 +2,6 @@
 use super::copy_metadata::{CopyMetadata, FreshUntil};
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_store::ValueKind;
-
-/// A value found at the source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetchedValue {
-    /// The value.
-    pub value: Bytes,
-    /// When the source says that the value expires. The source reads it together with the value.
-    pub expiry: Option<Millis>,
-    /// What the value is. Only a source that is a store of this machine has other values than
-    /// strings.
-    pub kind: ValueKind,
-}
-impl FetchedValue {
-    /// A string.
-    pub fn string(value: impl Into<Bytes>, expiry: Option<Millis>) -> FetchedValue {
-        FetchedValue { value: value.into(), expiry, kind: ValueKind::String }
-    }
-}
 
 /// The answer of a source that says more about a key than its value, such as an HTTP origin.
 #[derive(Debug, Clone)]

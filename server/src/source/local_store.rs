@@ -1,6 +1,7 @@
 //! What a source on this machine can do besides: scans, and changes of several keys at once.
-use super::{fetch_result::FetchedValue, local_future::LocalFuture, source_error::SourceError};
+use super::{local_future::LocalFuture, source_error::SourceError};
 use bytes::Bytes;
+use larder_store::StoredValue;
 use std::{ops::Bound, time::Duration};
 
 /// Which entries to read, and how many at most.
@@ -24,7 +25,7 @@ pub struct Scan {
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Key and value.
-    pub entries: Vec<(Bytes, FetchedValue)>,
+    pub entries: Vec<(Bytes, StoredValue)>,
     /// The last key read (exclusive start of the next page; not always among `entries`); `None` at
     /// the end of the range.
     pub next: Option<Bytes>,
@@ -36,16 +37,16 @@ pub struct Page {
 /// Like in [`Source`](super::Source), no call blocks the core.
 pub trait LocalStore {
     /// The entries of these keys, in their order; expired ones are absent.
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>>;
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<StoredValue>>, SourceError>>;
     /// Stores (or with `None` deletes) all of these, or none if it fails. The future has no
     /// deadline and completes only when the outcome is decided ([`Lost`](SourceError::Lost):
     /// only a restart will tell). The same holds for `clear` and for the writes of
     /// [`Source`](super::Source). A change after its key locks are released would leave older
     /// copies in the tier.
-    fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
+    fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
     /// The same for one entry if the store can change it without waiting; `None`: nothing has
     /// changed, and this is for `apply`.
-    fn apply_now(&self, _key: &[u8], _to: Option<&FetchedValue>) -> Option<Result<(), SourceError>> {
+    fn apply_now(&self, _key: &[u8], _to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
         None
     }
     /// One page of a range. A scan of several pages returns every key that exists during the whole

@@ -76,7 +76,7 @@ pub use admission::{BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
-pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, FetchedValue, KeyLife};
+pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, KeyLife};
 pub use fill_policy::{FillPolicy, Freshness, FreshnessTable, KeyPolicy};
 pub(crate) use http_origin::{Http2Connections, Http2Stream};
 pub use inspection::{Inspected, Inspection, InspectionCounts};

@@ -1,9 +1,9 @@
 //! A [`LocalStore`] for unit tests: a map, whose answers take a turn of the runtime, and which
 //! fails when it is told to.
-use crate::source::{Fetch, FetchedValue, LocalFuture, LocalStore, Page, Scan, Source, SourceError};
+use crate::source::{Fetch, LocalFuture, LocalStore, Page, Scan, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 /// One core's handle; clones share the entries.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct MemoryStore {
-    pub(crate) entries: Arc<Mutex<BTreeMap<Bytes, FetchedValue>>>,
+    pub(crate) entries: Arc<Mutex<BTreeMap<Bytes, StoredValue>>>,
     /// What the next changes are answered with.
     pub(crate) fails: Arc<Mutex<Option<SourceError>>>,
     /// What the next scan but so many is answered with.
@@ -30,17 +30,25 @@ pub(crate) struct MemoryStore {
     pub(crate) pages: Arc<AtomicUsize>,
     /// The next changes wait for it.
     pub(crate) held: Arc<Mutex<Option<Arc<Notify>>>>,
+    /// Of so many writes of one entry one takes a turn, and the others are made at once; 0: none is.
+    turns: usize,
+    /// Writes of one entry that were made at once, or could have been.
+    pub(crate) at_once: Arc<AtomicUsize>,
 }
 
 impl MemoryStore {
-    fn get(&self, key: &[u8]) -> Option<FetchedValue> {
+    /// One that makes most writes of one entry at once, and one that makes none.
+    pub(crate) fn both_kinds() -> [MemoryStore; 2] {
+        [0, 3].map(|turns| MemoryStore { turns, ..MemoryStore::default() })
+    }
+    fn get(&self, key: &[u8]) -> Option<StoredValue> {
         let now = clock::now();
         self.entries.lock().get(key).filter(|found| found.expiry.is_none_or(|at| at > now)).cloned()
     }
     fn failure(&self) -> Result<(), SourceError> {
         self.fails.lock().clone().map_or(Ok(()), Err)
     }
-    fn change(&self, key: Bytes, found: Option<FetchedValue>) {
+    fn change(&self, key: Bytes, found: Option<StoredValue>) {
         match found {
             Some(found) => drop(self.entries.lock().insert(key, found)),
             None => drop(self.entries.lock().remove(&key)),
@@ -69,7 +77,7 @@ impl Source for MemoryStore {
             tokio::task::yield_now().await;
             self.failure()?;
             let existed = self.get(key).is_some();
-            let found = FetchedValue::string(Bytes::copy_from_slice(value), expiry);
+            let found = StoredValue::string(Bytes::copy_from_slice(value), expiry);
             self.change(Bytes::copy_from_slice(key), Some(found));
             Ok(existed)
         })
@@ -87,7 +95,7 @@ impl Source for MemoryStore {
         Box::pin(async move {
             self.failure()?;
             let Some(found) = self.get(key) else { return Ok(false) };
-            self.change(Bytes::copy_from_slice(key), Some(FetchedValue { expiry, ..found }));
+            self.change(Bytes::copy_from_slice(key), Some(StoredValue { expiry, ..found }));
             Ok(true)
         })
     }
@@ -100,14 +108,14 @@ impl Source for MemoryStore {
 }
 
 impl LocalStore for MemoryStore {
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<StoredValue>>, SourceError>> {
         Box::pin(async move {
             self.reads.fetch_add(1, Relaxed);
             tokio::task::yield_now().await;
             Ok(keys.iter().map(|key| self.get(key)).collect())
         })
     }
-    fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
+    fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(async move {
             self.applied.fetch_add(1, Relaxed);
             tokio::task::yield_now().await;
@@ -119,6 +127,15 @@ impl LocalStore for MemoryStore {
             changes.into_iter().for_each(|(key, found)| self.change(key, found));
             Ok(())
         })
+    }
+    fn apply_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
+        if self.turns == 0
+            || self.at_once.fetch_add(1, Relaxed).is_multiple_of(self.turns)
+            || self.held.lock().is_some()
+        {
+            return None;
+        }
+        Some(self.failure().map(|()| self.change(Bytes::copy_from_slice(key), to.cloned())))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(async move {
@@ -174,7 +191,7 @@ impl MemoryStore {
                 continue;
             }
             let found =
-                if scan.keys_only { FetchedValue { value: Bytes::new(), ..found.clone() } } else { found.clone() };
+                if scan.keys_only { StoredValue { value: Bytes::new(), ..found.clone() } } else { found.clone() };
             bytes += key.len() + found.value.len();
             page.entries.push((key.clone(), found));
         }

@@ -3,10 +3,10 @@ use super::{Fixture, LIMITS, conformance, open, run, setup, some};
 use bytes::Bytes;
 use larder::{
     config::SourceUrl,
-    source::{FetchedValue, FillPolicy, LocalStore, Page, Scan, SourceError, SourceLimits, SourceSetup},
+    source::{FillPolicy, LocalStore, Page, Scan, SourceError, SourceLimits, SourceSetup},
 };
 use larder_store::{
-    clock,
+    StoredValue, clock,
     disk::{Durability, StoreSettings},
 };
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn several_changes_are_one() {
     let dir = tempfile::tempdir().expect("a directory");
     run(async {
         let group = disk(dir.path(), Durability::Always);
-        let put = |key: &str, value: &str| (bytes(key), Some(FetchedValue::string(bytes(value), None)));
+        let put = |key: &str, value: &str| (bytes(key), Some(StoredValue::string(bytes(value), None)));
         local(&group)
             .apply(vec![put("a", "1"), put("b", "1"), put("a", "2"), (bytes("b"), None)])
             .await
@@ -224,7 +224,7 @@ async fn check(group: &Fixture, model: &mut Model, step: Step) {
         }
         Step::Apply(changes) => {
             let changes: Vec<_> = changes.into_iter().map(|(k, v)| (key(k), v.map(value))).collect();
-            let found = |value: &Bytes| FetchedValue::string(value.clone(), None);
+            let found = |value: &Bytes| StoredValue::string(value.clone(), None);
             let taken = changes.iter().map(|(key, to)| (key.clone(), to.as_ref().map(found))).collect();
             local(group).apply(taken).await.expect("taken");
             for (key, to) in changes {
@@ -316,7 +316,7 @@ fn too_many_fetches_and_too_many_writes_fail_at_once() {
         let group = open(&url(dir.path()), limits, FillPolicy::default());
         let mut puts: Vec<_> = (0..200u8)
             .map(|at| {
-                let found = FetchedValue::string(vec![1; 300 << 10], None);
+                let found = StoredValue::string(vec![1; 300 << 10], None);
                 local(&group).apply(vec![(bytes([at]), Some(found))])
             })
             .collect();

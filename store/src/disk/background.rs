@@ -3,6 +3,7 @@
 /// How far the threads that flush and compact stand behind those that answer, where there are not
 /// cores enough for all: nice(2), as far as it goes. If they fall behind for that, writers are
 /// slowed ([`pressure`](super::pressure)).
+#[cfg(target_os = "linux")]
 const NICE: i32 = 19;
 
 /// Lets others go before this thread, and before those that it starts.

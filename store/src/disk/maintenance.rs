@@ -1,8 +1,8 @@
 //! One thread that syncs at intervals, rotates the memtable when it is full, and looks whether
 //! fjall has given up.
 use super::{
-    background::go_behind, opening::close, pressure::is_behind, read_queue::Work, settings::Durability, shared::Shared,
-    stats::Counts, tree::Tree,
+    background::go_behind, opening::close, pressure::background, read_queue::Work, settings::Durability,
+    shared::Shared, stats::Counts, tree::Tree, write_gate::Background,
 };
 use std::{
     collections::HashSet,
@@ -31,14 +31,16 @@ pub(super) fn run(shared: &Shared) {
             if writes != synced_writes {
                 synced_writes = writes;
                 Counts::add(&shared.counts.syncs, 1);
-                check(shared, shared.gate.while_syncing(|| shared.tree.sync()));
+                check(shared, shared.gate.while_shut(|| shared.tree.sync()));
             }
         }
         let is_full = shared.tree.is_larger(shared.settings.write_buffer);
         // Before the rotation, which fjall's flush follows at once.
-        shared.gate.set_busy(is_full || is_behind(&shared.tree));
+        let about_to = if is_full { Background::Running } else { Background::Idle };
+        let background = background(&shared.tree).max(about_to);
+        shared.gate.set_background(background);
         if is_full {
-            check(shared, shared.tree.rotate());
+            check(shared, shared.gate.while_shut(|| shared.tree.rotate()));
         }
         if shared.gate.is_calm() && shared.tree.has_new_tables() {
             let learn: Work = Box::new(|tree| {
@@ -50,7 +52,7 @@ pub(super) fn run(shared: &Shared) {
             // Not here: it reads from the disk, and a sync may be due.
             shared.scans.push([learn]);
         }
-        let retired = shared.tree.take_retired();
+        let retired = shared.tree.take_retired(background != Background::Idle);
         if !retired.is_empty() {
             // Beside and behind: it takes long enough to make a sync late, and to take a core from those who
             // answer. Without a thread they are freed here.

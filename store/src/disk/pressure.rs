@@ -3,7 +3,7 @@
 //! fjall alone stops every writer at 4 sealed memtables (in steps of 100 ms) or at 30 runs in level
 //! 0, and hardly slows them before. Here the rate that is let through falls smoothly from where the
 //! backlog begins, so that fjall's own halts are not reached.
-use super::{shared::Shared, tree::Tree};
+use super::{shared::Shared, tree::Tree, write_gate::Background};
 use std::time::{Duration, Instant};
 
 /// Runs in level 0: more than these slow writers, and so many let only [`LEAST`] through. fjall
@@ -26,9 +26,15 @@ fn backlog(tree: &Tree) -> f64 {
     share(sealed, SEALED).max(share(runs, RUNS))
 }
 
-/// Is anything flushed or compacted, or should be?
-pub(super) fn is_behind(tree: &Tree) -> bool {
-    tree.is_compacting() || tree.backlog().0 > 0 || backlog(tree) > 0.0
+/// What flushes and compactions do.
+pub(super) fn background(tree: &Tree) -> Background {
+    if backlog(tree) > 0.0 {
+        Background::Behind
+    } else if tree.is_compacting() || tree.backlog().0 > 0 {
+        Background::Running
+    } else {
+        Background::Idle
+    }
 }
 
 /// The rate at this backlog; `None`: any.

@@ -4,7 +4,7 @@ use super::{
     backup_jobs::{BackupJobs, BackupStatus},
     batch_writer::BatchWriter,
     cached_reads::Cached,
-    change::WriteError,
+    change::{StoreChange, WriteError},
     commit_replies::CommitReplies,
     committer,
     counting::Waiting,
@@ -131,25 +131,23 @@ impl Store {
         self.shared().scans.push([work]);
         answer
     }
-    /// Stores, or with `None` deletes, one entry, if this thread can without waiting for the disk
-    /// ([`in_place`]). The answer is as that of [`write`](Store::write). `None`: nothing is written, and
-    /// this is for `write`.
-    pub fn write_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), WriteError>> {
-        in_place::write_one(self.shared(), key, to)
+    /// Writes a change, if this thread can without waiting for the disk ([`in_place`]). The answer is as
+    /// that of [`write`](Store::write). `None`: nothing is written, and this is for `write`.
+    pub fn write_now(&self, change: &StoreChange) -> Option<Result<(), WriteError>> {
+        in_place::write(self.shared(), change)
     }
-    /// Writes changes, in their order and after those of earlier calls. They are answered when they
-    /// are as durable as promised: before this returns, if this thread could write them without
-    /// waiting for the disk ([`in_place`]), else by way of `to`. Changes that the store does not take
-    /// are refused at once ([`WriteError::Refused`]: poisoned, or too much waits already). The
+    /// The same for one entry, which is stored, or with `None` deleted.
+    pub fn write_entry_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), WriteError>> {
+        in_place::write_entry(self.shared(), key, to)
+    }
+    /// Hands over changes, which are written in their order and after those of earlier calls. They are
+    /// answered by way of `to` when they are as durable as promised. Changes that the store does not
+    /// take are refused at once ([`WriteError::Refused`]: poisoned, or too much waits already). The
     /// answer of a thread that died is none.
     pub fn write(&self, changes: Vec<Written>, to: &Arc<CommitReplies>) {
         let shared = self.shared();
         match shared.poison.reason() {
-            None => {
-                if let Err(changes) = in_place::write(shared, changes) {
-                    shared.writes.push(changes, to, shared.settings.max_waiting);
-                }
-            }
+            None => shared.writes.push(changes, to, shared.settings.max_waiting),
             // The receiver may be gone.
             Some(reason) => changes.into_iter().for_each(|(_, sender)| {
                 let _ = sender.send(Err(WriteError::Refused(reason.clone())));

@@ -326,8 +326,10 @@ impl Tree {
         self.retired.lock().memtables.push(memtable);
         Ok(())
     }
-    /// The last handles: dropped where no request waits.
-    pub(super) fn take_retired(&self) -> Vec<Garbage> {
+    /// The last handles: dropped where no request waits. While the background is busy, none, unless
+    /// two memtables are waiting for it: who frees them and who flushes go behind together, and a core
+    /// that needs what the one has locked would wait until the other has had its turn.
+    pub(super) fn take_retired(&self, is_busy: bool) -> Vec<Garbage> {
         let Entries { number, keyspace } = self.entries.read().clone();
         let mut retired = self.retired.lock();
         let Retired { memtables, versions } = &mut *retired;
@@ -335,6 +337,10 @@ impl Tree {
         let id = (number, version.id());
         if versions.last().is_none_or(|(last, _)| *last != id) {
             versions.push((id, Box::new(version)));
+        }
+        // One of them is being flushed.
+        if is_busy && memtables.len() <= 2 {
+            return Vec::new();
         }
         let unused = if keyspace.tree.version_free_list_len() == 0 { versions.len() - 1 } else { 0 };
         let versions = versions.drain(..unused).map(|(_, version)| version);

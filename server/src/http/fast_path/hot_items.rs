@@ -103,7 +103,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 status
             }
             DirectAnswer::Deleted => {
-                write_no_content(output, date);
+                write_no_content(output, None, date);
                 StatusCode::NO_CONTENT
             }
             DirectAnswer::Error(response) => {

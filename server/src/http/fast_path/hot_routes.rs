@@ -8,7 +8,7 @@ use super::{
         key_routes,
         problem_json::Problem,
         read_responses::{EntryMetadata, ReadRoute},
-        response_writer::write_whole,
+        response_writer::{write_no_content, write_whole},
     },
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
@@ -19,12 +19,12 @@ use crate::{
         throttle::{Caller, Scope},
     },
     peer::{BASE_PATH, ring_of},
-    read::StartedRead,
+    read::{Group, StartedRead},
     telemetry::{HttpRoute, RecordedOperation},
     tls::ClientStream,
 };
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 use larder_engine::{Entry, Millis};
 use larder_proto::{
     http::{
@@ -35,7 +35,7 @@ use larder_proto::{
     },
     output::Output,
 };
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{rc::Rc, time::Instant};
 
 /// Reads of one connection that wait at a time.
@@ -96,7 +96,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             let waiting = self.waiting.len();
             let taken = match body {
-                Some((BodyMethod::Put, body)) => self.write(target, body, begun),
+                Some((BodyMethod::Put, body)) => self.write(target, body, begun, date, output),
                 Some((method, body)) => self.item(method, (target, body), (now, begun), date, output, text),
                 None => self.answer(target, &input[at..at + len], (now, begun), date, output, text),
             };
@@ -133,8 +133,16 @@ impl<S: ClientStream> FastConnection<'_, S> {
         has_one_way && worker.groups[0].source.as_local().is_some()
     }
 
-    /// Begins a plain write to a store. False if the general path has to say what is wrong with it.
-    fn write(&mut self, target: &[u8], body: &[u8], begun: Instant) -> bool {
+    /// Makes a plain write to a store, or begins it. False if the general path has to say what is
+    /// wrong with it.
+    fn write(
+        &mut self,
+        target: &[u8],
+        body: &[u8],
+        begun: Instant,
+        date: &[u8; Date::LEN],
+        output: &mut Output,
+    ) -> bool {
         let worker = &self.context.worker;
         let settings = &worker.app.settings;
         let (is_entity, decoded) = if let Some(key) = target.strip_prefix(b"/v1/kv/") {
@@ -158,7 +166,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
         worker.groups[0].policy.key_counts.note_write(key, body.len());
+        self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
         let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
+        // What waits may be a write of the same key.
+        if self.waiting.is_empty()
+            && let Some(status) = write_now(&group, is_entity, key, body, instance, date, output)
+        {
+            worker.counters.http_answered(self.timed_with, status.as_u16());
+            return true;
+        }
         let (owned, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
         // Tasks begin in the order in which they were made, and so do the writes.
         let task = tokio::task::spawn_local(async move {
@@ -169,7 +185,6 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
         });
         let answer = PendingAnswer::Write(task);
-        self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
         self.waiting.push(WaitingResponse {
             route: ReadRoute::Kv,
             group: 0,
@@ -369,6 +384,34 @@ impl<S: ClientStream> FastConnection<'_, S> {
         logged.answered(status);
         self.waiting.last_mut().map_or(&mut self.unsent, |last| &mut last.logged_after).push(logged);
     }
+}
+
+/// Makes a plain write, and answers it, if the store need not wait; the status of the answer.
+fn write_now(
+    group: &Group,
+    is_entity: bool,
+    key: &[u8],
+    body: &[u8],
+    instance: u64,
+    date: &[u8; Date::LEN],
+    output: &mut Output,
+) -> Option<StatusCode> {
+    let value = Bytes::copy_from_slice(body);
+    let done = match is_entity {
+        true => group.commit_now(key, Some(StoredValue::string(value, None)), 0)?.map(|()| None),
+        false => group.replace_now(key, value)?.map(Some),
+    };
+    let response = match done {
+        Ok(Some(version)) => {
+            write_no_content(output, (version != 0).then_some(version ^ instance), date);
+            return Some(StatusCode::NO_CONTENT);
+        }
+        Ok(None) => key_routes::overwritten(),
+        Err(error) => Problem::source(&error).into_response(),
+    };
+    let status = response.status();
+    write_whole(output, response, date);
+    Some(status)
 }
 
 /// The client of a request with this head.

@@ -1,9 +1,9 @@
 //! Reads and writes with a source behind the group.
 use super::support::{Server, run};
-use crate::source::{Fetch, FetchedValue, LocalFuture, Source, SourceError};
+use crate::source::{Fetch, LocalFuture, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -25,10 +25,10 @@ struct Fake {
 }
 
 impl Fake {
-    fn answer(&self, key: &[u8]) -> Result<Option<FetchedValue>, SourceError> {
+    fn answer(&self, key: &[u8]) -> Result<Option<StoredValue>, SourceError> {
         match &*self.error.borrow() {
             Some(error) => Err(error.clone()),
-            None => Ok(self.values.borrow().get(key).map(|value| FetchedValue::string(value.clone(), None))),
+            None => Ok(self.values.borrow().get(key).map(|value| StoredValue::string(value.clone(), None))),
         }
     }
 

@@ -1,15 +1,15 @@
 //! What each coherence mode stores.
 use super::scripted_source::*;
-use crate::{config::Coherence, read::*, source::FetchedValue};
+use crate::{config::Coherence, read::*};
 use larder_engine::Stored;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::rc::Rc;
 
 #[test]
 fn coherent_copies_are_vouched_for_and_end_with_writes_and_with_what_was_seen() {
     run(async {
         let (group, source) = in_mode(Coherence::Coherent);
-        miss(&group).finish(Ok(Some(FetchedValue::string("v", None))), clock::now());
+        miss(&group).finish(Ok(Some(StoredValue::string("v", None))), clock::now());
         assert_eq!(cached(&group), None, "nobody vouches for it");
         miss(&group).finish(Ok(None), clock::now());
         vouched(miss(&group), "v");

@@ -1,7 +1,7 @@
 //! Fetches, writes, and writes that overtake fetches.
 use super::scripted_source::*;
-use crate::source::{FetchedValue, FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceError};
-use larder_store::clock;
+use crate::source::{FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceError};
+use larder_store::{StoredValue, clock};
 
 #[test]
 fn an_error_reaches_every_waiter_and_is_not_stored() {
@@ -54,7 +54,7 @@ fn fills_live_as_long_as_policy_and_source_allow() {
         let (group, _) = group(policy.clone());
         let mut batch = Vec::new();
         group.begin(group.cache.key(KEY), 1_000, &mut batch, |_| ());
-        let found = FetchedValue::string("v", own);
+        let found = StoredValue::string("v", own);
         batch.remove(0).finish(Ok(Some(found)), 1_000);
         let mut tier = group.cache.tier();
         tier.peek(group.cache.key(KEY), 1_000, |entry| entry.expiry())

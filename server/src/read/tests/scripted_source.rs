@@ -3,11 +3,11 @@
 use crate::{
     config::Coherence,
     read::*,
-    source::{Fetch, FetchedValue, FillPolicy, KeyPolicy, LocalFuture, Source, SourceError},
+    source::{Fetch, FillPolicy, KeyPolicy, LocalFuture, Source, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config, Millis, Stored};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{cell::RefCell, collections::VecDeque, future::Future, rc::Rc, sync::Arc};
 use tokio::sync::oneshot;
 
@@ -64,7 +64,7 @@ impl ScriptedSource {
         // No task waits for the answer of a request whose task ended with the test.
         match request.kind {
             Kind::Fetch(fetch) => {
-                let found = |value| FetchedValue::string(value, None);
+                let found = |value| StoredValue::string(value, None);
                 fetch.finish(answer.map(|value| value.map(found)), clock::now());
             }
             Kind::Put(_, sender) | Kind::Delete(sender) | Kind::Expire(sender) => drop(sender.send(existed)),
@@ -162,7 +162,7 @@ pub(super) fn unavailable() -> SourceError {
 /// A fetch that the source vouches for comes back with this value.
 pub(super) fn vouched(mut fetch: Fetch, value: &'static str) {
     fetch.vouch();
-    fetch.finish(Ok(Some(FetchedValue::string(value, None))), clock::now());
+    fetch.finish(Ok(Some(StoredValue::string(value, None))), clock::now());
 }
 
 pub(super) fn miss(group: &Group) -> Fetch {

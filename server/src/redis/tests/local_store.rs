@@ -3,12 +3,12 @@
 use super::support::{Client, Server, runtime, words};
 use crate::{
     net::redis_connection::{BufferPool, ClientConnection, Step},
-    source::{FetchedValue, FreshnessTable, KeyPolicy, SourceError, test_store::MemoryStore},
+    source::{FreshnessTable, KeyPolicy, SourceError, test_store::MemoryStore},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
 use larder_proto::resp::{View, encode, view};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{
     collections::BTreeSet,
     future::poll_fn,
@@ -270,7 +270,7 @@ fn a_copy_that_expires_earlier_does_not_shorten_the_entry() {
 fn an_expired_entry_is_absent_at_once() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let past = FetchedValue::string("old", Some(clock::now() - 1));
+    let past = StoredValue::string("old", Some(clock::now() - 1));
     store.entries.lock().insert("k".into(), past.clone());
     runtime().block_on(async {
         let mut client = server.client();
@@ -296,7 +296,7 @@ fn fill(store: &MemoryStore, keys: impl Iterator<Item = String>) -> BTreeSet<Str
     let mut entries = store.entries.lock();
     let keys: BTreeSet<String> = keys.collect();
     for key in &keys {
-        entries.insert(Bytes::from(key.clone()), FetchedValue::string("v", None));
+        entries.insert(Bytes::from(key.clone()), StoredValue::string("v", None));
     }
     keys
 }
@@ -328,7 +328,7 @@ fn a_walk_sees_what_is_there_throughout() {
         let (seen, calls) = walk(&mut client, "", |call| {
             // Others come and go, in front of the walk and behind it.
             let mut entries = store.entries.lock();
-            entries.insert(format!("key:{call}:new").into(), FetchedValue::string("v", None));
+            entries.insert(format!("key:{call}:new").into(), StoredValue::string("v", None));
             entries.remove(format!("key:{}:new", call - 1).as_bytes());
         })
         .await;
@@ -463,7 +463,7 @@ fn a_fetch_that_began_before_a_write_brings_nothing_back() {
     runtime().block_on(async {
         let mut client = server.client();
         for round in 0..20 {
-            let before = FetchedValue::string("old", None);
+            let before = StoredValue::string("old", None);
             store.entries.lock().insert("k".into(), before);
             group.cache.tier().clear();
             let reader = group.clone();

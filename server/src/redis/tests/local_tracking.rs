@@ -2,12 +2,13 @@
 //! client.
 use super::support::{Server, words};
 use crate::source::{
-    ClientTracking, DedicatedConnection, Fetch, FetchedValue, LocalFuture, RawReplies, RedisServer, Relay,
-    ServerIdentity, Source, SourceError, UpstreamCommands,
+    ClientTracking, DedicatedConnection, Fetch, LocalFuture, RawReplies, RedisServer, Relay, ServerIdentity, Source,
+    SourceError, UpstreamCommands,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::Args;
+use larder_store::StoredValue;
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
 /// Has a number under every key, one more each time, and changes it behind the back of the first
@@ -26,7 +27,7 @@ impl Source for Restless {
                 // It is read, it changes, and only then the answer comes.
                 cache.invalidate(cache.key(fetch.key()));
             }
-            fetch.finish(Ok(Some(FetchedValue::string(number.to_string(), None))), 1);
+            fetch.finish(Ok(Some(StoredValue::string(number.to_string(), None))), 1);
         }
     }
     fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {

@@ -6,11 +6,11 @@ use crate::{
         PendingRead,
         plain_gets::{self, GetReplies, GetRun},
     },
-    source::{Fetch, FetchedValue, LocalFuture, Source, SourceError},
+    source::{Fetch, LocalFuture, Source, SourceError},
 };
 use larder_engine::Write;
 use larder_proto::{output::Output, resp::encode};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{
     cell::RefCell,
     future::ready,
@@ -124,7 +124,7 @@ impl Held {
     fn answer(&self, at: usize) {
         let fetch = self.0.borrow_mut()[0].remove(at);
         let value = [fetch.key(), fetch.key()].concat();
-        fetch.finish(Ok(Some(FetchedValue::string(value, None))), clock::now());
+        fetch.finish(Ok(Some(StoredValue::string(value, None))), clock::now());
     }
 }
 

@@ -1,20 +1,16 @@
 //! Handoff between a core and the store's threads, in batches.
 //!
-//! Reads and writes wait until the core has run the tasks that were ready, and are handed over
-//! together. What the store can do without waiting for the disk is done there and then: a write
-//! when nothing is ahead or due, a read when the blocks are in memory. Results of the others
-//! collect until the core takes them. Batching matters because waking a thread costs more than a
-//! read of the store: with 64 connections a `PUT` cost 0.4 to 0.6 wake-ups when each was handed
-//! over alone, and costs 0.1 in batches. A write that comes alone has no others to wait for.
-use super::disk_setup::{DiskSetup, fetched_value};
-use crate::source::{
-    admission::FetchEnd, fetch::Fetch, fetch_result::FetchedValue, source_error::SourceError,
-    source_health::SourceHealth,
-};
+//! A write for which the store need not wait is made at once. Reads, and the other writes, wait until
+//! the core has run the tasks that were ready, and are handed over together. Reads for which the
+//! blocks are in memory are done there and then. Results of the others collect until the core takes
+//! them. Batching matters because waking a thread costs more than a read of the store: with 64
+//! connections a `PUT` cost 0.4 to 0.6 wake-ups when each was handed over alone, and 0.1 in batches.
+use super::disk_setup::{DiskSetup, counted};
+use crate::source::{admission::FetchEnd, fetch::Fetch, source_error::SourceError, source_health::SourceHealth};
 use bytes::Bytes;
 use larder_store::{
     StoredValue, clock,
-    disk::{Cached, CommitReplies, StoreChange, Tree, Work, WriteError, Written},
+    disk::{Cached, CommitReplies, Store, StoreChange, Tree, Work, WriteError, Written},
 };
 use parking_lot::Mutex;
 use std::{
@@ -26,13 +22,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    runtime::{Handle, RuntimeMetrics},
-    sync::oneshot,
-};
+use tokio::sync::oneshot;
 
 /// The result of one read.
-type ReadResult = Result<Option<FetchedValue>, SourceError>;
+type ReadResult = Result<Option<StoredValue>, SourceError>;
 
 /// Maximum keys of one job of a reader.
 const JOB_KEYS: usize = 16;
@@ -93,32 +86,6 @@ impl<A> Jobs<A> {
     }
 }
 
-/// How many writes come in one turn of the core: all that it does until it waits for new requests.
-#[derive(Default)]
-struct TurnWrites {
-    /// The number of the latest turn with a write, its writes, and whether the one before had
-    /// several.
-    latest: Cell<(u64, u32, bool)>,
-}
-impl TurnWrites {
-    /// A turn, its writes so far, and whether the one before had several.
-    fn of(&self, turn: u64) -> (u64, u32, bool) {
-        match self.latest.get() {
-            (latest, ..) if latest == turn => self.latest.get(),
-            (_, writes, _) => (turn, 0, writes > 1),
-        }
-    }
-    /// Whether a write likely is the only one of its turn: the first, after a turn with one. Such a
-    /// write gains nothing from waiting for others.
-    fn expect_one(&self, turn: u64) -> bool {
-        matches!(self.of(turn), (_, 0, false))
-    }
-    fn note(&self, turn: u64) {
-        let (turn, writes, was_crowded) = self.of(turn);
-        self.latest.set((turn, writes + 1, was_crowded));
-    }
-}
-
 /// One core's side of the handoff.
 pub(super) struct Handoff {
     pub(super) setup: DiskSetup,
@@ -136,8 +103,6 @@ pub(super) struct Handoff {
     write_count: Rc<()>,
     /// Whether the timeout task runs.
     has_timeouts: Cell<bool>,
-    turn_writes: TurnWrites,
-    runtime: RuntimeMetrics,
 }
 
 impl Handoff {
@@ -151,8 +116,6 @@ impl Handoff {
             jobs: RefCell::new(Jobs { number: 0, jobs: VecDeque::new() }),
             write_count: Rc::default(),
             has_timeouts: Cell::new(false),
-            turn_writes: TurnWrites::default(),
-            runtime: Handle::current().metrics(),
         }
     }
 
@@ -228,7 +191,7 @@ impl Handoff {
     pub(super) fn cached(&self, key: &[u8]) -> Option<ReadResult> {
         match self.setup.store.get_cached(key, clock::now()) {
             Ok(Cached::Unknown) => None,
-            Ok(Cached::Known(found)) => Some(Ok(found.map(|found| fetched_value(found, &self.setup.buffers)))),
+            Ok(Cached::Known(found)) => Some(Ok(found.map(|found| counted(found, &self.setup.buffers)))),
             Err(error) => Some(Err(unavailable(error))),
         }
     }
@@ -240,7 +203,7 @@ impl Handoff {
         Box::new(move |tree| {
             for key in keys {
                 let found = tree.get(&key, clock::now());
-                let answer = found.map(|found| found.map(|found| fetched_value(found, &buffers))).map_err(unavailable);
+                let answer = found.map(|found| found.map(|found| counted(found, &buffers))).map_err(unavailable);
                 let first = {
                     let mut left = left.lock();
                     left.push((job, answer));
@@ -260,7 +223,7 @@ impl Handoff {
     }
 
     /// The entries of several keys, as they are together at one moment.
-    pub(super) async fn get_many(&self, keys: Vec<Bytes>) -> Result<Vec<Option<FetchedValue>>, SourceError> {
+    pub(super) async fn get_many(&self, keys: Vec<Bytes>) -> Result<Vec<Option<StoredValue>>, SourceError> {
         self.setup.operate(false).await?;
         if let [key] = &keys[..]
             && let Some(answer) = self.cached(key)
@@ -270,7 +233,7 @@ impl Handoff {
         let buffers = self.setup.buffers.clone();
         let work = move |tree: &Tree| {
             let found = tree.get_many(&keys, clock::now())?;
-            Ok(found.into_iter().map(|found| found.map(|found| fetched_value(found, &buffers))).collect())
+            Ok(found.into_iter().map(|found| found.map(|found| counted(found, &buffers))).collect())
         };
         self.run_on_reader(self.setup.limits.timeout, work).await
     }
@@ -311,30 +274,23 @@ impl Handoff {
         }
     }
 
-    /// The number of this turn, which ends when the core parks.
-    fn turn(&self) -> u64 {
-        self.runtime.worker_park_count(0)
-    }
-    /// Writes one entry at once; `None`: nothing is written, because other writes likely come with
-    /// it, or are ahead, or the store would wait for the disk.
-    pub(super) fn write_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
-        if !self.turn_writes.expect_one(self.turn()) || !self.writes.borrow().is_empty() {
+    /// Writes at once; `None`: nothing is written, because other writes are ahead, or the store would
+    /// wait for the disk.
+    pub(super) fn write_now(
+        &self,
+        write: impl FnOnce(&Store) -> Option<Result<(), WriteError>>,
+    ) -> Option<Result<(), SourceError>> {
+        if !self.writes.borrow().is_empty() {
             return None;
         }
-        let answer = self.setup.store.write_now(key, to)?;
-        self.turn_writes.note(self.turn());
-        Some(answer.map_err(write_error))
+        Some(write(&self.setup.store)?.map_err(write_error))
     }
     /// Writes without a deadline; see [`LocalStore::apply`](crate::source::LocalStore::apply).
     pub(super) async fn write(self: &Rc<Handoff>, change: StoreChange) -> Result<(), SourceError> {
         self.setup.operate(true).await?;
-        if let StoreChange::Apply(entries) = &change
-            && let [(key, to)] = &entries[..]
-            && let Some(answer) = self.write_now(key, to.as_ref())
-        {
+        if let Some(answer) = self.write_now(|store| store.write_now(&change)) {
             return answer;
         }
-        self.turn_writes.note(self.turn());
         let (reply, answer) = oneshot::channel();
         self.writes.borrow_mut().push((change, reply));
         self.replies.wake();
@@ -387,17 +343,6 @@ mod tests {
             assert_eq!(jobs.begin(now + SWEEP * at as u32, job.iter().copied().collect()), 7 + at as u64);
         }
         jobs
-    }
-
-    #[test]
-    fn writes_of_a_turn_are_written_together_after_a_turn_with_several() {
-        let turns = TurnWrites::default();
-        // For each write: its turn, and whether it is written at once.
-        let writes = [(5, true), (6, true), (6, false), (7, false), (7, false), (8, false), (9, true), (12, true)];
-        for (at, (turn, now)) in writes.into_iter().enumerate() {
-            assert_eq!(turns.expect_one(turn), now, "write {at}");
-            turns.note(turn);
-        }
     }
 
     #[test]

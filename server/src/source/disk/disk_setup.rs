@@ -2,7 +2,6 @@
 use crate::{
     buffers::{BufferKind, Buffers},
     source::{
-        fetch_result::FetchedValue,
         source_error::SourceError,
         source_health::{ConnectionHealth, ConnectionState, SourceHealth},
         source_limits::SourceLimits,
@@ -59,8 +58,7 @@ impl DiskSetup {
     }
 }
 
-/// A stored value as a fetched value, counted in the buffers.
-pub(super) fn fetched_value(stored: StoredValue, buffers: &Arc<Buffers>) -> FetchedValue {
-    let StoredValue { value, expiry, kind } = stored;
-    FetchedValue { value: buffers.count(BufferKind::Fetched, value), expiry, kind }
+/// The value, counted in the buffers.
+pub(super) fn counted(value: StoredValue, buffers: &Arc<Buffers>) -> StoredValue {
+    StoredValue { value: buffers.count(BufferKind::Fetched, value.value), ..value }
 }

@@ -2,7 +2,6 @@
 use super::{disk_handoff::Handoff, disk_setup::DiskSetup};
 use crate::source::{
     fetch::Fetch,
-    fetch_result::FetchedValue,
     invalidation::InvalidationScope,
     local_future::LocalFuture,
     local_store::{LocalStore, Page, Scan},
@@ -40,7 +39,7 @@ impl DiskSource {
         let handoff = Rc::new(Handoff::new(setup));
         DiskSource { task: tokio::task::spawn_local(handoff.clone().run()), handoff }
     }
-    fn change(&self, key: &[u8], to: Option<FetchedValue>) -> LocalFuture<'_, Result<(), SourceError>> {
+    fn change(&self, key: &[u8], to: Option<StoredValue>) -> LocalFuture<'_, Result<(), SourceError>> {
         self.apply(vec![(Bytes::copy_from_slice(key), to)])
     }
 }
@@ -75,7 +74,7 @@ impl Source for DiskSource {
     ) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             let replaced = self.handoff.exists(key).await?;
-            self.change(key, Some(FetchedValue::string(Bytes::copy_from_slice(value), expiry))).await?;
+            self.change(key, Some(StoredValue::string(Bytes::copy_from_slice(value), expiry))).await?;
             Ok(replaced)
         })
     }
@@ -93,7 +92,7 @@ impl Source for DiskSource {
             let Some(found) = self.get_many(&[key]).await?.pop().flatten() else {
                 return Ok(false);
             };
-            self.change(key, Some(FetchedValue { expiry, ..found })).await?;
+            self.change(key, Some(StoredValue { expiry, ..found })).await?;
             Ok(true)
         })
     }
@@ -107,20 +106,18 @@ impl Source for DiskSource {
 }
 
 impl LocalStore for DiskSource {
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<StoredValue>>, SourceError>> {
         Box::pin(self.handoff.get_many(keys.iter().map(|key| Bytes::copy_from_slice(key)).collect()))
     }
-    fn apply(&self, changes: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
-        let entries = changes.into_iter().map(|(key, to)| (key, to.map(stored)));
-        let change = StoreChange::Apply(entries.collect());
-        Box::pin(self.handoff.write(change))
+    fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(self.handoff.write(StoreChange::Apply(changes)))
     }
-    fn apply_now(&self, key: &[u8], to: Option<&FetchedValue>) -> Option<Result<(), SourceError>> {
+    fn apply_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
         // Some faults take time.
         if self.handoff.setup.health.faults().is_some() {
             return None;
         }
-        self.handoff.write_now(key, to.cloned().map(stored).as_ref())
+        self.handoff.write_now(|store| store.write_entry_now(key, to))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(self.handoff.read(self.handoff.setup.limits.slow_timeout, move |tree| page(tree, scan)))
@@ -137,20 +134,18 @@ impl LocalStore for DiskSource {
     }
 }
 
-fn stored(FetchedValue { value, expiry, kind }: FetchedValue) -> StoredValue {
-    StoredValue { value, expiry, kind }
-}
-
 fn page(tree: &Tree, scan: Scan) -> Result<Page, String> {
     let Scan { start, end, reverse, limit, max_bytes, keys_only } = scan;
     let mut page = Page::default();
     let (mut seen, mut bytes) = (0, 0);
     tree.walk(Range { start, end, reverse }, clock::now(), |TreeWalk { key, live, .. }| {
         seen += 1;
-        if let Some(StoredValue { value, expiry, kind }) = live {
-            let value = if keys_only { Bytes::new() } else { value };
-            bytes += key.len() + value.len();
-            page.entries.push((key.clone(), FetchedValue { value, expiry, kind }));
+        if let Some(mut entry) = live {
+            if keys_only {
+                entry.value = Bytes::new();
+            }
+            bytes += key.len() + entry.value.len();
+            page.entries.push((key.clone(), entry));
         }
         if page.entries.len() >= limit || bytes >= max_bytes || seen >= PAGE_KEYS {
             page.next = Some(key);

@@ -1,15 +1,11 @@
 //! Requests in the queue of a connection: fetches, and relayed commands.
 use crate::source::{
-    admission::FetchEnd,
-    fetch::Fetch,
-    fetch_result::{FetchedReply, FetchedValue},
-    raw_replies::RawReplies,
-    source_error::SourceError,
-    source_health::SourceHealth,
-    source_limits::SourceLimits,
+    admission::FetchEnd, fetch::Fetch, fetch_result::FetchedReply, raw_replies::RawReplies, source_error::SourceError,
+    source_health::SourceHealth, source_limits::SourceLimits,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
+use larder_store::StoredValue;
 use std::{rc::Weak, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -53,7 +49,7 @@ impl QueuedFetch {
         health.finished_at(end, at.saturating_duration_since(self.since), at.into_std());
         self.fetch.finish_reply(found, now);
     }
-    pub(super) fn finish(self, answer: Result<Option<FetchedValue>, SourceError>, now: Millis, health: &SourceHealth) {
+    pub(super) fn finish(self, answer: Result<Option<StoredValue>, SourceError>, now: Millis, health: &SourceHealth) {
         let at = Instant::now();
         health.finished_at(FetchEnd::of(&answer), at.saturating_duration_since(self.since), at.into_std());
         self.fetch.finish_at(answer, now, at.into_std());

@@ -1,12 +1,13 @@
 //! One core's view of the table: reads from the memory map, and reads on a thread that may wait for
 //! the disk.
 use super::table_reload::{ServedTable, SharedTable, TableSetup, announce};
-use crate::source::{
-    fetch_result::FetchedValue, invalidation::InvalidationScope, source_error::SourceError, source_limits::SourceLimits,
-};
+use crate::source::{invalidation::InvalidationScope, source_error::SourceError, source_limits::SourceLimits};
 use bytes::Bytes;
 use larder_engine::Entry;
-use larder_store::table::{Decoder, Now, Table, TableError};
+use larder_store::{
+    StoredValue,
+    table::{Decoder, Now, Table, TableError},
+};
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
@@ -164,12 +165,12 @@ pub(super) async fn wait_for<T: Send + 'static>(
     }
 }
 
-/// A value of the table as a fetched value.
-pub(super) fn fetched_value(table: &Arc<Table>, value: Cow<'_, [u8]>) -> FetchedValue {
+/// A value of the table, which is a string that lives for ever.
+pub(super) fn stored_value(table: &Arc<Table>, value: Cow<'_, [u8]>) -> StoredValue {
     let value = match value {
         Cow::Owned(value) => value.into(),
         Cow::Borrowed(value) if value.len() < BY_REFERENCE => Bytes::copy_from_slice(value),
         Cow::Borrowed(value) => table.share(value),
     };
-    FetchedValue::string(value, None)
+    StoredValue::string(value, None)
 }

@@ -1,5 +1,5 @@
 //! Scans of a table, page by page.
-use super::{table_map_reads::fetched_value, table_reload::ServedTable};
+use super::{table_map_reads::stored_value, table_reload::ServedTable};
 use crate::source::local_store::{Page, Scan};
 use bytes::Bytes;
 use larder_store::table::{Position, Table, TableError};
@@ -45,7 +45,7 @@ pub(super) fn page(served: &ServedTable, scan: &Scan) -> Result<Page, TableError
         if within(key) {
             let value = if scan.keys_only { Cow::default() } else { value };
             bytes += key.len() + value.len();
-            page.entries.push((Bytes::copy_from_slice(key), fetched_value(table, value)));
+            page.entries.push((Bytes::copy_from_slice(key), stored_value(table, value)));
         }
     }
     page.next = Some(Cursor::of(table, *generation, entries.position()).write());

@@ -1,13 +1,12 @@
 //! The table as a [`Source`] and as a [`LocalStore`]; every write is refused.
 use super::{
-    table_map_reads::{TableLookup, TableSource, fetched_value, wait_for},
+    table_map_reads::{TableLookup, TableSource, stored_value, wait_for},
     table_reload::TableSetup,
     table_scan,
 };
 use crate::source::{
     admission::FetchEnd,
     fetch::Fetch,
-    fetch_result::FetchedValue,
     invalidation::InvalidationScope,
     local_future::LocalFuture,
     local_store::{LocalStore, Page, Scan},
@@ -17,7 +16,7 @@ use crate::source::{
     source_trait::{Reads, Source},
 };
 use bytes::Bytes;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{
     rc::Rc,
     sync::Arc,
@@ -49,7 +48,7 @@ impl Source for TableSource {
                 let begun = Instant::now();
                 let key = Bytes::copy_from_slice(fetch.key());
                 let answer = wait_for(shared.clone(), waiting, within, move |served| {
-                    Ok(served.table.get(&key)?.map(|value| fetched_value(&served.table, value)))
+                    Ok(served.table.get(&key)?.map(|value| stored_value(&served.table, value)))
                 });
                 let answer = answer.await;
                 shared.health.finished(FetchEnd::of(&answer), begun.elapsed());
@@ -72,17 +71,17 @@ impl Source for TableSource {
 }
 
 impl LocalStore for TableSource {
-    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<FetchedValue>>, SourceError>> {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<StoredValue>>, SourceError>> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(keys.len());
             for &key in keys {
-                answers.push(match self.look(key, |entry| FetchedValue::string(entry.value.to_bytes(), None)) {
+                answers.push(match self.look(key, |entry| StoredValue::string(entry.value.to_bytes(), None)) {
                     TableLookup::Found(found) => Some(found),
                     TableLookup::Absent => None,
                     TableLookup::Unknown(_) => {
                         let key = Bytes::copy_from_slice(key);
                         let answer = self.wait_for(self.limits.timeout, move |served| {
-                            Ok(served.table.get(&key)?.map(|value| fetched_value(&served.table, value)))
+                            Ok(served.table.get(&key)?.map(|value| stored_value(&served.table, value)))
                         });
                         answer.await?
                     }
@@ -91,7 +90,7 @@ impl LocalStore for TableSource {
             Ok(answers)
         })
     }
-    fn apply(&self, _: Vec<(Bytes, Option<FetchedValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
+    fn apply(&self, _: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Err(READ_ONLY)))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {

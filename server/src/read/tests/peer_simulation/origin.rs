@@ -1,9 +1,9 @@
 //! The source behind all nodes: what each key had when, and who fetched it.
 use super::world::World;
-use crate::source::{Fetch, FetchedValue, LocalFuture, Source, SourceError};
+use crate::source::{Fetch, LocalFuture, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{cell::RefCell, collections::BTreeMap, future::ready, rc::Rc};
 
 /// What became of a key.
@@ -62,7 +62,7 @@ impl Source for OriginSource {
                 world.pause(1..60).await;
                 let value = world.origin.current(fetch.key());
                 world.pause(1..60).await;
-                fetch.finish(Ok(Some(FetchedValue::string(value, None))), clock::now());
+                fetch.finish(Ok(Some(StoredValue::string(value, None))), clock::now());
             });
         }
     }

@@ -8,12 +8,12 @@ use crate::{
         command::Command, command_context::CommandContext, command_error::CommandError, command_flow::Flow,
         command_queue::CommandQueue,
     },
-    source::{FetchedValue, LocalFuture, SourceError},
+    source::{LocalFuture, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::Args;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::rc::Rc;
 
 /// Commands on locked keys, ready to run.
@@ -78,7 +78,7 @@ pub(super) fn set_now(call: &mut CommandContext<'_>) -> Result<bool, CommandErro
     if !is_plain_set(call.command, call.args, call.worker.app.settings.max_value) {
         return Ok(false);
     }
-    let value = FetchedValue::string(Bytes::copy_from_slice(&call.args[2]), None);
+    let value = StoredValue::string(Bytes::copy_from_slice(&call.args[2]), None);
     match call.group().commit_now(&call.args[1], Some(value), call.session.actor()) {
         None => return Ok(false),
         Some(done) => done?,
@@ -95,7 +95,7 @@ fn is_plain_set(command: &Command, args: Args<'_>, max_value: usize) -> bool {
 fn changes_of_sets<'a>(sets: impl Iterator<Item = Args<'a>>) -> KeyChanges {
     let change = |args: Args<'a>| {
         let [key, value] = [1, 2].map(|at| Bytes::copy_from_slice(&args[at]));
-        (key, Some(FetchedValue::string(value, None)))
+        (key, Some(StoredValue::string(value, None)))
     };
     let mut changes: KeyChanges = sets.map(change).collect();
     changes.reverse();

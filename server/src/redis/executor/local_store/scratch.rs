@@ -10,12 +10,12 @@ use crate::{
         commands::strings,
         executor::tier_commands::run_on,
     },
-    source::{FetchedValue, SourceError, attributes_of, kind_of},
+    source::{SourceError, attributes_of, kind_of},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
 use larder_proto::resp::Args;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::sync::Arc;
 
 /// Keys whose existence is looked up at a time. Their values are in memory meanwhile.
@@ -77,17 +77,16 @@ impl Scratch {
         let mut exist = Vec::with_capacity(existences.len());
         for some in existences.chunks(EXISTENCES) {
             let found = group.load(group.local()?, some).await?;
-            exist.extend(
-                found.into_iter().map(|found| found.map(|found| FetchedValue { value: Bytes::new(), ..found })),
-            );
+            exist
+                .extend(found.into_iter().map(|found| found.map(|found| StoredValue { value: Bytes::new(), ..found })));
         }
         let mut exist = exist.into_iter();
         let now = clock::now();
         let cache = group.cache.scratch();
         let mut tier = cache.tier();
         let before = keys.iter().map(|key| {
-            let FetchedValue { value, expiry, kind } = match key.look {
-                Look::Away => Some(FetchedValue::string(Bytes::new(), None)),
+            let StoredValue { value, expiry, kind } = match key.look {
+                Look::Away => Some(StoredValue::string(Bytes::new(), None)),
                 Look::Existence => exist.next().flatten(),
                 Look::Entry => found.next().flatten(),
             }?;
@@ -123,7 +122,7 @@ impl Scratch {
             let after = tier.peek(key, self.now, |entry| match (entry.version(), entry.expiry()) {
                 same if Some(same) == *before => None,
                 (_, expiry) => {
-                    Some(FetchedValue { value: entry.value.to_bytes(), expiry, kind: kind_of(entry.metadata()) })
+                    Some(StoredValue { value: entry.value.to_bytes(), expiry, kind: kind_of(entry.metadata()) })
                 }
             });
             match (after, before) {

@@ -10,7 +10,7 @@ use crate::{
     config::RedisAddress,
     source::{
         fetch_refusals::{timeout_reason, too_large},
-        fetch_result::{FetchedReply, FetchedValue, KeyLife},
+        fetch_result::{FetchedReply, KeyLife},
         local_future::LocalFuture,
         redis::{
             queued_request::{FetchRedirector, NO_EXPIRY, QueuedFetch, RelayResult},
@@ -23,7 +23,7 @@ use crate::{
 use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::{View, encode, view};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -210,7 +210,7 @@ pub(super) enum ConnectionClass {
 }
 
 /// Reads the reply of EXEC with GET and PTTL.
-fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<FetchedValue>, SourceError> {
+fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<StoredValue>, SourceError> {
     let mut parts = match view(reply) {
         Ok(View::Array(parts)) => parts,
         Ok(View::Error(text)) => return Err(refusal(text)),
@@ -228,7 +228,7 @@ fn found(reply: &Bytes, sent_at: Millis, max: usize) -> Result<Option<FetchedVal
         Some(View::Integer(left)) => Some(sent_at.saturating_add(u64::try_from(left).unwrap_or(0))),
         _ => return Err(unexpected()),
     };
-    Ok(Some(FetchedValue::string(value, expiry)))
+    Ok(Some(StoredValue::string(value, expiry)))
 }
 
 impl FetchRedirector for ClusterCore {

@@ -7,7 +7,7 @@ use crate::{
     buffers::BufferKind,
     source::{
         fetch_refusals::{no_room, too_large},
-        fetch_result::{FetchedReply, FetchedValue, KeyLife},
+        fetch_result::{FetchedReply, KeyLife},
         redis::{
             queued_request::{NO_EXPIRY, QueuedFetch},
             reply_errors::refusal,
@@ -18,7 +18,7 @@ use crate::{
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
 use larder_proto::resp::{Malformed, parse_i64};
-use larder_store::ValueKind;
+use larder_store::{StoredValue, ValueKind};
 
 pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 /// Longest line: an error's text.
@@ -265,7 +265,7 @@ impl Pipeline {
         let answer = match (value, expiry) {
             (Err(error), _) | (Ok(Some(_)), Err(error)) => Err(error),
             (Ok(None), _) => Ok(None),
-            (Ok(Some(value)), Ok(left)) => Ok(Some(FetchedValue {
+            (Ok(Some(value)), Ok(left)) => Ok(Some(StoredValue {
                 kind: ValueKind::String,
                 value,
                 expiry: match u64::try_from(left) {

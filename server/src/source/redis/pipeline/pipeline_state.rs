@@ -2,7 +2,6 @@
 use super::fetch_batch::FetchBatch;
 use crate::source::{
     fetch_refusals::timeout_reason,
-    fetch_result::FetchedValue,
     invalidation::InvalidationScope,
     push_queue::PushQueue,
     redis::{
@@ -14,7 +13,7 @@ use crate::source::{
 use bytes::{Buf, Bytes, BytesMut};
 use larder_engine::Millis;
 use larder_proto::resp::{Malformed, Scanner};
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use std::{
     collections::VecDeque,
     rc::{Rc, Weak},
@@ -268,7 +267,7 @@ impl Pipeline {
     pub(super) fn finish(
         &mut self,
         queued: QueuedFetch,
-        answer: Result<Option<FetchedValue>, SourceError>,
+        answer: Result<Option<StoredValue>, SourceError>,
         now: Millis,
     ) {
         match answer {

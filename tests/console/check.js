@@ -280,17 +280,24 @@ async function beRefused(browser) {
   const asked = [];
   page.on("response", (response) => { if (response.status() === 403) asked.push(new URL(response.url()).pathname); });
   // An answer may take longer than the time after which a view that is not there is opened again.
-  let slow = 0;
+  let isHeld = false;
+  let early = 0;
   await page.setRequestInterception(true);
   page.on("request", (request) => {
-    const isSlow = new URL(request.url()).pathname === "/v1/slow-log";
-    if (isSlow) slow += 1;
-    setTimeout(() => request.continue(), isSlow ? 6000 : 0);
+    if (new URL(request.url()).pathname !== "/v1/slow-log") return request.continue();
+    if (isHeld) early += 1;
+    isHeld = true;
+    return setTimeout(() => {
+      isHeld = false;
+      request.continue();
+    }, 6000);
   });
   await load(page, `${url}#connections`);
   await waitForText(page, "main", "client|list");
   // It is not asked for again and again, and goes with its view.
   await waitForSamples(page, 7);
+  const twice = asked.filter((path, index) => asked.indexOf(path) !== index);
+  if (twice.length > 0) fail(`refused and asked again: ${twice}`);
   await page.evaluate(() => { location.hash = "#events"; });
   await page.waitForSelector("main[data-ready=events]");
   await page.evaluate(() => { location.hash = "#overview"; });
@@ -298,9 +305,7 @@ async function beRefused(browser) {
   await waitForSamples(page, 2);
   if ((await text(page, "#live")) !== "live") fail(`a refusal of another view is the state: ${await text(page, "#live")}`);
   if ((await text(page, "main")).includes("client|list")) fail("the refusal outlives its view");
-  const twice = asked.filter((path, index) => asked.indexOf(path) !== index);
-  if (twice.length > 0) fail(`refused and asked again: ${twice}`);
-  if (slow !== 1) fail(`asked ${slow} times, though the first answer was still to come`);
+  if (early > 0) fail("a view was opened again, though its first answer was still to come");
   await context.close();
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct MemoryStore {
     pub(crate) pages: Arc<AtomicUsize>,
     /// The next changes wait for it.
     pub(crate) held: Arc<Mutex<Option<Arc<Notify>>>>,
+    /// How long clients wait; `None`: a minute.
+    patience: Option<Duration>,
     /// Of so many writes of one entry one takes a turn, and the others are made at once; 0: none is.
     turns: usize,
     /// Writes of one entry that were made at once, or could have been.
@@ -37,9 +39,13 @@ pub(crate) struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// One that makes most writes of one entry at once, and one that makes none.
+    /// One that makes no write of one entry at once, and one that makes most.
     pub(crate) fn both_kinds() -> [MemoryStore; 2] {
         [0, 3].map(|turns| MemoryStore { turns, ..MemoryStore::default() })
+    }
+    /// One whose clients soon stop waiting.
+    pub(crate) fn with_impatient_clients() -> MemoryStore {
+        MemoryStore { patience: Some(Duration::from_millis(200)), ..MemoryStore::default() }
     }
     fn get(&self, key: &[u8]) -> Option<StoredValue> {
         let now = clock::now();
@@ -161,7 +167,7 @@ impl LocalStore for MemoryStore {
         })
     }
     fn patience(&self, _: bool) -> Duration {
-        Duration::from_millis(200)
+        self.patience.unwrap_or(Duration::from_secs(60))
     }
 }
 

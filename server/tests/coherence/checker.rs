@@ -4,9 +4,9 @@
 //!
 //! `LARDER_COHERENCE_SECONDS=600 cargo test -p larder --test integration coherence::checker` runs
 //! it for longer than the suite does.
-use super::{BOUND, before, http, kill_tracking, source_metric};
+use super::{BOUND, before, http, kill_tracking, source_metric, tracking};
 use super::{
-    common::{Client, PATIENCE, RedisServer, Reply},
+    common::{Client, PATIENCE, RedisServer, Reply, wait_until},
     larder::Larder,
 };
 use rustix::process::Signal;
@@ -26,6 +26,8 @@ const READERS: u64 = 4;
 /// Every so many keys is a hash, whose replies are kept; the others are strings, whose values are,
 /// and replies about them.
 const HASHES: usize = 3;
+/// To Redis: two of each thread.
+const CONNECTIONS: usize = 4;
 
 /// What Redis has acknowledged.
 struct World {
@@ -239,6 +241,8 @@ fn chaos(world: &World, redis: &mut RedisServer, length: Duration) {
     let mut random = Random(7);
     let goes_on = || start.elapsed() < length && !world.over.load(Relaxed);
     while goes_on() {
+        // Else a busy machine connects so slowly that storm after storm ends what was begun.
+        wait_until("Larder to be connected again", || !goes_on() || tracking(redis).len() >= CONNECTIONS);
         let calm = Instant::now();
         while calm.elapsed() < CALM && goes_on() {
             sleep(Duration::from_millis(20));

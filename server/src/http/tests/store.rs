@@ -289,7 +289,7 @@ fn conditional_writes_are_atomic() {
 #[test]
 fn a_write_that_comes_late_leaves_no_old_copy() {
     run(|| async {
-        let store = MemoryStore::default();
+        let store = MemoryStore::with_impatient_clients();
         let server = server(&store);
         let (mut client, mut other) = (server.connect().await, server.connect().await);
         client.send(put("/v0/entity?id=k", "", "old")).await;

@@ -8,7 +8,6 @@ use rustix::process::Signal;
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    ops::RangeInclusive,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -19,11 +18,10 @@ use std::{
 
 over_each_transport!(keys_move_with_the_nodes_that_leave_and_come);
 
-/// An origin whose values live for so many seconds, each for one of them.
-fn origin(max_age: RangeInclusive<u64>) -> (ScriptedOrigin, String) {
-    let origin = ScriptedOrigin::start(move |asked| {
-        let max_age = fastrand::u64(max_age.clone());
-        answer("200 OK", &format!("cache-control: max-age={max_age}\r\ncache-tag: all\r\n"), &asked.target)
+/// An origin whose values outlive the test.
+fn origin() -> (ScriptedOrigin, String) {
+    let origin = ScriptedOrigin::start(|asked| {
+        answer("200 OK", "cache-control: max-age=600\r\ncache-tag: all\r\n", &asked.target)
     });
     let source = format!("http://127.0.0.1:{}/{{key}}", origin.port);
     (origin, source)
@@ -35,7 +33,7 @@ fn end(node: &mut Larder) {
 }
 
 fn keys_move_with_the_nodes_that_leave_and_come(transport: &str) {
-    let (origin, source) = origin(600..=600);
+    let (origin, source) = origin();
     // No copies of other nodes' keys hide what is not there.
     let mut fleet = Fleet::over(transport, 3, &["--source", &source, "--hot-copy-ttl", "0"]);
     let keys: Vec<String> = (0..60).map(|number| format!("{number:x}-key")).collect();
@@ -67,7 +65,7 @@ fn keys_move_with_the_nodes_that_leave_and_come(transport: &str) {
 
 #[test]
 fn nothing_moves_where_that_is_off() {
-    let (origin, source) = origin(600..=600);
+    let (origin, source) = origin();
     let mut fleet = Fleet::start(2, &["--source", &source, "--hot-copy-ttl", "0", "--peer-handover", "0"]);
     let key = fleet.key_of(1);
     assert!(read(&fleet.nodes[0], &key).is_some());
@@ -138,36 +136,21 @@ fn replacing_nodes_that_gossip_does_not_stampede_the_source() {
 }
 
 fn replace_one_by_one(start: impl FnOnce(&[&str]) -> Fleet) {
-    const WINDOW: Duration = Duration::from_secs(12);
-    // Lives differ, so that keys do not end together: a window would have one such moment more than
-    // another.
-    let (origin, source) = origin(3..=8);
+    let (origin, source) = origin();
     // Short copies of other nodes' keys: long ones would hide what is lost.
     let mut fleet = start(&["--source", &source, "--hot-copy-ttl", "1s"]);
-    let load = Load::start(fleet.ports.iter().map(|port| port.number).collect());
-    // Every key has been read, and most of them a second time.
-    sleep(Duration::from_secs(12));
-    let rate = |begun: Instant, before: usize| (origin.asked() - before) as f64 / begun.elapsed().as_secs_f64();
-
-    let (begun, before) = (Instant::now(), origin.asked());
-    sleep(WINDOW);
-    let steady = rate(begun, before);
-
+    let ports: Vec<u16> = fleet.ports.iter().map(|port| port.number).collect();
+    assert!((0..KEYS).all(|key| get(ports[0], key)));
+    let load = Load::start(ports);
     let (begun, before) = (Instant::now(), origin.asked());
     for node in 0..3 {
         end(&mut fleet.nodes[node]);
         fleet.nodes[node] = fleet.start_node(node);
-        sleep(WINDOW / 4);
+        sleep(Duration::from_secs(3));
     }
-    let took = begun.elapsed();
-    let rolling = rate(begun, before);
-    let failed = load.end();
-    println!(
-        "source requests: {steady:.1}/s steady, {rolling:.1}/s while 3 nodes were replaced in {took:.1?} ({:+.1} %); {failed} reads failed",
-        (rolling / steady - 1.0) * 100.0
-    );
+    let (took, failed, lost) = (begun.elapsed(), load.end(), origin.asked() - before);
+    println!("{lost} requests to the source while 3 nodes were replaced in {took:.1?}; {failed} reads failed");
     assert_eq!(failed, 0);
-    // 5 % over a longer time (docs/peers.md). Here both windows are short and vary by a few percent;
-    // without a handover it is far more.
-    assert!(rolling < steady * 1.15, "{rolling:.1}/s instead of {steady:.1}/s");
+    // A few are read while nodes disagree on whose they are. Without a handover it is more than KEYS.
+    assert!(lost < KEYS / 4, "{lost} for {KEYS} keys");
 }

@@ -108,7 +108,7 @@ fn a_source_that_fails_opens_the_circuit_and_one_that_refuses_does_not() {
 fn a_redis_that_is_gone_or_frozen_is_used_again_as_soon_as_it_is_connected() {
     let mut server = RedisServer::start();
     run(async {
-        let limits = SourceLimits { breaker: Some(BREAKER), timeout: Duration::from_millis(300), ..LIMITS };
+        let limits = SourceLimits { breaker: Some(BREAKER), timeout: Duration::from_secs(1), ..LIMITS };
         let group = redis_with(&server, limits, FillPolicy::default());
         group.until_up().await;
         server.stop();

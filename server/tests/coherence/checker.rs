@@ -29,16 +29,19 @@ const HASHES: usize = 3;
 /// To Redis: two of each thread.
 const CONNECTIONS: usize = 4;
 
+/// From when until when; `None`: it is not over.
+type Span = (Instant, Option<Instant>);
+
 /// What Redis has acknowledged.
 struct World {
     /// Each from its begin until Larder is connected again; `None`: copies do not outlast them.
-    storms: Option<Mutex<Vec<(Instant, Option<Instant>)>>>,
+    storms: Option<Mutex<Vec<Span>>>,
     /// For each key its numbers, rising, and when each was acknowledged.
     acknowledged: Vec<Mutex<Vec<(u64, Instant)>>>,
     /// The last number of each key that was sent, acknowledged or not.
     sent: Vec<AtomicU64>,
     /// From the beginning of each loss of all data until every key was written again.
-    losses: Mutex<Vec<(Instant, Option<Instant>)>>,
+    losses: Mutex<Vec<Span>>,
     /// Writers hold it to read while they write; who loses the data holds it alone.
     calm: RwLock<()>,
     over: AtomicBool,

@@ -277,8 +277,9 @@ fn a_bucket_that_fails_costs_neither_the_old_object_nor_memory() {
         assert_eq!(storage.holds(), (0, old.clone()), "{what}: the old object stays, and the upload is called off");
         after.push(larder.anonymous());
     }
-    // The fourth was the first that had all its parts.
-    assert!(after[5] < after[3] + (4 << 20), "memory after each attempt: {after:?}");
+    // The allocator may keep what was under way at once, some 9 MiB a part, up to three parts. Five
+    // attempts that each left a part behind would be 45 MiB.
+    assert!(after[5] < after[0] + (36 << 20), "memory after each attempt: {after:?}");
     // What fails once is tried again.
     let mut failures = vec![500, 1, 503, 1];
     *verdict.lock().unwrap() = Box::new(move |request| if is_begin(request) { 0 } else { failures.pop().unwrap_or(0) });

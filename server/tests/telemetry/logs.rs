@@ -1,4 +1,5 @@
 //! The lines of the log, from outside.
+use super::until_connected;
 use crate::{common, larder};
 use common::{RedisServer, wait_until};
 use larder::{Larder, connect, skip_until};
@@ -24,11 +25,7 @@ fn each_event_of_a_source_has_one_line() {
     let up = |larder: &Larder, n: f64| {
         wait_until("the source's state to change", || larder.metric("larder_source_up{group=\"default\"}") == n);
     };
-    up(&larder, 1.0);
-    // A thread whose connection is made while the source ends would be connected once more.
-    wait_until("all threads to be connected", || {
-        larder.metric("larder_source_tracking_connections{group=\"default\"}") == 4.0
-    });
+    until_connected(&larder, 4);
     source.kill();
     up(&larder, 0.0);
     source.restart();

@@ -82,15 +82,23 @@ fn forwarded_commands_that_fail_are_errors_of_the_source() {
     assert!(errors() > after_one, "so is any other command");
 }
 
+/// Waits for the connections of all threads: one that is made while the source ends is not lost, and
+/// would be connected once more.
+fn until_connected(larder: &Larder, threads: u32) {
+    wait_until("all threads to be connected", || {
+        larder.metric("larder_source_tracking_connections{group=\"default\"}") == f64::from(threads)
+    });
+}
+
 #[test]
 fn json_logs_and_a_level_that_changes() {
     let mut source = RedisServer::start();
     // `Larder::start` logs from `warn` up.
-    let mut larder = Larder::start(&["--source", &source.url(), "--log-format", "json"]);
+    let mut larder = Larder::start(&["--source", &source.url(), "--threads", "2", "--log-format", "json"]);
     let up = |larder: &Larder, n: f64| {
         wait_until("the source's state to change", || larder.metric("larder_source_up{group=\"default\"}") == n);
     };
-    up(&larder, 1.0);
+    until_connected(&larder, 2);
     source.kill();
     up(&larder, 0.0);
     let body = "{\"level\":\"info\"}";

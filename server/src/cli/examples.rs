@@ -3,7 +3,7 @@ use super::exit_codes;
 use clap::Command;
 
 /// The words after `larder`, and lines to type.
-const EXAMPLES: [(&str, &[&str]); 32] = [
+const EXAMPLES: [(&str, &[&str]); 33] = [
     (
         "serve",
         &[
@@ -34,6 +34,13 @@ const EXAMPLES: [(&str, &[&str]); 32] = [
     ("store compact", &["larder store compact /var/lib/larder/store"]),
     ("store backup", &["larder store backup /var/lib/larder/store store.backup"]),
     ("store restore", &["larder store restore store.backup /var/lib/larder/store"]),
+    (
+        "store load",
+        &[
+            "larder store load users.csv /var/lib/larder/store --key id --value name",
+            "zcat users.jsonl.gz | larder store load - /var/lib/larder/store --format json",
+        ],
+    ),
     (
         "table build",
         &[

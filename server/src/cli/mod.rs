@@ -7,6 +7,7 @@ mod command_line;
 mod convert_command;
 mod examples;
 mod exit_codes;
+mod input_args;
 mod output;
 mod progress_bar;
 mod served_table;

@@ -3,11 +3,12 @@
 //! Exit codes: 0 done; 1 the store or the file is damaged, in use, or cannot be read; 2 wrong
 //! usage.
 use super::{
+    input_args,
     output::{Report, complain, json},
     progress_bar::{ProgressBar, Unit},
 };
 use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use larder_store::disk::{self, Compression, LEVELS, Offline, StoreSettings, damage};
+use larder_store::disk::{self, Compression, LEVELS, Loaded, Offline, StoreSettings, damage};
 use larder_units::show_rounded_size;
 use serde_json::json;
 use std::{
@@ -24,14 +25,16 @@ pub(super) fn command() -> Command {
     };
     let dir = || path("dir", "DIR", "The store's directory, as in disk:DIR");
     let file = || path("file", "FILE", "The backup");
-    let compression = Arg::new("compression")
-        .long("compression")
-        .value_name("NAME")
-        .value_parser(PossibleValuesParser::new(Compression::NAMES))
-        .default_value(Compression::NAMES[0])
-        .help("Compression of the new store's older levels, as in store-compression");
+    let compression = || {
+        Arg::new("compression")
+            .long("compression")
+            .value_name("NAME")
+            .value_parser(PossibleValuesParser::new(Compression::NAMES))
+            .default_value(Compression::NAMES[0])
+            .help("Compression of the new store's older levels, as in store-compression")
+    };
     Command::new("store")
-        .about("Verify, back up or compact a disk store while no server uses it")
+        .about("Verify, back up, load or compact a disk store while no server uses it")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
@@ -39,7 +42,13 @@ pub(super) fn command() -> Command {
             Command::new("stats").about("Show the number of entries and the size of a store").arg(dir()),
             Command::new("compact").about("Remove overwritten, deleted and expired entries from the files").arg(dir()),
             Command::new("backup").about("Write all entries into one file with checksums").args([dir(), file()]),
-            Command::new("restore").about("Create a new store from a backup").args([file(), dir(), compression]),
+            Command::new("restore").about("Create a new store from a backup").args([file(), dir(), compression()]),
+            Command::new("load")
+                .about("Load text (`key value words…` per line), CSV, TSV, JSON lines or a table into a store")
+                .arg(input_args::input())
+                .arg(path("dir", "DIR", "The store's directory; a new one is created"))
+                .args(input_args::options())
+                .arg(compression()),
         ])
         .mut_subcommands(|command| command.arg(json()))
 }
@@ -55,9 +64,9 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         "stats" => stats(path("dir")),
         "compact" => compact(path("dir")),
         "backup" => backup(path("dir"), path("file")),
+        "load" => load(matches, path("dir"), &new_store(matches)),
         _ => {
-            let name = matches.get_one::<String>("compression").expect("it has a default");
-            let settings = StoreSettings { compression: Compression::from_name(name), ..StoreSettings::DEFAULT };
+            let settings = new_store(matches);
             let bar = ProgressBar::new("restoring", Unit::Bytes);
             let show = &mut |done, total| bar.show(done, total);
             disk::backup::restore(path("file"), path("dir"), &settings, show).map(|copied| copied_report(&copied))
@@ -70,6 +79,12 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Settings of a store that is created now.
+fn new_store(matches: &ArgMatches) -> StoreSettings {
+    let name = matches.get_one::<String>("compression").expect("it has a default");
+    StoreSettings { compression: Compression::from_name(name), ..StoreSettings::DEFAULT }
 }
 
 fn open(dir: &Path) -> Result<Offline, String> {
@@ -90,6 +105,22 @@ fn copied_report(copied: &disk::backup::Copied) -> Report {
         document: json!({ "entries": copied.entries, "bytes": copied.bytes }),
         is_bad: false,
     }
+}
+
+fn load(matches: &ArgMatches, dir: &Path, settings: &StoreSettings) -> Result<Report, String> {
+    let input = input_args::read(matches);
+    let mut bar = ProgressBar::new("loading", Unit::Bytes);
+    let show = &mut |progress| input_args::show(&mut bar, progress);
+    let loaded = disk::load(&input, matches.get_flag("strict"), dir, settings, show);
+    drop(bar);
+    let Loaded { entries, removed, bad } = loaded?;
+    input_args::complain_of(&input, &bad);
+    let text = match removed {
+        0 => format!("{entries} entries\n"),
+        removed => format!("{entries} entries, {removed} removed\n"),
+    };
+    let document = json!({ "entries": entries, "removed": removed, "left_out": bad.count });
+    Ok(Report { text, document, is_bad: false })
 }
 
 fn verify(dir: &Path) -> Result<Report, String> {

@@ -3,14 +3,12 @@
 //! Exit codes: 0 done, 1 there is no such key or the file is no sound table, 2 wrong usage, 3 a
 //! table could not be built.
 use super::{
-    exit_codes,
+    exit_codes, input_args,
     output::{Report, complain, json, json_text, print_json},
     progress_bar::{ProgressBar, Unit},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use larder_store::table::{
-    BuildOptions, Built, Duplicates, Format, FrameCompression, Input, Position, Progress, Table, TableError, build,
-};
+use larder_store::table::{BuildOptions, Built, Duplicates, FrameCompression, Position, Table, TableError, build};
 use larder_units::{parse_size, show_size};
 use serde_json::json;
 use std::{
@@ -30,37 +28,16 @@ pub(super) fn command() -> Command {
     let path = |name: &'static str| Arg::new(name).value_name("FILE").value_parser(value_parser!(PathBuf));
     let option = |name: &'static str| path(name).long(name);
     let table = || path("table").value_name("TABLE").required(true).help("The table");
-    let formats = Format::NAMES.map(|(name, _)| name);
     let build = Command::new("build")
         .about("Build a table from text (`key value words…` per line), CSV, TSV, JSON lines or another table")
-        .arg(path("input").value_name("INPUT").required(true).help("Input file; - reads standard input"))
+        .arg(input_args::input())
         .arg(
             option("output")
                 .short('o')
                 .required(true)
                 .help("Table file; an existing one is replaced when the new one is complete"),
         )
-        .arg(
-            Arg::new("format")
-                .long("format")
-                .value_name("FORMAT")
-                .value_parser(formats)
-                .help("Input format [default: by the file name's ending, otherwise text]"),
-        )
-        .arg(
-            Arg::new("key")
-                .long("key")
-                .value_name("COLUMN")
-                .default_value("key")
-                .help("CSV, TSV, JSON: column or field of the key"),
-        )
-        .arg(
-            Arg::new("value")
-                .long("value")
-                .value_name("COLUMN")
-                .default_value("value")
-                .help("CSV, TSV, JSON: column or field of the value"),
-        )
+        .args(input_args::options())
         .arg(option("base").help("Existing table to apply the input to (JSON: a value of null removes the key)"))
         .arg(option("remove").help("File of keys to leave out, one per line"))
         .arg(
@@ -77,12 +54,6 @@ pub(super) fn command() -> Command {
                 .value_name("NAME")
                 .value_parser(FrameCompression::NAMES.map(|(name, _)| name))
                 .help("Compression of values [default: that of the existing table, otherwise none]"),
-        )
-        .arg(
-            Arg::new("strict")
-                .long("strict")
-                .action(ArgAction::SetTrue)
-                .help("Stop at the first invalid line instead of skipping it"),
         )
         .arg(
             Arg::new("memory")
@@ -165,12 +136,6 @@ fn named<T: Copy>(names: &[(&str, T)], wanted: &str) -> Option<T> {
 
 fn run_build(matches: &ArgMatches) -> ExitCode {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let mut input = Input::of(file(matches, "input").to_owned());
-    if let Some(format) = text("format").and_then(|wanted| named(&Format::NAMES, &wanted)) {
-        input.format = format;
-    }
-    input.key = text("key").expect("it has a default");
-    input.value = text("value").expect("it has a default");
     let duplicates = if text("duplicates").as_deref() == Some("error") { Duplicates::Error } else { Duplicates::Last };
     let options = BuildOptions {
         base: matches.get_one("base").cloned(),
@@ -180,7 +145,7 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
         memory: usize::try_from(*matches.get_one::<u64>("memory").expect("it has a default")).unwrap_or(usize::MAX),
         seed: *matches.get_one("seed").expect("it has a default"),
         compression: text("compression").and_then(|wanted| named(&FrameCompression::NAMES, &wanted)),
-        ..BuildOptions::of(input, file(matches, "output").to_owned())
+        ..BuildOptions::of(input_args::read(matches), file(matches, "output").to_owned())
     };
     let begun = Instant::now();
     match built(&options) {
@@ -191,7 +156,7 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
                     "file": table.to_string(),
                     "entries": built.entries,
                     "replaced": built.replaced,
-                    "left_out": built.bad,
+                    "left_out": built.bad.count,
                     "seconds": (seconds * 1e3).round() / 1e3,
                 }));
             }
@@ -205,24 +170,12 @@ fn run_build(matches: &ArgMatches) -> ExitCode {
 /// Builds a table, showing how far it is and what was left out.
 fn built(options: &BuildOptions) -> Result<Built, TableError> {
     let mut bar = ProgressBar::new("reading", Unit::Bytes);
-    let built = build(options, &mut |progress| match progress {
-        Progress::Reading(done, total) => bar.show(done, total.unwrap_or(done)),
-        Progress::Writing(done, total) => {
-            bar.begin("writing", Unit::Entries);
-            bar.show(done, total);
-        }
-    });
+    let built = build(options, &mut |progress| input_args::show(&mut bar, progress));
     drop(bar);
     let built = built?;
-    let name = options.input.name();
-    for (line, why) in &built.described {
-        complain(format_args!("{name}: line {line} is left out: {why}"));
-    }
-    match built.bad - built.described.len() as u64 {
-        0 => {}
-        more => complain(format_args!("{name}: {more} more lines are left out")),
-    }
+    input_args::complain_of(&options.input, &built.bad);
     if built.replaced > 0 {
+        let name = options.input.name();
         complain(format_args!("{name}: {} entries were replaced by later ones of the same key", built.replaced));
     }
     Ok(built)

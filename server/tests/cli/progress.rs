@@ -34,6 +34,7 @@ fn long_commands_show_it_on_a_terminal_only() {
         (&["store", "verify", &store], "reading ["),
         (&["store", "backup", &store, &copy], "writing ["),
         (&["store", "restore", &copy, &again], "restoring ["),
+        (&["store", "load", &input, &again], "loading ["),
     ] {
         let shown = on_a_terminal(args);
         assert!(shown.contains(expected), "{args:?}: {shown:?}");

@@ -1,6 +1,8 @@
 //! A disk store as its applications see it: the real server, many connections, real clients,
 //! restarts.
 
+mod load;
+
 use crate::{common, larder};
 
 use common::{Reply, wait_until};

@@ -46,6 +46,7 @@ mod in_place;
 #[cfg(test)]
 mod in_place_tests;
 mod journal;
+mod load;
 mod maintenance;
 mod offline;
 mod opening;
@@ -69,6 +70,7 @@ pub use cached_reads::Cached;
 pub use change::{StoreChange, StoreEntry, WriteError};
 pub use commit_replies::{CommitReplies, Sender};
 pub use format::MAX_KEY;
+pub use load::{Loaded, load};
 pub use offline::Offline;
 pub use read_queue::Work;
 pub use settings::{Compression, Durability, StoreSettings};

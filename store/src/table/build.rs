@@ -4,12 +4,13 @@
 //! outgrow the memory. Then one partition after the other is sorted by hash, rid of duplicates,
 //! indexed and written: it is in memory alone.
 use super::{
+    entries::{BadLines, LineRules},
     error::TableError,
     format::Origin,
     frames::{FrameCompression, FrameEncoder, Sample},
     index::Hash,
-    input::{Format, Input, Line},
-    limits::{MAX_KEY, MAX_VALUE},
+    input::{Format, Input},
+    limits::MAX_KEY,
     open::Table,
     progress::Progress,
     spill::{PARTITION_BITS, Record, Spill},
@@ -21,8 +22,6 @@ use std::{collections::VecDeque, path::PathBuf};
 /// A part has up to about so many entries: few enough to be built in the processor's cache, many
 /// enough that the directory stays small.
 const PART_ENTRIES: u64 = 1 << 16;
-/// Bad lines that are described; the rest are counted.
-const DESCRIBED: usize = 20;
 
 /// What to do with a key that comes twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,9 +85,7 @@ pub struct Built {
     /// Entries of the input that a later one replaced.
     pub replaced: u64,
     /// Lines that could not be used.
-    pub bad: u64,
-    /// The first of them, and why.
-    pub described: Vec<(u64, String)>,
+    pub bad: BadLines,
     /// Bytes that did not fit into memory.
     pub spilled: u64,
 }
@@ -184,29 +181,11 @@ fn read_all(
     let mut origin = Origin::default();
     for (input, removal) in [(Some(&options.input), false), (removals.as_ref(), true)] {
         let Some(input) = input else { continue };
-        let found = input.read(progress, &mut |number, line| {
-            let why = match line {
-                Ok(Line { key: [], .. }) => "it has no key".to_owned(),
-                Ok(Line { key, .. }) if key.len() > MAX_KEY => {
-                    format!("its key has {} bytes, more than 64 KiB", key.len())
-                }
-                Ok(Line { value: Some(value), .. }) if value.len() > MAX_VALUE => {
-                    format!("its value has {} bytes, more than 512 MiB", value.len())
-                }
-                Ok(Line { value: None, .. }) if !removal && options.base.is_none() => "it has no value".to_owned(),
-                // A removal has no number: it replaces, and is no duplicate.
-                Ok(Line { key, value: None }) => return push(Record { line: 0, key, value: None }),
-                Ok(Line { key, value }) => return push(Record { line: number, key, value }),
-                Err(why) => why,
-            };
-            if options.strict {
-                return Err(TableError::Input(format!("{}: line {number}: {why}", input.name()).into()));
-            }
-            built.bad += 1;
-            if built.described.len() < DESCRIBED {
-                built.described.push((number, why));
-            }
-            Ok(())
+        let removes = removal || options.base.is_some();
+        let rules = LineRules { strict: options.strict, removes, max_key: MAX_KEY };
+        let found = input.entries(rules, &mut built.bad, progress, &mut |number, key, value| {
+            // A removal has no number: it replaces, and is no duplicate.
+            push(Record { line: if value.is_some() { number } else { 0 }, key, value })
         })?;
         if !removal {
             origin = found;

@@ -1,6 +1,6 @@
 //! What a file is that does not begin like a table: often the text that the table should be built
 //! from, or another of Larder's files.
-use crate::magic::{BACKUP, RDB, SNAPSHOT};
+use crate::magic::{BACKUP, RDB, SNAPSHOT, TABLE};
 use std::path::Path;
 
 /// What a file is instead of a table.
@@ -18,6 +18,10 @@ pub enum ForeignFile {
     Rdb,
     /// Compressed with this program.
     Compressed(&'static str),
+    /// Text in UTF-16, as some Windows programs write it.
+    Utf16,
+    /// A table, where it is not one that is wanted.
+    Table,
     /// Anything else.
     Unknown,
 }
@@ -38,6 +42,11 @@ impl ForeignFile {
             (RDB, ForeignFile::Rdb),
             (b"\x1f\x8b", ForeignFile::Compressed("gzip")),
             (b"\x28\xb5\x2f\xfd", ForeignFile::Compressed("zstd")),
+            (b"\xfd7zXZ\0", ForeignFile::Compressed("xz")),
+            (b"\x04\x22\x4d\x18", ForeignFile::Compressed("lz4")),
+            (b"\xff\xfe", ForeignFile::Utf16),
+            (b"\xfe\xff", ForeignFile::Utf16),
+            (&TABLE, ForeignFile::Table),
         ];
         let found = known.into_iter().find(|(magic, _)| begin.starts_with(magic));
         found.map_or_else(|| if is_text(begin) { ForeignFile::Text } else { ForeignFile::Unknown }, |(_, file)| file)
@@ -61,7 +70,21 @@ impl ForeignFile {
             ForeignFile::Compressed(program) => {
                 format!("it is compressed; decompress it with `{program} -dk {file}` and build a table from that")
             }
+            ForeignFile::Utf16 => {
+                format!(
+                    "it is text in UTF-16; `iconv -f UTF-16 -t UTF-8 {file}` makes UTF-8 of it, of which a table can be built"
+                )
+            }
+            ForeignFile::Table => format!("it is a table; name it FILE.ltab, or say --format table with {file}"),
             ForeignFile::Unknown => "it does not begin like one".to_owned(),
+        }
+    }
+
+    /// Why entries cannot be read from it line by line, and what to type; `None`: they can.
+    pub(super) fn is_no_input(self, path: &Path) -> Option<String> {
+        match self {
+            ForeignFile::Empty | ForeignFile::Text | ForeignFile::Unknown => None,
+            other => Some(other.advice(path)),
         }
     }
 }

@@ -1,16 +1,18 @@
 //! What a table is made of: text, CSV, JSON lines, another table.
 use super::{
     error::TableError,
+    foreign_file::ForeignFile,
     format::Origin,
+    json_line::JsonLine,
     limits::{MAX_KEY, MAX_VALUE},
     open::Table,
     progress::Progress,
+    rows::{Row, Rows, Separator},
     walk::Position,
 };
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 use std::{
     borrow::Cow,
-    collections::HashMap,
     fs::{File, Metadata},
     io::{self, BufRead, BufReader, Read},
     os::unix::fs::MetadataExt as _,
@@ -68,6 +70,8 @@ pub struct Input {
     pub key: String,
     /// The one that has the value.
     pub value: String,
+    /// Text: a line that is a key alone has an empty value.
+    pub empty_values: bool,
 }
 
 /// What a line says.
@@ -84,11 +88,13 @@ type RawSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), TableError> + 'a;
 
 /// Lines between two looks at the progress.
 const LOOK: u64 = 1 << 14;
+/// First bytes from which a file of another kind is known.
+const HEAD: u64 = 64;
 
 impl Input {
     /// An input with the usual names of columns, in the format that the file's name says.
     pub fn of(path: PathBuf) -> Input {
-        Input { format: Format::of(&path), path, key: "key".into(), value: "value".into() }
+        Input { format: Format::of(&path), path, key: "key".into(), value: "value".into(), empty_values: false }
     }
     pub(super) fn keys(path: PathBuf) -> Input {
         Input { format: Format::Keys, ..Input::of(path) }
@@ -131,12 +137,22 @@ impl Input {
     }
 
     fn read_from(&self, from: &mut dyn Read, sink: &mut Sink<'_>) -> Result<(), TableError> {
+        let failed = |error| TableError::io(&self.path, error);
+        let mut head = Vec::new();
+        from.take(HEAD).read_to_end(&mut head).map_err(failed)?;
+        // Lines of a compressed file would be read as keys and values.
+        if let Some(advice) = ForeignFile::of(&head).is_no_input(&self.path) {
+            return Err(TableError::Input(format!("{}: {advice}", self.name()).into()));
+        }
+        // What Windows programs begin UTF-8 with (a byte order mark) is no part of the first key.
+        let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+        let mut from = BufReader::with_capacity(1 << 18, text.chain(from));
         match self.format {
-            Format::Csv => self.read_columns(b',', from, sink),
-            Format::Tsv => self.read_columns(b'\t', from, sink),
-            Format::Text => self.read_lines(from, &mut |number, line| sink(number, text(line))),
-            Format::Keys => self.read_lines(from, &mut |number, key| sink(number, Ok(Line { key, value: None }))),
-            Format::Json => self.read_lines(from, &mut |number, line| self.json(number, line, sink)),
+            Format::Csv => self.read_columns(Separator::Comma, &mut from, sink),
+            Format::Tsv => self.read_columns(Separator::Tab, &mut from, sink),
+            Format::Text => self.read_lines(&mut from, &mut |number, line| sink(number, self.text(line))),
+            Format::Keys => self.read_lines(&mut from, &mut |number, key| sink(number, Ok(Line { key, value: None }))),
+            Format::Json => self.read_json(&mut from, sink),
             Format::Table => unreachable!("a table is not read in order"),
         }
     }
@@ -154,22 +170,19 @@ impl Input {
     }
 
     /// Lines that are not empty, without their ends.
-    fn read_lines(&self, from: &mut dyn Read, sink: &mut RawSink<'_>) -> Result<(), TableError> {
+    fn read_lines(&self, from: &mut dyn BufRead, sink: &mut RawSink<'_>) -> Result<(), TableError> {
         // Whatever is around key and value: JSON may write a byte in six.
         const LONGEST: u64 = 6 * (MAX_KEY + MAX_VALUE) as u64 + (1 << 20);
-        let mut from = BufReader::with_capacity(1 << 18, from);
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            let read = from.by_ref().take(LONGEST).read_until(b'\n', &mut line);
+            let read = (&mut *from).take(LONGEST).read_until(b'\n', &mut line);
             match read.map_err(|error| TableError::io(&self.path, error))? as u64 {
                 0 => break,
                 LONGEST => return Err(TableError::Input(format!("{}: line {number} has no end", self.name()).into())),
                 _ => {}
             }
             let line = line.strip_suffix(b"\n").unwrap_or(&line);
-            // What Windows programs begin UTF-8 with (a byte order mark) is no part of the first key.
-            let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if !line.is_empty() {
                 sink(number, line)?;
@@ -178,64 +191,75 @@ impl Input {
         Ok(())
     }
 
-    fn read_columns(&self, separator: u8, from: &mut dyn Read, sink: &mut Sink<'_>) -> Result<(), TableError> {
-        let failed = |error: csv::Error| TableError::Input(format!("{}: {error}", self.name()).into());
-        let mut reader =
-            csv::ReaderBuilder::new().delimiter(separator).quoting(separator == b',').flexible(true).from_reader(from);
-        let names = reader.byte_headers().map_err(failed)?.clone();
+    fn read_columns(
+        &self,
+        separator: Separator,
+        from: &mut dyn BufRead,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), TableError> {
+        let failed = |error| TableError::io(&self.path, error);
+        let refused = |why: String| TableError::Input(format!("{}: {why}", self.name()).into());
+        let (mut rows, mut row) = (Rows::new(from, separator), Row::default());
+        if let Some((number, Err(why))) = rows.read(&mut row).map_err(failed)? {
+            return Err(refused(format!("line {number}: {why}")));
+        }
         let column = |wanted: &str| {
-            names.iter().position(|name| name == wanted.as_bytes()).ok_or_else(|| {
-                let names: Vec<_> = names.iter().map(String::from_utf8_lossy).collect();
-                TableError::Input(
-                    format!("{}: there is no column `{wanted}` among {}", self.name(), names.join(", ")).into(),
-                )
-            })
+            let mut named = row.fields().enumerate().filter(|(_, name)| *name == wanted.as_bytes());
+            match (named.next(), named.next()) {
+                (Some((column, _)), None) => Ok(column),
+                (Some(_), Some(_)) => Err(refused(format!("there are two columns `{wanted}`"))),
+                (None, _) => {
+                    let names: Vec<_> = row.fields().map(String::from_utf8_lossy).collect();
+                    Err(refused(format!("there is no column `{wanted}` among {}", names.join(", "))))
+                }
+            }
         };
-        let (key, value) = (column(&self.key)?, column(&self.value)?);
-        let mut record = csv::ByteRecord::new();
-        while reader.read_byte_record(&mut record).map_err(failed)? {
-            let number = record.position().map_or(0, csv::Position::line);
-            let line = match (record.get(key), record.get(value)) {
-                (Some(key), Some(value)) => Ok(Line { key, value: Some(value) }),
-                _ => Err(format!("it has {} columns", record.len())),
+        let (key, value, columns) = (column(&self.key)?, column(&self.value)?, row.len());
+        while let Some((number, found)) = rows.read(&mut row).map_err(failed)? {
+            let line = match (found, row.get(key), row.get(value)) {
+                (Err(why), ..) => Err(why),
+                (Ok(()), Some(key), Some(value)) if row.len() == columns => Ok(Line { key, value: Some(value) }),
+                _ => Err(format!("it has {} columns", row.len())),
             };
             sink(number, line)?;
         }
         Ok(())
     }
 
-    /// Strings are their text, other values their JSON; null removes the key.
-    fn json(&self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> Result<(), TableError> {
-        let object: HashMap<Cow<'_, str>, &RawValue> = match serde_json::from_slice(line) {
-            Ok(object) => object,
-            Err(error) => return sink(number, Err(format!("it is not a JSON object: {error}"))),
-        };
-        let field = |name: &str| -> Result<Option<Cow<'_, [u8]>>, String> {
-            let Some(raw) = object.get(name) else { return Err(format!("it has no field `{name}`")) };
-            match raw.get() {
-                "null" => Ok(None),
-                text if text.starts_with('"') => {
-                    let text: String = serde_json::from_str(text).map_err(|error| format!("`{name}`: {error}"))?;
-                    Ok(Some(Cow::Owned(text.into_bytes())))
-                }
-                other => Ok(Some(Cow::Borrowed(other.as_bytes()))),
+    /// A field that is null removes the key. Lines of an array that the file begins with are all
+    /// bad: its last element looks like a line of its own.
+    fn read_json(&self, from: &mut dyn BufRead, sink: &mut Sink<'_>) -> Result<(), TableError> {
+        let fields = JsonLine { key: &self.key, value: &self.value };
+        let (mut is_first, mut array) = (true, None);
+        self.read_lines(from, &mut |number, line| {
+            if std::mem::take(&mut is_first) && line.trim_ascii_start().starts_with(b"[") {
+                let is_whole = serde_json::from_slice::<IgnoredAny>(line).is_ok();
+                array = (!is_whole).then_some(number);
+                let why = "it is not a JSON object: it is an array, of which `jq -c .[]` makes lines";
+                return sink(number, Err(why.to_owned()));
             }
-        };
-        match (field(&self.key), field(&self.value)) {
-            (Err(why), _) | (_, Err(why)) => sink(number, Err(why)),
-            (Ok(key), Ok(value)) => sink(number, Ok(Line { key: &key.unwrap_or_default(), value: value.as_deref() })),
-        }
+            if let Some(begin) = array {
+                return sink(number, Err(format!("it is a part of the JSON array that begins in line {begin}")));
+            }
+            match fields.read(line) {
+                Ok((key, value)) => sink(number, Ok(Line { key: &key.unwrap_or_default(), value: value.as_deref() })),
+                Err(why) => sink(number, Err(why)),
+            }
+        })
     }
-}
 
-/// A line of text.
-fn text(line: &[u8]) -> Result<Line<'_>, String> {
-    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let Some(end) = line.iter().position(blank) else {
-        return Err("there is no blank behind the key".into());
-    };
-    let value = line[end..].iter().position(|byte| !blank(byte)).map_or(&[][..], |skip| &line[end + skip..]);
-    Ok(Line { key: &line[..end], value: Some(value) })
+    /// A line of text.
+    fn text<'l>(&self, line: &'l [u8]) -> Result<Line<'l>, String> {
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let Some(end) = line.iter().position(blank) else {
+            return match self.empty_values {
+                true => Ok(Line { key: line, value: Some(&[]) }),
+                false => Err("there is no blank behind the key".into()),
+            };
+        };
+        let value = line[end..].iter().position(|byte| !blank(byte)).map_or(&[][..], |skip| &line[end + skip..]);
+        Ok(Line { key: &line[..end], value: Some(value) })
+    }
 }
 
 fn origin(file: &Metadata) -> Origin {

@@ -18,16 +18,19 @@
 mod block;
 mod build;
 mod chunks;
+mod entries;
 mod error;
 mod foreign_file;
 mod format;
 mod frames;
 mod index;
 mod input;
+mod json_line;
 mod limits;
 mod lookup;
 mod open;
 mod progress;
+mod rows;
 mod spill;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,8 @@ mod walk;
 mod write;
 
 pub use build::{BuildOptions, Built, Duplicates, build};
+pub use entries::BadLines;
+pub(crate) use entries::LineRules;
 pub use error::TableError;
 pub use foreign_file::ForeignFile;
 pub use format::Origin;

@@ -1,4 +1,5 @@
 mod compressed;
+mod lines;
 
 use super::{
     BuildOptions, Built, Decoder, Duplicates, Format, FrameCompression, Input, Now, Origin, Position, Table,
@@ -269,31 +270,6 @@ fn model(entries: &[(&str, &str)]) -> Model {
 }
 
 #[test]
-fn text_is_split_at_the_first_blanks() {
-    let place = Place::new();
-    let text = "a one two\nb \t three \r\n\nc \nlonely\n leading\na again\n";
-    let (built, entries) = place.build(&place.options("x.data", text)).unwrap();
-    assert_eq!(entries, model(&[("a", "again"), ("b", "three "), ("c", "")]));
-    assert_eq!((built.entries, built.replaced, built.bad), (3, 1, 2));
-    let described = [(5, "there is no blank behind the key".to_string()), (6, "it has no key".to_string())];
-    assert_eq!(built.described, described);
-}
-
-#[test]
-fn a_byte_order_mark_is_no_part_of_the_first_key() {
-    let place = Place::new();
-    for (name, text) in [
-        ("x.data", "\u{feff}a 1\r\nb 2\r\n"),
-        ("x.jsonl", "\u{feff}{\"key\":\"a\",\"value\":1}\r\n{\"key\":\"b\",\"value\":2}\r\n"),
-        ("x.csv", "\u{feff}key,value\r\na,1\r\nb,2\r\n"),
-        ("x.tsv", "\u{feff}key\tvalue\r\na\t1\r\nb\t2\r\n"),
-    ] {
-        let (built, entries) = place.build(&place.options(name, text)).unwrap();
-        assert_eq!((entries, built.bad), (model(&[("a", "1"), ("b", "2")]), 0), "{name}");
-    }
-}
-
-#[test]
 fn the_input_is_not_overwritten_by_its_table() {
     let place = Place::new();
     let mut options = place.options("x.data", "a 1\n");
@@ -321,36 +297,6 @@ fn bad_lines_and_duplicates_can_be_errors() {
 }
 
 #[test]
-fn columns_are_found_by_name() {
-    let place = Place::new();
-    let csv = "note,key,value\nx,a,\"1, \"\"2\"\"\"\nb\n,c,3\n";
-    let (built, entries) = place.build(&place.options("x.csv", csv)).unwrap();
-    assert_eq!(entries, model(&[("a", "1, \"2\""), ("c", "3")]));
-    assert_eq!(built.described, [(3, "it has 1 columns".to_string())]);
-    let mut options = place.options("x.tsv", "id\tname\n7\t\"seven\" of\n");
-    let error = build(&options, &mut |_| ()).unwrap_err().to_string();
-    assert!(error.ends_with("there is no column `key` among id, name"), "{error}");
-    (options.input.key, options.input.value) = ("id".into(), "name".into());
-    assert_eq!(place.build(&options).unwrap().1, model(&[("7", "\"seven\" of")]));
-}
-
-#[test]
-fn json_lines_may_hold_anything() {
-    let place = Place::new();
-    let json = r#"{"key":"a","value":"\u00e9\n"}
-{"value":{"z":1,"a":[true]},"key":"b"}
-{"key":7,"value":1.50}
-{"key":"gone","value":null}
-{"key":"d"}
-[1]
-"#;
-    let (built, entries) = place.build(&place.options("x.jsonl", json)).unwrap();
-    assert_eq!(entries, model(&[("a", "é\n"), ("b", r#"{"z":1,"a":[true]}"#), ("7", "1.50")]));
-    assert_eq!(built.described[..2], [(4, "it has no value".to_string()), (5, "it has no field `value`".to_string())]);
-    assert!(built.described[2].1.starts_with("it is not a JSON object: "));
-}
-
-#[test]
 fn a_table_is_changed_into_another() {
     let place = Place::new();
     let first = BuildOptions { output: place.path("first.ltab"), ..place.options("x.data", "a 1\nb 2\nc 3\nd 4\n") };
@@ -366,7 +312,7 @@ fn a_table_is_changed_into_another() {
     };
     let (built, entries) = place.build(&changed).unwrap();
     assert_eq!(entries, model(&[("a", "1"), ("b", "new"), ("e", "5")]));
-    assert_eq!((built.entries, built.replaced, built.bad), (3, 0, 0));
+    assert_eq!((built.entries, built.replaced, built.bad.count), (3, 0, 0));
     // And copied.
     let copy = BuildOptions { input: Input::of(first.output), ..place.options("unused", "") };
     assert_eq!(copy.input.format, Format::Table);

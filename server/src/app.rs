@@ -381,7 +381,11 @@ fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetu
         SourceSetup::sharing(&group.source, limits, buffers, &servers)
             .map_err(|reason| RunError::Source { group: group.name.clone(), reason })
     };
-    settings.groups.iter().map(source).collect()
+    let sources: Vec<SourceSetup> = settings.groups.iter().map(source).collect::<Result<_, _>>()?;
+    if let Some((data, source)) = settings.data_file.as_ref().zip(sources.first()) {
+        source.follow_data(data);
+    }
+    Ok(sources)
 }
 
 impl Worker {

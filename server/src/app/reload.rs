@@ -3,6 +3,7 @@
 use super::{App, freshness_table, millis};
 use crate::{
     config::{ConfigChange, ConfigChanges, ConfigError, GroupSettings, Settings, ShownSetting, shown_settings},
+    source::SourceSetup,
     telemetry::{EventKind, NewEvent},
 };
 
@@ -58,6 +59,7 @@ impl App {
         self.check_bounds(&changes)?;
         self.reload_users()?;
         self.apply(&changes);
+        self.sources.iter().for_each(SourceSetup::look_at_data);
         if let Some(tls) = &self.tls {
             tls.reload();
         }

@@ -4,12 +4,12 @@ use super::{
     examples,
     exit_codes::{self, USAGE},
     output::{self, complain, print, print_json},
-    served_table, shell_files, snapshot_commands, store_commands, table_commands,
+    served_table::{self, ServedData},
+    shell_files, snapshot_commands, store_commands, table_commands,
 };
 use crate::{
     config::{
-        self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args,
-        flag_layer,
+        self, CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, flag_args, flag_layer,
     },
     lifecycle::RunError,
     net,
@@ -84,7 +84,7 @@ pub(super) fn command() -> Command {
         file (max-memory = \"64MiB\"). A flag overrides a variable, and a variable overrides the file.";
     let serve = Command::new("serve")
         .about("Serve (the default command)")
-        .arg(served_table::data())
+        .args(served_table::args())
         .args(flag_args())
         .after_help("These are the most common settings. `larder serve --help` has all of them.")
         .after_long_help(PRECEDENCE);
@@ -265,19 +265,21 @@ fn with_serve(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     args
 }
 
-/// The configuration as typed; `table` is what is served instead of a source that is named.
+/// The configuration as typed; `data` is what is served instead of a source that is named.
 fn configured(
     matches: &ArgMatches,
-    table: Option<SourceUrl>,
+    data: Option<ServedData>,
     vars: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<CheckedConfig, ConfigError> {
     let (file, mut flags) = flag_layer(matches);
-    if let Some(table) = table {
-        let texts = vec![table.to_string()];
+    if let Some(data) = &data {
+        let texts = vec![data.source.to_string()];
         flags.insert("source", RawValue { texts, origin: SettingOrigin::Flag("source") });
     }
     let env = environment(vars)?;
-    config::load_config(ConfigInput { flags, file, env, machine: Machine::detect() })
+    let mut config = config::load_config(ConfigInput { flags, file, env, machine: Machine::detect() })?;
+    config.settings.data_file = data.and_then(|data| data.file);
+    Ok(config)
 }
 
 /// The environment as text; a variable that is not text matters only if it may be ours.

@@ -1,7 +1,10 @@
 //! `larder serve DATA`: the table that it serves, which is built first if the data is no table.
 use super::output::complain;
-use crate::config::{ConfigError, SourceUrl};
-use clap::{Arg, ArgMatches, value_parser};
+use crate::{
+    config::{ConfigError, DataFile, SourceUrl},
+    source::table_build,
+};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use larder_store::table::{Format, Input, Table, TableError};
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -10,29 +13,48 @@ use std::{
     process,
 };
 
-/// `larder serve DATA`
-pub(super) fn data() -> Arg {
-    Arg::new("data")
+/// `larder serve DATA --watch`
+pub(super) fn args() -> [Arg; 2] {
+    let data = Arg::new("data")
         .value_name("DATA")
         .value_parser(value_parser!(PathBuf))
         .conflicts_with("source")
-        .help("A table, or a data file to build one from (text, CSV, TSV or JSON lines; see larder table build); like --source table:FILE")
+        .help("A table, or a data file to build one from (text, CSV, TSV or JSON lines; see larder table build); like --source table:FILE");
+    let watch = Arg::new("watch")
+        .long("watch")
+        .action(ArgAction::SetTrue)
+        .requires("data")
+        .help("Build the table again whenever DATA has changed, not only at a reload");
+    [data, watch]
+}
+
+/// What `larder serve DATA` serves.
+pub(super) struct ServedData {
+    pub(super) source: SourceUrl,
+    /// What the table is built from, if the data is no table.
+    pub(super) file: Option<DataFile>,
 }
 
 /// The table that `larder serve DATA` serves: the data itself, or DATA.ltab, which is built unless
 /// it was built from the data as it is.
-pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigError> {
+pub(super) fn served(matches: &ArgMatches) -> Result<Option<ServedData>, ConfigError> {
     let Some(data) = matches.get_one::<PathBuf>("data") else { return Ok(None) };
-    let refused = |error: TableError| ConfigError(vec![error.to_string()]);
     let input = Input::of(data.clone());
     if input.format == Format::Table {
-        return Ok(Some(SourceUrl::Table(data.clone())));
+        return Ok(Some(ServedData { source: SourceUrl::Table(data.clone()), file: None }));
     }
+    let file = DataFile { path: data.clone(), watch: matches.get_flag("watch") };
+    table_of(data).map(|table| Some(ServedData { source: SourceUrl::Table(table), file: Some(file) }))
+}
+
+/// The table of a data file, which is built unless it was built from the data as it is.
+fn table_of(data: &Path) -> Result<PathBuf, ConfigError> {
+    let refused = |error: TableError| ConfigError(vec![error.to_string()]);
     let wanted = Input::origin(data).map_err(refused)?;
     let is_current = |output: &Path| Table::open(output).is_ok_and(|table| table.origin() == Some(wanted));
     let beside = beside(data);
     if is_current(&beside) {
-        return Ok(Some(SourceUrl::Table(beside)));
+        return Ok(beside);
     }
     let output = match can_be_written(&beside) {
         true => beside,
@@ -40,20 +62,14 @@ pub(super) fn served(matches: &ArgMatches) -> Result<Option<SourceUrl>, ConfigEr
             let output = in_cache(data)
                 .map_err(|error| ConfigError(vec![format!("{}: cannot be written: {error}", beside.display())]))?;
             if is_current(&output) {
-                return Ok(Some(SourceUrl::Table(output)));
+                return Ok(output);
             }
             output
         }
     };
     complain(format_args!("building {}", output.display()));
-    // In a process of its own: the allocator keeps what a build has freed (20 MB after a million
-    // entries), which serving has no use for.
-    let build = |larder: PathBuf| {
-        let mut build = process::Command::new(larder);
-        build.args(["table", "build", "-o"]).arg(&output).arg("--").arg(data).stdin(process::Stdio::null()).status()
-    };
-    match std::env::current_exe().and_then(build) {
-        Ok(status) if status.success() => Ok(Some(SourceUrl::Table(output))),
+    match table_build(data, &output, &[]).and_then(|mut build| build.status()) {
+        Ok(status) if status.success() => Ok(output),
         // It has said why.
         Ok(_) => Err(ConfigError(vec![format!("{}: no table has been built from it", data.display())])),
         Err(error) => Err(ConfigError(vec![format!("{}: cannot start the build: {error}", output.display())])),

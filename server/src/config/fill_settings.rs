@@ -48,6 +48,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
         groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
+        data_file: None,
         peers: peers(top),
         replication: replication(top),
         threads: top.number("threads"),

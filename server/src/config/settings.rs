@@ -1,6 +1,7 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
     command_lists::AccessSettings,
+    data_file::DataFile,
     jwt_settings::JwtSettings,
     nearest_name::usual_name,
     otlp_settings::OtlpSettings,
@@ -39,6 +40,8 @@ pub struct Settings {
     pub proxy_protocol: ProxyProtocol,
     /// Group `default` first.
     pub groups: Vec<GroupSettings>,
+    /// Of `larder serve DATA`.
+    pub data_file: Option<DataFile>,
     pub peers: PeerSettings,
     pub replication: ReplicationSettings,
     pub threads: usize,

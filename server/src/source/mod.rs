@@ -99,7 +99,7 @@ pub(crate) use source_limits::LARGE;
 pub use source_limits::{BreakerPolicy, SourceLimits};
 pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
-pub use table::{PinnedTable, Reloaded, TableLookup, TableSource};
+pub use table::{PinnedTable, Reloaded, TableLookup, TableSource, table_build};
 pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub(crate) use upstream_stream::{Stream, connect_tcp, stop_pacing};
 pub use user_servers::UserServers;

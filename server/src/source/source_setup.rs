@@ -13,7 +13,11 @@ use super::{
     source_trait::Source,
     table::{Reloaded, TableSetup},
 };
-use crate::{buffers::Buffers, config::SourceUrl, telemetry::TableSnapshot};
+use crate::{
+    buffers::Buffers,
+    config::{DataFile, SourceUrl},
+    telemetry::TableSnapshot,
+};
 use larder_store::disk::Store;
 use std::{rc::Rc, sync::Arc};
 
@@ -70,6 +74,19 @@ impl SourceSetup {
     /// Why the file is refused. The table then stays as it is.
     pub async fn reload(&self) -> Option<Result<Reloaded, Arc<str>>> {
         Some(self.0.as_table()?.reload().await)
+    }
+    /// Builds the table again from this file at a reload, if the file has changed.
+    pub fn follow_data(&self, data: &DataFile) {
+        if let Some(table) = self.0.as_table() {
+            table.follow_data(data.clone());
+        }
+    }
+    /// As [`reload`](SourceSetup::reload), if the table follows a data file that has changed, and
+    /// without waiting for it.
+    pub fn look_at_data(&self) {
+        if let Some(table) = self.0.as_table() {
+            table.look_at_data();
+        }
     }
     /// The counters of a table; zeros if the source is no table.
     pub fn table_counts(&self) -> TableSnapshot {

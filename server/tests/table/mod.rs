@@ -1,5 +1,8 @@
 //! Tables from outside: the real binary builds them, serves them and changes from one to the next.
 
+mod bad_lines;
+mod data_file;
+
 use crate::{common, larder};
 
 use common::{Reply, wait_until};

@@ -1,7 +1,8 @@
 //! Reload: one thread watches the table's file, and replaces the served table when a new file is in
 //! place.
+use super::{file_stamp::FileStamp, followed_data::FollowedData};
 use crate::{
-    config::Machine,
+    config::{DataFile, Machine},
     source::{invalidation::Invalidations, source_health::SourceHealth, source_limits::SourceLimits},
     telemetry::TableSnapshot,
 };
@@ -13,7 +14,6 @@ use larder_store::{
 };
 use parking_lot::Mutex;
 use std::{
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     rc::Rc,
     sync::{
@@ -56,8 +56,15 @@ pub(super) struct SharedTable {
     refused: AtomicU64,
 }
 
-/// A request to reload the file now.
-type ReloadRequest = oneshot::Sender<Result<Reloaded, Arc<str>>>;
+/// A request to the thread.
+enum ReloadRequest {
+    /// Reload the file now, after another build if its data file has changed.
+    Reload(oneshot::Sender<Result<Reloaded, Arc<str>>>),
+    /// The table is built from this data file.
+    Follow(DataFile),
+    /// Reload the file if its data file has changed.
+    LookAtData,
+}
 
 /// One table has replaced another.
 pub(super) struct Swap {
@@ -76,16 +83,6 @@ pub struct Reloaded {
     pub changed: Option<u64>,
 }
 
-/// The identity of a file, from its metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileStamp(u64, u64, u64, i64, i64);
-impl FileStamp {
-    fn of(path: &Path) -> Option<FileStamp> {
-        let file = std::fs::metadata(path).ok()?;
-        Some(FileStamp(file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
-    }
-}
-
 impl TableSetup {
     /// Opens the table and starts its thread, which ends with the setup.
     pub(crate) fn open(path: &Path, limits: SourceLimits, health: SourceHealth) -> Result<TableSetup, String> {
@@ -101,7 +98,7 @@ impl TableSetup {
             refused: AtomicU64::new(0),
         });
         let (requests, asked) = std_mpsc::channel();
-        let watcher = FileWatcher { shared: Arc::downgrade(&shared), seen };
+        let watcher = FileWatcher { shared: Arc::downgrade(&shared), seen, data: None };
         let thread = std::thread::Builder::new().name("larder-table".into());
         thread.spawn(move || watcher.run(&asked)).map_err(|error| error.to_string())?;
         Ok(TableSetup { shared, limits, requests })
@@ -109,11 +106,19 @@ impl TableSetup {
 
     pub(crate) async fn reload(&self) -> Result<Reloaded, Arc<str>> {
         let (reply, answer) = oneshot::channel();
-        let asked = self.requests.send(reply);
+        let asked = self.requests.send(ReloadRequest::Reload(reply));
         match answer.await {
             Ok(answer) if asked.is_ok() => answer,
             _ => Err("the table's thread has ended".into()),
         }
+    }
+
+    // After the end of the thread there is nothing to reload.
+    pub(crate) fn follow_data(&self, data: DataFile) {
+        let _ = self.requests.send(ReloadRequest::Follow(data));
+    }
+    pub(crate) fn look_at_data(&self) {
+        let _ = self.requests.send(ReloadRequest::LookAtData);
     }
 
     pub(crate) fn counts(&self) -> TableSnapshot {
@@ -132,6 +137,8 @@ struct FileWatcher {
     shared: Weak<SharedTable>,
     /// The file at the last check.
     seen: Option<FileStamp>,
+    /// What the table is built from.
+    data: Option<FollowedData>,
 }
 
 impl FileWatcher {
@@ -146,16 +153,32 @@ impl FileWatcher {
                 Err(std_mpsc::RecvTimeoutError::Disconnected) => return,
             };
             let Some(shared) = self.shared.upgrade() else { return };
+            let (is_requested, reply) = match request {
+                Some(ReloadRequest::Follow(data)) => {
+                    self.data = Some(FollowedData::of(data, &shared.served.borrow().table));
+                    continue;
+                }
+                Some(ReloadRequest::Reload(reply)) => (true, Some(reply)),
+                Some(ReloadRequest::LookAtData) => (true, None),
+                None => (false, None),
+            };
+            let data = self.data.as_mut();
+            let built = data.and_then(|data| data.is_due(is_requested).then(|| data.build(&shared.path)));
             let now = FileStamp::of(&shared.path);
             // A missing file may be about to be replaced.
-            if request.is_none() && (now.is_none() || now == self.seen) {
+            if built.is_none() && reply.is_none() && (now.is_none() || now == self.seen) {
                 continue;
             }
-            self.seen = now;
-            let reloaded = shared.reload();
-            if let Some(request) = request {
+            let reloaded = match built {
+                Some(Err(why)) => Err(shared.refuse(&why)),
+                _ => {
+                    self.seen = now;
+                    shared.reload()
+                }
+            };
+            if let Some(reply) = reply {
                 // The requester may be gone.
-                let _ = request.send(reloaded);
+                let _ = reply.send(reloaded);
             }
         }
     }
@@ -180,6 +203,12 @@ impl SharedTable {
         self.health.note_error(&error.to_string().into());
     }
 
+    fn refuse(&self, why: &str) -> Arc<str> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::error!("the table stays as it is: {why}");
+        why.into()
+    }
+
     fn reload(&self) -> Result<Reloaded, Arc<str>> {
         let opened = Table::open(&self.path).and_then(|table| {
             table.advise_needed();
@@ -188,11 +217,7 @@ impl SharedTable {
         });
         let new = match opened {
             Ok(new) => new,
-            Err(error) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::error!("the table stays as it is: {error}");
-                return Err(error.to_string().into());
-            }
+            Err(error) => return Err(self.refuse(&error.to_string())),
         };
         // Only this thread replaces it.
         let generation = self.generation.load(Ordering::Relaxed) + 1;

@@ -75,6 +75,16 @@ class Files(unittest.TestCase):
             if service.get("image") == "larder":
                 self.assertEqual(refusal(["serve"], service["environment"]), "")
 
+    def test_docker_compose_1_29_can_read_it(self):
+        # It knows no name of the project and no optional file, and refuses a file with either. The file of the root says what it needs.
+        text = (FOLDER / "compose.yaml").read_text()
+        document = yaml.safe_load(text)
+        self.assertEqual({key for key in document if not key.startswith("x-")} - {"services", "volumes", "networks", "version"}, set())
+        for service in document["services"].values():
+            files = service.get("env_file", [])
+            self.assertTrue(isinstance(files, str) or all(isinstance(file, str) for file in files), files)
+        self.assertIn("Docker Compose 2.24 or later", (ROOT / "docker-compose.yaml").read_text())
+
     def test_nginx_and_prometheus_know_every_node(self):
         upstreams = re.findall(r"server (\S+:\d+)", (FOLDER / "nginx.conf").read_text())
         self.assertEqual(upstreams, [f"{name}:8080" for name in sorted(self.nodes)])

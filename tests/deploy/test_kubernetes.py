@@ -291,8 +291,7 @@ class Chart(unittest.TestCase):
             strip(kept)
             container = kept["StatefulSet larder"]["spec"]["template"]["spec"]["containers"][0]
             container["env"].sort(key=lambda variable: variable["name"])
-            # The manifests leave the first to Kubernetes, and name no version.
-            container.pop("imagePullPolicy", None)
+            # The manifests name no version.
             container["image"] = container["image"].partition(":")[0]
             # The default.
             kept["Service larder"]["spec"].pop("type", None)

@@ -9,13 +9,13 @@ use super::{
         compare_prefixes, compare_shards, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
-    env_variables::env_warnings,
+    env_variables::{self, Env, env_warnings},
     fill_settings::settings,
     load_config::ConfigInput,
     machine_limits::Machine,
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     secret_files::read_secret_files,
-    setting_value::{is_off, parse},
+    setting_value::{SettingValue, is_off, parse},
     settings::Settings,
     settings_table::{Fallback, all_settings},
 };
@@ -96,7 +96,37 @@ pub(super) fn check(
     }
     let mut warnings = warnings(&settings, machine);
     warnings.extend(env_warnings(&input.env, &raw.top));
+    warnings.extend(overridden(&input.env, &scopes[0], machine));
     Ok(CheckedConfig { settings, scopes, warnings, input })
+}
+
+/// Variables of other programs whose values Larder's own variables override: where an image sets
+/// those, a user does not see why another address or source is used.
+fn overridden(env: &Env, top: &EffectiveSettings, machine: &Machine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (name, RawValue { texts, origin }) in env_variables::foreign(env) {
+        let EffectiveValue { setting, values, origin: wins } = top.effective(name);
+        let SettingOrigin::Env(own) = wins else { continue };
+        // What is for all programs of a pod is often set on purpose for another one.
+        if *wins == origin || origin.to_string().contains("OTEL_") {
+            continue;
+        }
+        // `PROXY_PORT` alone names no interface.
+        let is_port = origin == SettingOrigin::Env("PROXY_PORT".to_owned());
+        let holds = |wanted: &SettingValue| {
+            let same = |value: &SettingValue| match (value, wanted) {
+                (SettingValue::Address(at), SettingValue::Address(wanted)) if is_port => at.port() == wanted.port(),
+                _ => value == wanted,
+            };
+            values.iter().any(same)
+        };
+        let is_held = |text: &String| is_off(text) || parse(setting, text, machine).is_ok_and(|wanted| holds(&wanted));
+        if !texts.iter().all(is_held) {
+            let advice = if own == "LARDER_HTTP" { "; Larder's image sets that variable" } else { "" };
+            warnings.push(format!("{origin}: without effect, because {own} sets {name}: set {own} instead{advice}"));
+        }
+    }
+    warnings
 }
 
 /// A setting that a prefix leaves out has the value of its group.

@@ -68,7 +68,7 @@ forward-admin = true
 
 ## Variables of other programs
 
-`LARDER_…` variables override these, and these override the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`, `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`, `OTEL_SERVICE_NAME` sets `otlp-service-name`, `OTEL_RESOURCE_ATTRIBUTES` sets `otlp-resource-attributes`. Service variables that Kubernetes injects (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
+`LARDER_…` variables override these, and these override the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`, `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`, `OTEL_SERVICE_NAME` sets `otlp-service-name`, `OTEL_RESOURCE_ATTRIBUTES` sets `otlp-resource-attributes`. If one of them (except OpenTelemetry's) has no effect because a `LARDER_…` variable says something else, Larder warns. Service variables that Kubernetes injects (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
 ";
 
 /// The Markdown text.

@@ -682,6 +682,45 @@ fn variables_that_say_what_nobody_means_are_named() {
 }
 
 #[test]
+fn variables_of_other_proxies_that_ours_override_are_named() {
+    let image = [("LARDER_HTTP", ":8080"), ("LARDER_INSECURE", "true")];
+    let warnings = |env: &[(&str, &str)]| loaded(&[], &[&image[..], env].concat(), "").warnings.join("\n");
+    for (name, text, own) in [
+        ("PROXY_PORT", "9000", "LARDER_HTTP"),
+        ("PROXY_HOST", "127.0.0.1", "LARDER_HTTP"),
+        ("PROXY_TTL_MS", "1500", "LARDER_TTL"),
+        ("PROXY_MAX_KEYS", "5", "LARDER_MAX_KEYS"),
+        ("REDIS_HOST", "r", "LARDER_SOURCE"),
+        ("REDIS_PORT", "7", "LARDER_SOURCE"),
+        ("PEERS_SELF", "a:1", "LARDER_PEER_SELF"),
+    ] {
+        let own_vars = [
+            ("LARDER_TTL", "2s"),
+            ("LARDER_MAX_KEYS", "7"),
+            ("LARDER_SOURCE", "redis://q"),
+            ("LARDER_PEER_SELF", "b:1"),
+            ("LARDER_PEERS", "b:1"),
+        ];
+        let said = warnings(&[&own_vars[..], &[(name, text)]].concat());
+        let expected = format!("env {name}: without effect, because {own} sets ");
+        assert!(said.contains(&expected), "{name}: {said}");
+        let alone = loaded(&[], &[(name, text), ("PEERS_SET", "a:1")], "").warnings.join("\n");
+        assert!(!alone.contains("without effect"), "{name}: {alone}");
+    }
+    let said = warnings(&[("PROXY_HOST", "127.0.0.2"), ("PROXY_PORT", "9000")]);
+    assert!(said.contains("env PROXY_HOST, PROXY_PORT: without effect, because LARDER_HTTP sets http: set"), "{said}");
+    for same in [
+        [("PROXY_HOST", ""), ("PROXY_PORT", "8080")],
+        [("PROXY_PORT", "8080"), ("OTEL_SERVICE_NAME", "x")],
+        [("PROXY_TTL_MS", "2000"), ("LARDER_TTL", "2s")],
+        [("PROXY_MAX_KEYS", "none"), ("LARDER_MAX_KEYS", "5")],
+        [("REDIS_HOST", "r"), ("LARDER_SOURCE", "redis://r:6379/0")],
+    ] {
+        assert!(!warnings(&same).contains("without effect"), "{same:?}: {}", warnings(&same));
+    }
+}
+
+#[test]
 fn settings_from_arguments() {
     let settings = Settings::from_args(&["--http", "127.0.0.1:0", "--max-keys", "5"]).unwrap();
     assert_eq!((settings.http[0].port(), settings.groups[0].max_keys), (0, Some(5)));

@@ -200,9 +200,11 @@ impl App {
         if let (Some(_), Some(hindrance)) = (&settings.replication.replica_of, replication.hindrance()) {
             return Err(RunError::Replica(hindrance));
         }
-        if let Some(primary) = &settings.replication.replica_of {
-            let named = |error| RunError::Tls(format!("{error} (setting `replica-of`)"));
-            replica::client_tls(primary).map_err(named)?;
+        let primary_http = settings.replication.primary_http.as_ref().map(|http| (&http.0, "primary-http"));
+        let replica_of = settings.replication.replica_of.as_ref().map(|primary| (primary, "replica-of"));
+        for (primary, setting) in replica_of.into_iter().chain(primary_http) {
+            let named = |error| RunError::Tls(format!("{error} (setting `{setting}`)"));
+            replica::client_tls(primary, &[]).map_err(named)?;
         }
         let mut telemetry = Telemetry::new(settings.threads, logs);
         telemetry.tracer = Arc::new(Tracer::new(settings.otlp.as_ref().map(|otlp| otlp.sample)));

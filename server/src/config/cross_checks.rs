@@ -6,6 +6,7 @@ use super::{
     otlp_settings::{FIXED_HEADERS, IS_BUILT_IN},
     peer_checks::check_peers,
     raw_settings::Layer,
+    replication_settings::ReplicaWrites,
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
@@ -304,6 +305,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     warnings.extend(proxies_unnamed(settings));
     warnings.extend(trusted_by_all(settings));
     warnings.extend(nodes_without_secret(settings));
+    warnings.extend(no_login_at_primary(settings));
     warnings.extend(outside_snapshots(settings));
     warnings
 }
@@ -391,6 +393,18 @@ fn proxies_unnamed(settings: &Settings) -> Option<String> {
 fn trusted_by_all(settings: &Settings) -> Option<String> {
     let range = settings.proxies.trusted.iter().find(|range| range.prefix_len() == 0)?;
     Some(format!("trusted-proxies has {range}: every client may say that it is another"))
+}
+
+/// A replica with a password that it may not send where HTTP writes go.
+fn no_login_at_primary(settings: &Settings) -> Option<String> {
+    let replication = &settings.replication;
+    let forwards = replication.replica_of.is_some() && replication.writes == ReplicaWrites::Forward;
+    let primary = replication.primary_http.as_ref().filter(|primary| forwards && primary.0.tls.is_none())?;
+    settings.password.is_some().then(|| {
+        format!(
+            "primary-http ({primary}) is without TLS, so the password is not sent there: a primary that asks for it refuses writes over HTTP; write https://host:port?ca=FILE"
+        )
+    })
 }
 
 /// Routes between nodes that ask for a user, which no node is.

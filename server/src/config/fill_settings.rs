@@ -306,7 +306,7 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
             _ => ReplicaWrites::Refuse,
         },
         primary_http: match scope.one("primary-http") {
-            Some(SettingValue::Peer(address)) => Some(address.clone()),
+            Some(SettingValue::PrimaryHttp(address)) => Some(address.clone()),
             _ => None,
         },
     }

@@ -85,7 +85,7 @@ pub use print_config::{ShownSetting, print_config, shown_settings};
 pub use rate_limit::RateLimit;
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
-pub use replication_settings::{PrimaryAddress, ReplicaWrites, ReplicationMode, ReplicationSettings};
+pub use replication_settings::{PrimaryAddress, PrimaryHttp, ReplicaWrites, ReplicationMode, ReplicationSettings};
 pub use sample_file::sample_file;
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue, read_headers};

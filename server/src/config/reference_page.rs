@@ -166,6 +166,7 @@ fn range(kind: ValueKind) -> Option<String> {
         | ValueKind::PeerEntry
         | ValueKind::Zone
         | ValueKind::Primary
+        | ValueKind::PrimaryHttp
         | ValueKind::ReplicationMode
         | ValueKind::Text
         | ValueKind::Secret

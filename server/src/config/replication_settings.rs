@@ -1,6 +1,5 @@
 //! The settings of a primary and its replicas.
 use super::{
-    peer_entry::PeerAddress,
     secret::Secret,
     tls_client_settings::TlsClientSettings,
     url_parts::{host_port, parameters},
@@ -8,10 +7,18 @@ use super::{
 use larder_units::{parse_duration, show_duration};
 use std::{fmt, str::FromStr, time::Duration};
 
-/// The port of a primary that is named without one.
-const DEFAULT_PORT: u16 = 6380;
-const SCHEME: &str = "redis://";
-const TLS_SCHEME: &str = "rediss://";
+/// How the addresses of a primary are written for one protocol.
+struct AddressForm {
+    scheme: &'static str,
+    tls_scheme: &'static str,
+    /// The ports of a primary that is named without one, and with TLS.
+    ports: [u16; 2],
+    protocol: &'static str,
+}
+const REDIS: AddressForm =
+    AddressForm { scheme: "redis://", tls_scheme: "rediss://", ports: [6380, 6380], protocol: "the Redis protocol" };
+const HTTP: AddressForm =
+    AddressForm { scheme: "http://", tls_scheme: "https://", ports: [8080, 8443], protocol: "HTTP" };
 const SHORTEST_PULL: Duration = Duration::from_millis(100);
 
 /// The settings of a primary and its replicas.
@@ -25,7 +32,7 @@ pub struct ReplicationSettings {
     pub mode: ReplicationMode,
     pub writes: ReplicaWrites,
     /// Where the primary serves HTTP.
-    pub primary_http: Option<PeerAddress>,
+    pub primary_http: Option<PrimaryHttp>,
 }
 
 /// What a replica does with its clients' writes.
@@ -53,32 +60,62 @@ pub struct PrimaryAddress {
     pub tls: Option<TlsClientSettings>,
 }
 
+/// Where a primary serves HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrimaryHttp(pub PrimaryAddress);
+
 impl fmt::Display for PrimaryAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.tls.is_some() { TLS_SCHEME } else { SCHEME })?;
+        self.write(&REDIS, f)
+    }
+}
+impl fmt::Display for PrimaryHttp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(&HTTP, f)
+    }
+}
+impl FromStr for PrimaryAddress {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PrimaryAddress, String> {
+        PrimaryAddress::parse(text, &REDIS)
+    }
+}
+impl FromStr for PrimaryHttp {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PrimaryHttp, String> {
+        PrimaryAddress::parse(text, &HTTP).map(PrimaryHttp)
+    }
+}
+
+impl PrimaryAddress {
+    /// `host:port`, with brackets around an IPv6 address.
+    pub fn authority(&self) -> String {
         match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port)?,
-            false => write!(f, "{}:{}", self.host, self.port)?,
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
         }
+    }
+
+    fn write(&self, form: &AddressForm, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls.is_some() { form.tls_scheme } else { form.scheme })?;
+        f.write_str(&self.authority())?;
         let parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
         if !parameters.is_empty() {
             write!(f, "?{}", parameters.join("&"))?;
         }
         Ok(())
     }
-}
 
-impl FromStr for PrimaryAddress {
-    type Err = String;
-    fn from_str(text: &str) -> Result<PrimaryAddress, String> {
+    fn parse(text: &str, form: &AddressForm) -> Result<PrimaryAddress, String> {
+        let &AddressForm { scheme, tls_scheme, ports: [port, tls_port], protocol } = form;
         let what = || {
             format!(
-                "`{text}` is not a primary: write redis://host:port or rediss://host:port, its address for the Redis protocol"
+                "`{text}` is not a primary: write {scheme}host:port or {tls_scheme}host:port, its address for {protocol}"
             )
         };
         let mut tls = None;
-        let authority = match text.strip_prefix(TLS_SCHEME) {
-            None => text.strip_prefix(SCHEME).unwrap_or(text),
+        let authority = match text.strip_prefix(tls_scheme) {
+            None => text.strip_prefix(scheme).unwrap_or(text),
             Some(rest) => {
                 let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
                 let settings = tls.insert(TlsClientSettings::default());
@@ -86,7 +123,7 @@ impl FromStr for PrimaryAddress {
                     let (name, value) = parameter?;
                     if !settings.set(name, &value)? {
                         return Err(format!(
-                            "unknown parameter `{name}`: rediss:// takes ca, cert, key and insecure here"
+                            "unknown parameter `{name}`: {tls_scheme} takes ca, cert, key and insecure here"
                         ));
                     }
                 }
@@ -95,10 +132,11 @@ impl FromStr for PrimaryAddress {
             }
         };
         let authority = authority.strip_suffix('/').unwrap_or(authority);
-        if authority.contains(['/', '@', '?', '#', ' ']) {
+        if authority.contains(|c: char| "/@?#%".contains(c) || c.is_whitespace() || c.is_control()) {
             return Err(what());
         }
-        let (host, port) = host_port(authority, DEFAULT_PORT, "redis").map_err(|_| what())?;
+        let port = if tls.is_some() { tls_port } else { port };
+        let (host, port) = host_port(authority, port, "redis").map_err(|_| what())?;
         Ok(PrimaryAddress { host, port, tls })
     }
 }
@@ -169,6 +207,25 @@ mod tests {
         {
             let error = text.parse::<PrimaryAddress>().expect_err(text);
             assert!(error.contains("is not a primary: write redis://host:port or"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_primary_is_named_for_http_with_and_without_tls() {
+        for (text, shown) in [
+            ("a:1", "http://a:1"),
+            ("http://[::1]:9/", "http://[::1]:9"),
+            ("a", "http://a:8080"),
+            ("https://a", "https://a:8443"),
+            ("https://a:1?ca=/c&cert=d&key=e", "https://a:1?ca=/c&cert=d&key=e"),
+        ] {
+            let address: PrimaryHttp = text.parse().expect("a primary");
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        for text in ["", "redis://a", "http://u:p@a", "https://u@a", "a/b", "a?ca=b", "a\r\nx", "a%0d"] {
+            let error = text.parse::<PrimaryHttp>().expect_err(text);
+            assert!(error.contains("is not a primary: write http://host:port or https://host:port"), "{error}");
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
     peer_settings::LoadFactor,
     rate_limit::RateLimit,
-    replication_settings::{PrimaryAddress, ReplicationMode},
+    replication_settings::{PrimaryAddress, PrimaryHttp, ReplicationMode},
     secret::Secret,
     sent_header::SentHeader,
     settings::RefreshAhead,
@@ -49,6 +49,7 @@ pub enum SettingValue {
     Zone(Zone),
     LoadFactor(LoadFactor),
     Primary(PrimaryAddress),
+    PrimaryHttp(PrimaryHttp),
     ReplicationMode(ReplicationMode),
 }
 
@@ -84,6 +85,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Zone(zone) => zone.fmt(f),
             SettingValue::LoadFactor(factor) => factor.fmt(f),
             SettingValue::Primary(address) => address.fmt(f),
+            SettingValue::PrimaryHttp(address) => address.fmt(f),
             SettingValue::ReplicationMode(mode) => mode.fmt(f),
         }
     }
@@ -167,6 +169,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         ValueKind::Zone => text.parse().map(SettingValue::Zone),
         ValueKind::LoadFactor => text.parse().map(SettingValue::LoadFactor),
         ValueKind::Primary => text.parse().map(SettingValue::Primary),
+        ValueKind::PrimaryHttp => text.parse().map(SettingValue::PrimaryHttp),
         ValueKind::ReplicationMode => text.parse().map(SettingValue::ReplicationMode),
         ValueKind::Path | ValueKind::Prefix | ValueKind::Text => Ok(SettingValue::Text(text.to_string())),
         ValueKind::RoutePrefix => route_prefix(text).map(SettingValue::Text),

@@ -1,17 +1,31 @@
 //! Writes that a replica forwards to its primary (`replica-writes = "forward"`, `primary-http`).
+//!
+//! The replica has checked its client, and is the client of the primary: it sends the fields that
+//! a write depends on, and its own `password`, that over TLS only. What says who the client is
+//! (`Authorization`, `Cookie`, `X-Forwarded-For`) stays here.
 use super::{
     connection_context::ConnectionContext,
+    item_api,
+    owner_requests::WRITE_FIELDS,
     problem_json::{Problem, ProblemKind},
     response_body::ResponseBody,
+    route_request::RouteRequest,
+    route_table::{Route, RouteHandler},
 };
-use crate::{config::ReplicaWrites, replica::ChangesAt};
+use crate::{
+    config::{PrimaryHttp, ReplicaWrites},
+    identity::DEFAULT_USER,
+    replica::{ChangesAt, client_tls},
+    source::connect_tcp,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use std::time::Duration;
-use tokio::{net::TcpStream, time::timeout};
+use std::{io, time::Duration};
+use tokio::time::timeout;
 
 /// The field that a forwarded request has. Such a request goes no further.
 const FORWARDED: HeaderName = HeaderName::from_static("larder-forwarded");
@@ -23,14 +37,14 @@ const CONNECTING: Duration = Duration::from_secs(2);
 const ANSWERING: Duration = Duration::from_secs(5);
 /// What an answer holds at most besides a value.
 const REST: usize = 1 << 20;
-/// Fields that are about one connection (RFC 9110 section 7.6.1), or are written again for the
-/// next.
-const OF_ONE_CONNECTION: [HeaderName; 9] = [
+/// Fields of a request by which the logs of both processes are compared.
+const TRACE_FIELDS: [HeaderName; 2] = [HeaderName::from_static("traceparent"), HeaderName::from_static("x-request-id")];
+/// Fields of an answer that are about one connection (RFC 9110 section 7.6.1), or are written again
+/// for the next.
+const OF_ONE_CONNECTION: [HeaderName; 7] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::DATE,
-    header::EXPECT,
-    header::HOST,
     header::TE,
     header::TRAILER,
     header::TRANSFER_ENCODING,
@@ -38,9 +52,11 @@ const OF_ONE_CONNECTION: [HeaderName; 9] = [
 ];
 
 /// Whether a write that this replica does not take goes to the primary.
-pub(super) fn forwards(context: &ConnectionContext, headers: &HeaderMap) -> bool {
+pub(super) fn forwards(context: &ConnectionContext, route: &Route, headers: &HeaderMap) -> bool {
     let (settings, replication) = (&context.worker.app.settings.replication, &context.worker.app.replication);
     settings.writes == ReplicaWrites::Forward
+        // Nodes write at each other, with a secret of their own.
+        && !route.is_between_nodes()
         && settings.primary_http.is_some()
         && !headers.contains_key(FORWARDED)
         // The address is that of the primary in the settings: another one was named since.
@@ -77,9 +93,10 @@ pub(super) async fn forward(
         Some(connection) => connection,
         None => {
             let connect = async {
-                let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
-                stream.set_nodelay(true)?;
-                handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)
+                // Read for each connection: the files may have changed.
+                let tls = client_tls(&address.0, &[&b"http/1.1"[..]]).map_err(io::Error::other)?;
+                let stream = connect_tcp(&address.0.host, address.0.port, tls.as_ref()).await?;
+                handshake(TokioIo::new(stream)).await.map_err(io::Error::other)
             };
             let (sender, connection) = match timeout(CONNECTING, connect).await {
                 Ok(connected) => connected.map_err(|error| not_sent(&shown, &error.to_string()))?,
@@ -93,10 +110,13 @@ pub(super) async fn forward(
         }
     };
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    let mut request = Request::builder().method(&head.method).uri(target).header(header::HOST, &shown);
+    let mut request = Request::builder().method(&head.method).uri(target);
     if let Some(headers) = request.headers_mut() {
-        copy(&head.headers, headers);
-        headers.insert(FORWARDED, HeaderValue::from_static("1"));
+        insert_fields(&head.headers, headers);
+        let host =
+            HeaderValue::from_str(&address.0.authority()).map_err(|error| not_sent(&shown, &error.to_string()))?;
+        headers.insert(header::HOST, host);
+        headers.extend(login(context, address).map(|login| (header::AUTHORIZATION, login)));
     }
     let request = request.body(Full::new(body)).map_err(|error| not_sent(&shown, &error.to_string()))?;
     let limit = app.settings.max_value.saturating_add(REST);
@@ -111,6 +131,9 @@ pub(super) async fn forward(
         Err(_) => return Err(unanswered(&shown, "it did not answer in time")),
     };
     connections.put(connection);
+    if answered.status == StatusCode::UNAUTHORIZED {
+        return Err(not_sent(&shown, refused_login(context, address)));
+    }
     let place = answered.headers.get(CHANGES).and_then(|place| place.to_str().ok());
     if let Some(place) = place.and_then(|place| place.parse::<ChangesAt>().ok()) {
         context.worker.forwarder.wait_for(place).await;
@@ -122,7 +145,37 @@ pub(super) async fn forward(
     Ok(response)
 }
 
-/// Copies the fields that are not about one connection.
+/// The fields of a client's request that the primary gets.
+fn insert_fields(sent: &HeaderMap, headers: &mut HeaderMap) {
+    for name in WRITE_FIELDS.iter().chain(&TRACE_FIELDS) {
+        for value in sent.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+    headers.insert(FORWARDED, HeaderValue::from_static("1"));
+}
+
+/// How this replica logs in at the primary: with its own `password`, over TLS only.
+fn login(context: &ConnectionContext, primary: &PrimaryHttp) -> Option<HeaderValue> {
+    let password = context.worker.app.settings.password.as_deref().filter(|_| primary.0.tls.is_some())?;
+    let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("{DEFAULT_USER}:{password}")));
+    let mut value = HeaderValue::try_from(basic).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Why the primary did not let this replica in.
+fn refused_login(context: &ConnectionContext, primary: &PrimaryHttp) -> &'static str {
+    match (context.worker.app.settings.password.is_some(), primary.0.tls.is_some()) {
+        (true, true) => "it refuses the password of this replica (setting `password`)",
+        (true, false) => {
+            "it asks for a password, which this replica sends over TLS only: write primary-http as https://host:port?ca=FILE"
+        }
+        (false, _) => "it asks for a password, and this replica has none (setting `password`)",
+    }
+}
+
+/// Copies the fields of an answer that are not about one connection.
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     let named: Vec<&str> = from.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok()).collect();
     let is_named = |name: &HeaderName| {
@@ -132,6 +185,19 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap) {
         if !OF_ONE_CONNECTION.contains(name) && !is_named(name) {
             to.append(name, value.clone());
         }
+    }
+}
+
+/// Checks what a write names in its body against the rules of the user, who is none of the primary.
+pub(super) fn refused(
+    request: &RouteRequest<'_>,
+    handler: RouteHandler,
+    body: &[u8],
+) -> Option<Response<ResponseBody>> {
+    match handler {
+        RouteHandler::PostItem => item_api::refused_write(request, "set", body),
+        RouteHandler::DeleteItem => item_api::refused_write(request, "del", body),
+        _ => None,
     }
 }
 

@@ -18,7 +18,7 @@ use prost::Message;
 use std::rc::Rc;
 
 /// The fields that a write depends on.
-const FIELDS: [HeaderName; 5] = [
+pub(super) const WRITE_FIELDS: [HeaderName; 5] = [
     header::IF_MATCH,
     header::IF_NONE_MATCH,
     header::CONTENT_TYPE,
@@ -47,7 +47,7 @@ pub(super) async fn at_owner(
         method: method.to_string(),
         key: Bytes::copy_from_slice(request.key),
         query: Bytes::copy_from_slice(request.query),
-        fields: FIELDS.iter().flat_map(sent).collect(),
+        fields: WRITE_FIELDS.iter().flat_map(sent).collect(),
         body: body.clone(),
     };
     let sent = OwnerRequest { write: Some(write), ..OwnerRequest::default() };

@@ -242,8 +242,11 @@ where
         true => check_role(&context.worker, request.group),
         false => Ok(()),
     };
-    if may_write().is_err() && forwarded_writes::forwards(context, &head.headers) {
+    if may_write().is_err() && forwarded_writes::forwards(context, route, &head.headers) {
         let body = request_body::read(body, item).await?;
+        if let Some(refused) = forwarded_writes::refused(&request, route.handler, &body) {
+            return Ok(refused);
+        }
         return forwarded_writes::forward(context, &head, body).await;
     }
     may_write()?;

@@ -145,7 +145,7 @@ impl Forwarder {
 
     async fn connect(&self, primary: &PrimaryAddress, resp3: bool) -> Result<Connection, String> {
         let connect = async {
-            let tls = client_tls(primary).map_err(io::Error::other)?;
+            let tls = client_tls(primary, &[]).map_err(io::Error::other)?;
             let stream = connect_tcp(&primary.host, primary.port, tls.as_ref()).await?;
             let (to, input, idle_since) = (primary.clone(), BytesMut::new(), Instant::now());
             let mut connection = Connection { to, resp3, stream, input, idle_since };

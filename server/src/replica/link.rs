@@ -119,7 +119,7 @@ async fn run(of: &Link<'_>, watched: &mut Watched, place: &mut Place) -> Result<
     let primary = of.primary;
     let connect = async {
         // Read for each connection: the files may have changed.
-        let tls = client_tls(primary).map_err(LinkError::Tls)?;
+        let tls = client_tls(primary, &[]).map_err(LinkError::Tls)?;
         let mut stream = BufReader::new(connect_tcp(&primary.host, primary.port, tls.as_ref()).await?);
         log_in(of.replication, &mut stream, of.port, place).await?;
         Ok::<_, LinkError>(stream)
@@ -210,8 +210,8 @@ async fn receive(of: &Link<'_>, stream: &mut BufReader<Stream>, place: &mut Plac
 ///
 /// # Errors
 /// A text that names the file.
-pub fn client_tls(primary: &PrimaryAddress) -> Result<Option<ClientTls>, String> {
-    primary.tls.as_ref().map(|tls| ClientTls::new(tls, &primary.host, &[])).transpose()
+pub fn client_tls(primary: &PrimaryAddress, protocols: &[&[u8]]) -> Result<Option<ClientTls>, String> {
+    primary.tls.as_ref().map(|tls| ClientTls::new(tls, &primary.host, protocols)).transpose()
 }
 
 /// The longest frame of entries within the limits here.

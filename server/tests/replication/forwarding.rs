@@ -6,7 +6,10 @@ use super::{
     workload::{Writes, info, replica_of, wait_for_equality, wait_for_link},
 };
 use rustix::process::Signal;
-use std::io::Write;
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+};
 
 /// A replica of a Larder that forwards writes of both protocols.
 fn forwarding(primary: &Larder, args: &[&str]) -> Larder {
@@ -125,6 +128,53 @@ fn http_writes_are_forwarded_with_their_answers() {
     // What came from a replica goes no further.
     let (status, _, body) = replica.http(&http("PUT", "/v1/kv/k", "larder-forwarded: 1\r\n", "x"));
     assert_eq!(status, 405, "{}", String::from_utf8_lossy(&body));
+}
+
+/// The replica is the client of its primary: it sends what the write depends on, and nothing that
+/// says who its own client is.
+#[test]
+fn a_forwarded_http_write_has_no_credentials_and_no_address_of_the_client() {
+    let primary = Larder::start(&["--replication-secret=stream"]);
+    let recorder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http_address = format!("--primary-http={}", recorder.local_addr().unwrap());
+    let args = ["--password=open", "--replication-secret=stream", "--replica-writes=forward", &http_address];
+    let mut replica = replica_of(primary.redis, &args);
+    wait_until("the replica to follow", || replica.get("/metrics").contains("\nlarder_replication_link_up 1\n"));
+    let recorded = std::thread::spawn(move || {
+        let (stream, _) = recorder.accept().unwrap();
+        let mut lines = Vec::new();
+        for line in BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()) {
+            lines.push(line);
+        }
+        (&stream).write_all(b"HTTP/1.1 204 No Content\r\nserver-timing: x\r\n\r\n").unwrap();
+        lines
+    });
+    let sent = "authorization: Bearer open\r\ncookie: session=1\r\nx-forwarded-for: 192.0.2.1\r\n\
+        forwarded: for=192.0.2.1\r\nx-real-ip: 192.0.2.1\r\nproxy-authorization: Basic eDp5\r\n\
+        x-api-key: k\r\norigin: http://x\r\nuser-agent: x\r\ncontent-type: text/plain\r\ncache-tag: a\r\n\
+        surrogate-key: b\r\nif-none-match: *\r\nx-request-id: 7\r\n";
+    assert_eq!(replica.http(&http("PUT", "/v1/kv/k?ttl=1h", sent, "v")).0, 204);
+    let mut lines = recorded.join().unwrap();
+    assert_eq!(lines.remove(0), "PUT /v1/kv/k?ttl=1h HTTP/1.1");
+    lines.sort();
+    let host = http_address.trim_start_matches("--primary-http=").to_owned();
+    let expected = [
+        "cache-tag: a",
+        "content-length: 1",
+        "content-type: text/plain",
+        &format!("host: {host}"),
+        "if-none-match: *",
+        "larder-forwarded: 1",
+        "surrogate-key: b",
+        "x-request-id: 7",
+    ];
+    assert_eq!(lines, expected);
+    let said = {
+        replica.signal(Signal::TERM);
+        replica.wait();
+        replica.stderr()
+    };
+    assert!(said.contains("is without TLS, so the password is not sent there"), "{said}");
 }
 
 #[test]

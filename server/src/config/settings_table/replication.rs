@@ -68,11 +68,13 @@ pub(super) const REPLICATION: &[SettingSpec] = &[
     },
     SettingSpec {
         name: "primary-http",
-        kind: ValueKind::Peer,
+        kind: ValueKind::PrimaryHttp,
         optional: true,
-        example: "10.0.0.1:8080",
-        help: "HTTP address of the primary that `replica-of` names. With `replica-writes = \
-               \"forward\"`, writes over HTTP are sent there. Without it, they are refused.",
+        example: "https://10.0.0.1:8443?ca=/etc/larder/ca.pem",
+        help: "HTTP address of the primary that `replica-of` names: `http://host:port`, or with TLS \
+               `https://host:port?ca=FILE&cert=FILE&key=FILE`. With `replica-writes = \
+               \"forward\"`, writes over HTTP are sent there. Without it, they are refused. The \
+               replica sends its `password` over TLS only, and never its clients' credentials.",
         ..ROW
     },
 ];

@@ -52,6 +52,8 @@ pub enum ValueKind {
     RoutePrefix,
     /// Where a primary serves the Redis protocol.
     Primary,
+    /// Where a primary serves HTTP.
+    PrimaryHttp,
     /// How a replica follows its primary.
     ReplicationMode,
     /// Any text.
@@ -94,7 +96,7 @@ impl ValueKind {
             ValueKind::Zone => "NAME",
             ValueKind::LoadFactor => "FACTOR",
             ValueKind::Hostname => "HOST",
-            ValueKind::Primary => "URL",
+            ValueKind::Primary | ValueKind::PrimaryHttp => "URL",
             ValueKind::ReplicationMode => "MODE",
             ValueKind::Text | ValueKind::Secret => "TEXT",
             ValueKind::Header => "HEADER",

@@ -43,6 +43,17 @@ pub(super) fn allow(
     request.allow(command, key, access).map_err(|problem| ItemError::forbidden(&problem))
 }
 
+/// The answer to a write that the rules of the user refuse, before another process makes it.
+pub(in crate::http) fn refused_write(
+    request: &RouteRequest<'_>,
+    command: &'static str,
+    body: &[u8],
+) -> Option<Response<ResponseBody>> {
+    let checked = ItemRequest::parse(body, request.query)
+        .and_then(|item| allow(request, command, item.key.as_bytes(), KeyAccess::WRITE));
+    checked.err().map(ItemError::into_response)
+}
+
 /// An item to store.
 pub(super) struct NewItem<'r> {
     pub(super) item: ItemRequest<'r>,

@@ -24,6 +24,6 @@ mod memory_items;
 
 pub(super) use item_error::{error_response, redirect};
 pub(super) use item_prefix::{ItemPath, TABLE_PREFIX, meant_path, of_path};
-pub(super) use item_routes::{delete_item, get_item, post_item};
+pub(super) use item_routes::{delete_item, get_item, post_item, refused_write};
 pub(super) use list_item_keys::list_item_keys;
 pub(super) use memory_items::{DirectAnswer, answer_from_memory, is_within_limits, refused};

@@ -184,6 +184,21 @@ fn rates_are_bounded_in_the_words_of_each_route() {
             assert_eq!(client.get("/healthz").await.status, 200);
             assert_eq!(client.get("/v1/stats").await.status, 200);
             assert_eq!(client.send("DELETE /v1/kv/a HTTP/1.1\r\nHost: h\r\n\r\n").await.problem(), "throttled");
+            for (request, status) in [
+                ("GET /v0/entity?id=a", 429),
+                ("PUT /v0/entity?id=a", 429),
+                ("DELETE /v0/entity?id=a", 429),
+                ("GET /v0/entities?start=a", 429),
+                ("GET /v1/lookup?key=a", 503),
+                ("GET /?key=a", 503),
+                ("GET /data/a", 503),
+                ("GET /cache/v1/item?key=a", 503),
+                ("DELETE /cache/v1/item?key=a", 503),
+                ("GET /cache/v1/keys?mask=*", 503),
+            ] {
+                let refused = client.send(&format!("{request} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")).await;
+                assert_eq!(refused.status, status, "{request}");
+            }
         }
         let server = Server::new(&["--throttle-admin", "1/s"]);
         let mut client = server.connect().await;

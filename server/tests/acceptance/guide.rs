@@ -116,6 +116,18 @@ fn coming_from_gcache() {
     run_in("docs/coming-from-gcache.md", folder.path());
 }
 #[test]
+fn coming_from_redis_proxy() {
+    run("docs/coming-from-redis-proxy.md");
+}
+#[test]
+fn coming_from_groupcache() {
+    run("docs/coming-from-groupcache.md");
+}
+#[test]
+fn coming_from_rocksdb() {
+    run("docs/coming-from-rocksdb.md");
+}
+#[test]
 fn observe() {
     run("docs/observe.md");
 }

@@ -115,6 +115,112 @@ fn every_decision_is_listed_under_its_title() {
     assert!(wrong.is_empty(), "`# NUMBER: TITLE`, and `- [NUMBER](FILE) TITLE` in the list: {wrong:?}");
 }
 
+/// A number without a page is one that the list says is not used.
+#[test]
+fn every_number_of_a_decision_is_a_page_or_said_to_be_unused() {
+    let folder = root().join("docs/decisions");
+    let names: Vec<String> =
+        files(&folder, "md").iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    let numbers: Vec<u32> = names.iter().filter_map(|name| name.split('-').next()?.parse().ok()).collect();
+    let list = fs::read_to_string(folder.join("README.md")).unwrap();
+    let (head, _) = list.split_once("\n- [").unwrap();
+    let of_unused = Regex::new(r"\b([0-9]{4})(?: to ([0-9]{4}))?\b").unwrap();
+    let unused: Vec<u32> = of_unused
+        .captures_iter(head)
+        .flat_map(|found| {
+            let first: u32 = found[1].parse().unwrap();
+            first..=found.get(2).map_or(first, |last| last.as_str().parse().unwrap())
+        })
+        .collect();
+    let last = *numbers.iter().max().unwrap();
+    let wrong: Vec<u32> = (1..=last).filter(|number| numbers.contains(number) == unused.contains(number)).collect();
+    assert!(wrong.is_empty(), "neither a page nor said to be unused, or both: {wrong:?}");
+}
+
+/// Text without comments and without what is between quotes in a line.
+fn code(line: &str) -> String {
+    let line = line.split("//").next().unwrap_or_default();
+    line.split('"').step_by(2).collect()
+}
+
+#[test]
+fn security_md_counts_the_unsafe_blocks() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let block = Regex::new(r"\bunsafe\b").unwrap();
+    let mut found = 0;
+    for path in
+        ["engine", "store", "proto", "document", "units", "server", "bench"].map(|of| root().join(of).join("src"))
+    {
+        for path in files(&path, "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let blocks = source.lines().map(|line| block.find_iter(&code(line)).count()).sum::<usize>();
+            if blocks > 0 {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                let said = format!("`{name}` ({blocks} block{})", if blocks == 1 { "" } else { "s" });
+                assert!(text.contains(&said), "SECURITY.md does not say {said}");
+                found += 1;
+            }
+        }
+    }
+    assert_eq!(text.matches(".rs` (").count(), found, "SECURITY.md names files without unsafe code");
+}
+
+/// One click from the index: pages for people who come from other systems, and other systems' words.
+#[test]
+fn the_index_leads_people_of_other_systems_to_their_pages() {
+    let index = fs::read_to_string(root().join("docs/README.md")).unwrap();
+    for page in files(&root().join("docs"), "md") {
+        let name = page.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with("coming-from-") {
+            assert!(index.contains(&format!("]({name})")), "docs/README.md does not link {name}");
+        }
+    }
+    for word in ["graceful", "error injection", "perfect hash", "mmap", "minikube"] {
+        let row = index.lines().find(|line| line.starts_with('|') && line.contains(word));
+        assert!(row.is_some_and(|row| row.contains("](")), "docs/README.md does not say where to read about {word}");
+    }
+}
+
+/// The rows of a table that begin with this cell, as cells.
+fn rows<'p>(section: &'p str, first: &str) -> Vec<Vec<&'p str>> {
+    let begins = format!("| {first} |");
+    let lines = section.lines().filter(|line| line.starts_with(&begins));
+    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// What a page says below a heading.
+fn section<'p>(page: &'p str, heading: &str) -> &'p str {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap();
+    section.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn figures_that_a_page_quotes_are_those_of_the_linked_page() {
+    let page = |name: &str| fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (classic, benchmarks) = (page("classic-benchmarks.md"), page("benchmarks.md"));
+    let quoted = section(&classic, "## A proxy of Redis");
+    let owned = section(&benchmarks, "## `/lookup` by connections");
+    for connections in ["1", "8", "32", "128"] {
+        let (quoted, owned) = (&rows(quoted, connections)[0], &rows(owned, connections)[0]);
+        assert_eq!(quoted[..4], owned[..4], "classic-benchmarks.md, benchmarks.md");
+        assert_eq!(quoted[4], owned[6], "classic-benchmarks.md, benchmarks.md");
+    }
+    // README and the page for newcomers have one digit of the ratios of a GET that is sent alone.
+    let alone = section(&benchmarks, "## Commands").split("### GET, one at a time").nth(1).unwrap();
+    let ratios = &rows(alone, "redis-server")[0][1..5];
+    let mut ratios: Vec<f64> = ratios.iter().map(|ratio| ratio.trim_end_matches('†').parse().unwrap()).collect();
+    ratios.sort_by(f64::total_cmp);
+    let range = format!("{:.1} to {:.1} times", ratios[0], ratios[3]);
+    for name in ["../README.md", "is-larder-for-you.md"] {
+        let text = page(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&range), "{name} does not say that a GET alone takes redis-server {range} as much");
+    }
+    // A chart of what was measured once has no medians.
+    let memory = page("benchmarks/memory.svg");
+    assert!(section(&benchmarks, "## Memory per entry").contains("Measured once."));
+    assert!(memory.contains("measured once") && !memory.contains("medians"), "benchmarks/memory.svg");
+}
+
 /// A figure of the table "In short": the ratio of a server.
 fn ratio(page: &str, row: &str, server: &str) -> f64 {
     let line = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();

@@ -8,10 +8,24 @@ use crate::lib::results::{
     chart_file::{FileLine, file},
 };
 
-/// When and from which commit the figures are, and what a point and its bar stand for.
-pub(super) fn origin(setting: &SettingRecord) -> String {
-    let SettingRecord { date, commit, runs, .. } = setting;
-    format!("{date}, commit {commit}; points: medians of {runs} runs, bars: least to most")
+/// When and from which commit the figures of a page are, and how often they were measured.
+#[derive(Debug)]
+pub(super) struct Origin {
+    when: String,
+    runs: usize,
+}
+impl Origin {
+    pub(super) fn of(setting: &SettingRecord) -> Origin {
+        let SettingRecord { date, commit, runs, .. } = setting;
+        Origin { when: format!("{date}, commit {commit}"), runs: *runs }
+    }
+    /// With what a point and its bar stand for.
+    fn of_medians(&self) -> String {
+        format!("{}; points: medians of {} runs, bars: least to most", self.when, self.runs)
+    }
+    fn of_one_run(&self) -> String {
+        format!("{}; measured once", self.when)
+    }
 }
 
 /// The throughput of a server in these cells, without those that have errors.
@@ -26,7 +40,7 @@ fn line<'a>(name: &'a str, cells: impl Iterator<Item = (CellKey, &'a Cell)>) -> 
 }
 
 /// Throughput by connections. `None` if there are not at least two numbers of connections.
-pub(super) fn throughput(cells: &Cells, title: &str, keys: &[CellKey], origin: &str) -> Option<String> {
+pub(super) fn throughput(cells: &Cells, title: &str, keys: &[CellKey], origin: &Origin) -> Option<String> {
     if keys.len() < 2 {
         return None;
     }
@@ -41,7 +55,7 @@ pub(super) fn loads(
     server: &str,
     loads: &[(&'static str, RivalLoad)],
     keys: &[CellKey],
-    origin: &str,
+    origin: &Origin,
 ) -> Option<String> {
     if keys.len() < 2 {
         return None;
@@ -52,17 +66,17 @@ pub(super) fn loads(
     by_connections(title, keys, loads.iter().map(of).collect(), origin)
 }
 
-fn by_connections(title: &str, keys: &[CellKey], servers: Vec<FileLine>, origin: &str) -> Option<String> {
+fn by_connections(title: &str, keys: &[CellKey], servers: Vec<FileLine>, origin: &Origin) -> Option<String> {
     let connections: Vec<f64> = keys.iter().map(|key| key.connections as f64).collect();
     let most = servers.iter().flat_map(|line| &line.ranges).map(|range| range.2).fold(0.0, f64::max);
     let (first, last) = (connections.first()?, connections.last()?);
     let ticks = connections.iter().map(|&at| (at, chart::plain(at))).collect();
     let x = Axis { low: *first, high: *last, log: true, ticks, label: "connections" };
-    Some(file(title, &x, &Axis::linear(most, "requests per second"), servers, origin))
+    Some(file(title, &x, &Axis::linear(most, "requests per second"), servers, &origin.of_medians()))
 }
 
 /// Memory per entry by length of the value, as a multiple of key and value themselves.
-pub(super) fn memory(cells: &Cells, title: &str, origin: &str) -> Option<String> {
+pub(super) fn memory(cells: &Cells, title: &str, origin: &Origin) -> Option<String> {
     let mut sizes: Vec<usize> = cells.memory.iter().map(|row| row.value_size).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -79,7 +93,7 @@ pub(super) fn memory(cells: &Cells, title: &str, origin: &str) -> Option<String>
     let most = servers.iter().flat_map(|line| &line.points).map(|point| point.1).fold(1.0, f64::max);
     let ticks = sizes.iter().map(|&size| (size as f64, size_name(size))).collect();
     let x = Axis { low: first as f64, high: last as f64, log: true, ticks, label: "bytes of a value" };
-    Some(file(title, &x, &Axis::log(0.5, most, "memory ÷ (key + value)"), servers, origin))
+    Some(file(title, &x, &Axis::log(0.5, most, "memory ÷ (key + value)"), servers, &origin.of_one_run()))
 }
 
 /// 64 B, 4 KiB.

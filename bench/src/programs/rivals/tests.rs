@@ -146,6 +146,8 @@ fn charts_are_well_formed() {
         // A bar for each point that is a median of runs; memory is measured once.
         let bars = if name == "memory.svg" { 0 } else { chart.matches("<circle").count() };
         assert_eq!(chart.matches("stroke-opacity=\"0.6\"").count(), bars, "{name}: {chart}");
+        let how = if name == "memory.svg" { "; measured once<" } else { "; points: medians of " };
+        assert!(chart.contains(how), "{name}: {chart}");
     }
     well_formed("<a><b></a>").expect_err("a tag is not closed");
     well_formed("<a x=\"1></a>").expect_err("a quote is not closed");

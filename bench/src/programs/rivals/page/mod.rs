@@ -38,7 +38,7 @@ pub(super) struct RivalsPage<'a> {
     folder: &'a str,
     cells: Cells,
     /// The foot of each chart.
-    origin: String,
+    origin: charts::Origin,
 }
 
 /// A figure of a cell.
@@ -80,7 +80,7 @@ impl<'a> RivalsPage<'a> {
             .iter()
             .find_map(|record| if let RawRecord::Setting(setting) = record { Some(setting) } else { None });
         let setting = setting.context("the raw data do not say what was measured on")?;
-        let (cells, origin) = (Cells::of(records), charts::origin(setting));
+        let (cells, origin) = (Cells::of(records), charts::Origin::of(setting));
         let mut page = RivalsPage { text: String::new(), charts: Vec::new(), folder, cells, origin };
         page.head(setting);
         page.quiet(records);

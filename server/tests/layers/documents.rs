@@ -115,28 +115,6 @@ fn every_decision_is_listed_under_its_title() {
     assert!(wrong.is_empty(), "`# NUMBER: TITLE`, and `- [NUMBER](FILE) TITLE` in the list: {wrong:?}");
 }
 
-/// A number without a page is one that the list says is not used.
-#[test]
-fn every_number_of_a_decision_is_a_page_or_said_to_be_unused() {
-    let folder = root().join("docs/decisions");
-    let names: Vec<String> =
-        files(&folder, "md").iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
-    let numbers: Vec<u32> = names.iter().filter_map(|name| name.split('-').next()?.parse().ok()).collect();
-    let list = fs::read_to_string(folder.join("README.md")).unwrap();
-    let (head, _) = list.split_once("\n- [").unwrap();
-    let of_unused = Regex::new(r"\b([0-9]{4})(?: to ([0-9]{4}))?\b").unwrap();
-    let unused: Vec<u32> = of_unused
-        .captures_iter(head)
-        .flat_map(|found| {
-            let first: u32 = found[1].parse().unwrap();
-            first..=found.get(2).map_or(first, |last| last.as_str().parse().unwrap())
-        })
-        .collect();
-    let last = *numbers.iter().max().unwrap();
-    let wrong: Vec<u32> = (1..=last).filter(|number| numbers.contains(number) == unused.contains(number)).collect();
-    assert!(wrong.is_empty(), "neither a page nor said to be unused, or both: {wrong:?}");
-}
-
 /// Text without comments and without what is between quotes in a line.
 fn code(line: &str) -> String {
     let line = line.split("//").next().unwrap_or_default();
@@ -178,6 +156,24 @@ fn the_index_leads_people_of_other_systems_to_their_pages() {
     for word in ["graceful", "error injection", "perfect hash", "mmap", "minikube"] {
         let row = index.lines().find(|line| line.starts_with('|') && line.contains(word));
         assert!(row.is_some_and(|row| row.contains("](")), "docs/README.md does not say where to read about {word}");
+    }
+}
+
+#[test]
+fn the_http_reference_has_every_route_and_every_type_of_error() {
+    let page = fs::read_to_string(root().join("docs/reference/http.md")).unwrap();
+    let source = |name: &str| fs::read_to_string(root().join("server/src/http").join(name)).unwrap();
+    let api: serde_json::Value = serde_json::from_str(&source("openapi.json")).unwrap();
+    // The page names a group's routes together.
+    let paths = api["paths"].as_object().unwrap().keys().filter(|path| !path.contains("{group}"));
+    let missing: Vec<&String> = paths.filter(|path| !page.contains(path.split('{').next().unwrap())).collect();
+    assert!(missing.is_empty(), "docs/reference/http.md lacks {missing:?}");
+    let kind = Regex::new(r#"\("([a-z-]+)", "[A-Z]"#).unwrap();
+    let problems = source("problem_json.rs");
+    let kinds: Vec<&str> = kind.captures_iter(&problems).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(kinds.len() > 30, "{kinds:?}");
+    for kind in kinds {
+        assert!(page.contains(&format!("| `/problems/{kind}` |")), "docs/reference/http.md lacks /problems/{kind}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::lib::results::{
 #[derive(Debug)]
 pub(super) struct Origin {
     when: String,
-    runs: usize,
+    runs: u64,
 }
 impl Origin {
     pub(super) fn of(setting: &SettingRecord) -> Origin {

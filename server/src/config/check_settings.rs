@@ -76,6 +76,11 @@ pub(super) fn check(
         layer.extend(listener.layer.clone());
         scopes.push(scope(Some(NamedTable::Listener(name.clone())), &layer, machine, &mut problems));
     }
+    let http_group = scopes[0].text("http-group").unwrap_or("default");
+    if http_group != "default" && !raw.groups.iter().any(|group| group.name == http_group) {
+        let origin = &scopes[0].effective("http-group").origin;
+        problems.push(format!("{origin}: http-group: there is no group `{http_group}`: add [groups.{http_group}]"));
+    }
     read_secret_files(&mut scopes[0], &mut problems);
     compare(&scopes, &raw.top, &mut problems);
     check_tls(&scopes, &mut problems);

@@ -32,6 +32,8 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
     };
+    let groups: Vec<GroupSettings> = scopes.iter().filter_map(|scope| group(scope, scopes)).collect();
+    let number = |name: &str| groups.iter().position(|group| group.name == name);
     Settings {
         http: top.addresses("http"),
         https: top.addresses("https"),
@@ -47,7 +49,9 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         admin: top.addresses("admin").first().copied(),
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
-        groups: scopes.iter().filter_map(|scope| group(scope, scopes)).collect(),
+        http_group: number(top.text("http-group").unwrap_or_default()).unwrap_or(0),
+        data_group: number("data").or_else(|| number(top.text("http-group").unwrap_or_default())).unwrap_or(0),
+        groups,
         data_file: None,
         peers: peers(top),
         replication: replication(top),
@@ -272,7 +276,11 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         },
         name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
         transport: if scope.text("peer-transport") == Some("grpc") { PeerTransport::Grpc } else { PeerTransport::Http },
-        hash: if scope.text("peer-hash") == Some("crc32") { PeerHash::Crc32 } else { PeerHash::Fnv1 },
+        hash: match scope.text("peer-hash") {
+            Some("fnv1") => PeerHash::Fnv1,
+            Some("crc32") => PeerHash::Crc32,
+            _ => PeerHash::Xxh3,
+        },
         hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
         hot_copy_after: scope.number("hot-copy-after") as u8,
         secret: scope.secret("peer-secret"),

@@ -149,14 +149,17 @@ impl PeerName {
 /// How the points of the ring are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerHash {
-    /// As groupcache-go v3 and mailgun's groupcache do.
+    /// Spreads all keys evenly, however much alike they are.
     #[default]
+    Xxh3,
+    /// As groupcache-go v3 and mailgun's groupcache from v2.2.1 do.
     Fnv1,
-    /// As the original groupcache does.
+    /// As the original groupcache and mailgun's up to v2.2.0 do.
     Crc32,
 }
 impl PeerHash {
-    pub(super) const NAMES: &'static [&'static str] = &["fnv1", "crc32"];
+    /// The names of all.
+    pub const NAMES: &'static [&'static str] = &["xxh3", "fnv1", "crc32"];
 }
 
 /// What carries requests between nodes.

@@ -72,6 +72,10 @@ pub struct Settings {
     /// 0: any number.
     pub tracking_table_max_keys: usize,
     pub max_connections: usize,
+    /// The number of the group whose keys HTTP routes mean that name no group.
+    pub http_group: usize,
+    /// The same of `/data/{key}`.
+    pub data_group: usize,
     /// Begins with `/` and does not end so; `None`: no item API.
     pub item_prefix: Option<String>,
     pub item_min_ttl: Duration,

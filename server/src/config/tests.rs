@@ -75,7 +75,9 @@ fn is_of_a_pair(setting: &SettingSpec) -> bool {
     if is_of_a_feature(setting) {
         return true;
     }
-    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience"].contains(&setting.name) || is_secret_file(setting)
+    // `http-group` names a group, which needs a file.
+    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience", "http-group"].contains(&setting.name)
+        || is_secret_file(setting)
 }
 
 #[test]
@@ -581,7 +583,7 @@ fn what_is_printed_reads_back_as_the_same_settings() {
     // These do not go together with other examples.
     let is_shown = |s: &&SettingSpec| {
         !matches!(s.kind, ValueKind::Secret)
-            && !["peer-zone", "auth"].contains(&s.name)
+            && !["peer-zone", "auth", "http-group"].contains(&s.name)
             && !is_secret_file(s)
             && !is_of_a_feature(s)
     };

@@ -3,8 +3,8 @@
 use super::{peer_routes, response_body::ResponseBody, route_request::RouteRequest};
 use crate::{
     peer::{
-        Announcement, Change, ChangeKind, ClearScope, Done, GetKeysResponse, HottestPart, HottestRequest, KeyAnswer,
-        KeyRequest, KeysRequest, MOST_KEYS, MemberMove, PeerGroup,
+        Announced, Announcement, Change, ChangeKind, ClearScope, Done, GetKeysResponse, HottestPart, HottestRequest,
+        KeyAnswer, KeyRequest, KeysRequest, MOST_KEYS, MemberMove, PeerGroup,
     },
     read::{Group, PeerRequest, check_tags},
     telemetry::RecordedOperation,
@@ -139,11 +139,11 @@ impl<'r> Asked<'r> {
         answered(Done {})
     }
 
-    async fn announce(self, message: Announcement) -> Answer<Done> {
+    async fn announce(self, message: Announcement) -> Answer<Announced> {
         let what = MemberMove::from_name(message.is.as_bytes());
         let what = what.ok_or_else(|| Status::invalid_argument("`is` must be serving, leaving or left"))?;
-        self.shared(&message.group)?.announced(message.of.as_bytes(), what).await;
-        answered(Done {})
+        let hash = self.shared(&message.group)?.announced(message.of.as_bytes(), what, &message.hash).await;
+        answered(Announced { hash: hash.to_owned() })
     }
 
     async fn hottest(self, message: HottestRequest) -> Answer<Parts<HottestPart>> {

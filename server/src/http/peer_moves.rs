@@ -1,14 +1,14 @@
 //! What nodes that come and go ask and say: the routes of a handover between Larders (`peer::join`,
 //! `peer::leave`).
 use super::{
-    peer_routes::done,
     problem_json::{Problem, ProblemKind},
     read_responses::MESSAGE,
     response_body::ResponseBody,
+    response_writer,
     route_request::RouteRequest,
 };
 use crate::peer::{HottestKeys, MemberMove, PeerGroup};
-use http::{Response, header};
+use http::{Response, StatusCode, header};
 use larder_proto::http::target;
 use prost::Message;
 use std::rc::Rc;
@@ -25,15 +25,16 @@ pub(super) async fn hottest(request: &RouteRequest<'_>) -> Result<Response<Respo
     Ok(response)
 }
 
-/// `POST _member/?of=NAME&is=serving|leaving|left`: what a node says about itself. The answer to
-/// `leaving` comes once its keys of this group are here.
+/// `POST _member/?of=NAME&is=serving|leaving|left&hash=HASH`: what a node says about itself. The
+/// answer says how this node hashes keys. To `leaving` it comes once the keys of this group are here.
 pub(super) async fn announced(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let group = shared(request)?;
     let name = request.key_parameter("of").transpose()?.unwrap_or_default();
     let is = target::parameter(request.query, "is").and_then(MemberMove::from_name);
     let is = is.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
-    group.announced(&name, is).await;
-    Ok(done())
+    let hash = request.key_parameter("hash").transpose()?.unwrap_or_default();
+    let ours = group.announced(&name, is, &String::from_utf8_lossy(&hash)).await;
+    Ok(response_writer::text(StatusCode::OK, ours))
 }
 
 fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<&'r Rc<PeerGroup>, Problem> {

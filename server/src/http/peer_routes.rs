@@ -13,7 +13,7 @@ use super::{
 use crate::{
     peer::{
         AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS,
-        REMOVE_KEYS, RING, SetRequest, bearer, of_expire, parse_remove_keys,
+        REMOVE_KEYS, RING, SetRequest, bearer, no_such_group, of_expire, parse_remove_keys,
     },
     read::{PeerRequest, check_tags},
     telemetry::RecordedOperation,
@@ -43,6 +43,21 @@ pub(super) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Re
         true => Ok(()),
         false => Err(Problem::of(ProblemKind::NotAPeer, "`Authorization` does not show peer-secret")),
     }
+}
+
+/// What a node is told that asks for a group which this one lacks. The status is none that another
+/// node takes for an answer about a key: it asks the next node, or its source.
+pub(super) fn without_group(
+    context: &ConnectionContext,
+    headers: &HeaderMap,
+    encoded: Option<&[u8]>,
+) -> Result<Response<ResponseBody>, Problem> {
+    check_node(context, headers)?;
+    let mut scratch = Vec::new();
+    let name = target::decode_path(encoded.unwrap_or_default(), &mut scratch).unwrap_or_default();
+    let mut text = no_such_group(&String::from_utf8_lossy(name));
+    text.push('\n');
+    Ok(response_writer::text(StatusCode::MISDIRECTED_REQUEST, &text))
 }
 
 /// What the request asks, whatever carries it.

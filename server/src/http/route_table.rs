@@ -112,12 +112,15 @@ pub(super) enum RouteRights {
     AnyKey(&'static str, KeyAccess),
 }
 
+/// The path that has the group `data` where there is one.
+const DATA: &str = "/data/{key}";
+
 const fn route(method: Method, pattern: &'static str, on: RouteListeners, handler: RouteHandler) -> Route {
     Route { method, pattern, on, handler }
 }
 
 /// Every route there is. `openapi.json` describes the same ones, which a test sees to.
-pub(super) static ROUTES: [Route; 78] = [
+pub(super) static ROUTES: [Route; 79] = [
     route(Method::GET, "/v1/kv/{key}", RouteListeners::NativeAndConsole, RouteHandler::Read(ReadRoute::Kv)),
     route(Method::PUT, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Put),
     route(Method::PATCH, "/v1/kv/{key}", RouteListeners::Native, RouteHandler::Patch),
@@ -147,7 +150,8 @@ pub(super) static ROUTES: [Route; 78] = [
     route(Method::DELETE, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerRemove),
     route(Method::POST, "/_groupcache/{group}/{key}", RouteListeners::Native, RouteHandler::PeerPost),
     route(Method::POST, "/larder.peers.v1.Peers/{key}", RouteListeners::Native, RouteHandler::PeerGrpc),
-    route(Method::GET, "/data/{key}", RouteListeners::Native, RouteHandler::Read(ReadRoute::Data)),
+    route(Method::GET, DATA, RouteListeners::Native, RouteHandler::Read(ReadRoute::Data)),
+    route(Method::DELETE, DATA, RouteListeners::Native, RouteHandler::Delete),
     route(Method::GET, "/stats", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Group)),
     route(Method::GET, "/stats/main", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Main)),
     route(Method::GET, "/stats/hot", RouteListeners::Both, RouteHandler::GroupcacheStats(GroupcacheStats::Hot)),
@@ -218,6 +222,7 @@ impl Route {
         use RouteHandler as H;
         match self.handler {
             H::Read(read) => read.timed_with(),
+            _ if self.is_data() => HttpRoute::Data,
             H::Put | H::Patch | H::Delete => HttpRoute::Kv,
             H::Store | H::Remove => HttpRoute::Entity,
             H::GetItem | H::PostItem | H::DeleteItem | H::ItemKeys => HttpRoute::Item,
@@ -229,6 +234,11 @@ impl Route {
             _ if self.on == RouteListeners::Admin => HttpRoute::Admin,
             _ => HttpRoute::Other,
         }
+    }
+
+    /// Whether its path is `/data/{key}`.
+    pub(super) fn is_data(&self) -> bool {
+        self.pattern == DATA
     }
 
     /// Whether only nodes that share this cache may use it.

@@ -20,7 +20,7 @@ use super::{
     request_checks::{check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites},
     response_body::ResponseBody,
     route_request::RouteRequest,
-    route_table::{RouteHandler, RouteRights, find},
+    route_table::{Route, RouteHandler, RouteRights, find},
     slow_log_route, snapshot_routes, store_backup, tag_routes, what_if,
 };
 use crate::{
@@ -207,9 +207,15 @@ where
         None if is_read => access_log::trace_of(|name| head.headers.get(name).map(HeaderValue::as_bytes)),
         None => None,
     };
+    let group = match group(&context.worker, route, variables.group) {
+        Err(_) if route.is_between_nodes() => {
+            return peer_routes::without_group(context, &head.headers, variables.group);
+        }
+        group => group?,
+    };
     let request = RouteRequest {
         worker: &context.worker,
-        group: group(&context.worker, variables.group)?,
+        group,
         key: variables.key,
         query,
         headers: &head.headers,
@@ -343,8 +349,16 @@ where
     }
 }
 
-fn group<'w>(worker: &'w Worker, name: Option<&[u8]>) -> Result<&'w Rc<Group>, Problem> {
-    let Some(encoded) = name else { return Ok(&worker.groups[0]) };
+fn group<'w>(worker: &'w Worker, route: &Route, name: Option<&[u8]>) -> Result<&'w Rc<Group>, Problem> {
+    let Some(encoded) = name else {
+        let settings = &worker.app.settings;
+        let number = match route.scope() {
+            _ if route.is_data() => settings.data_group,
+            Some(Scope::Data) => settings.http_group,
+            Some(Scope::Admin) | None => 0,
+        };
+        return Ok(&worker.groups[number]);
+    };
     let mut scratch = Vec::new();
     let name = target::decode_path(encoded, &mut scratch).unwrap_or_default();
     worker.groups.iter().find(|group| group.name.as_bytes() == name).ok_or_else(|| {

@@ -12,6 +12,9 @@ use crate::source::SourceError;
 use bytes::Bytes;
 use std::{rc::Rc, sync::Arc};
 
+/// What a client is told whose key no node takes for its own.
+pub(super) const NOT_AGREED: &str = "the nodes do not agree yet about who owns the key: try again";
+
 impl PeerGroup {
     /// The node that a key belongs to.
     pub fn owner(&self, key: &[u8]) -> Arc<Member> {
@@ -38,16 +41,14 @@ impl PeerGroup {
             .await;
         match asked {
             Ok(answer) if answer.status == OwnerAnswer::NOT_THE_OWNER => {
-                let reason =
-                    format!("peer {}: the nodes do not agree yet about who owns the key: try again", owner.name);
-                Err(SourceError::Unavailable(reason.into()))
+                Err(SourceError::Unavailable(format!("peer {}: {NOT_AGREED}", owner.name).into()))
             }
             Ok(answer) => {
                 owner.note_larder();
                 Ok(Some(answer))
             }
-            Err(PeerError::NotReached(reason)) => Err(SourceError::Unavailable(reason)),
-            Err(PeerError::NoAnswer(reason)) => Err(SourceError::Lost(reason)),
+            Err(PeerError::NotReached(reason) | PeerError::NoGroup(reason)) => Err(SourceError::Unavailable(reason)),
+            Err(PeerError::NoAnswer(reason) | PeerError::Closed(reason)) => Err(SourceError::Lost(reason)),
             Err(PeerError::Refused(reason)) => {
                 tracing::debug!(%reason, "a peer runs no commands for other nodes");
                 owner.note_other();

@@ -116,8 +116,9 @@ impl Transport for FaultyTransport {
         group: &'a str,
         this: &'a str,
         what: MemberMove,
+        hash: &'a str,
         deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.announce(member, group, this, what, deadline))
+    ) -> LocalFuture<'a, Result<String, PeerError>> {
+        self.faulty(deadline, move || self.to_nodes.announce(member, group, this, what, hash, deadline))
     }
 }

@@ -118,6 +118,17 @@ pub struct Announcement {
     /// [`MemberMove::name`](super::transport::MemberMove::name).
     #[prost(string, tag = "3")]
     pub is: String,
+    /// How it hashes keys; empty: it does not say.
+    #[prost(string, tag = "4")]
+    pub hash: String,
+}
+
+/// The answer to it.
+#[derive(Clone, PartialEq, Message)]
+pub struct Announced {
+    /// How the answering node hashes keys.
+    #[prost(string, tag = "1")]
+    pub hash: String,
 }
 
 /// The answer where there is nothing to say.

@@ -2,12 +2,14 @@
 //! HTTP/2. groupcache's nodes do not speak it.
 use super::{
     asked_for::AskedFor,
-    grpc_messages::{Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest},
+    grpc_messages::{
+        Announced, Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest,
+    },
     http_transport::HttpTransport,
     member::Member,
     messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
     node_routes::{RING, shown_secret},
-    peer_answers::{answer, answers, not_reached, refused},
+    peer_answers::{answer, answers, lacks_group, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
 use crate::{
@@ -198,19 +200,21 @@ impl From<PeerError> for Failure {
 }
 impl Failure {
     /// Of a read: another node may be asked.
-    fn of_read(self, member: &Member) -> PeerError {
+    fn of_read(self, member: &Member, group: &str) -> PeerError {
         match self {
             Failure::Error(error) => error,
+            Failure::Status(status) if status.code() == Code::NotFound => lacks_group(member, group),
             // What is too large here is too large from the next node, too.
             Failure::Status(status) if status.code() == Code::OutOfRange => refused(member, reason(&status)),
             Failure::Status(status) => not_reached(member, reason(&status)),
         }
     }
     /// Of anything else: a node that does not want it now will not want it later.
-    fn of_change(self, member: &Member) -> PeerError {
+    fn of_change(self, member: &Member, group: &str) -> PeerError {
         match self {
             Failure::Error(error) => error,
             Failure::Status(status) => match status.code() {
+                Code::NotFound => lacks_group(member, group),
                 Code::Unavailable | Code::ResourceExhausted | Code::Unknown | Code::Internal => {
                     not_reached(member, reason(&status))
                 }
@@ -304,7 +308,7 @@ impl Transport for GrpcTransport {
             let KeyAnswer { status, body } = self
                 .unary(member, "Get", metadata, request, deadline)
                 .await
-                .map_err(|failure| failure.of_read(member))?;
+                .map_err(|failure| failure.of_read(member, group))?;
             let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
             member.note_larder();
             answer(member, status.unwrap_or(StatusCode::NOT_IMPLEMENTED), body)
@@ -326,7 +330,7 @@ impl Transport for GrpcTransport {
             let response: GetKeysResponse = self
                 .unary(member, "GetKeys", metadata, request, deadline)
                 .await
-                .map_err(|failure| failure.of_read(member))?;
+                .map_err(|failure| failure.of_read(member, group))?;
             answers(member, asked, response.answers)
         })
     }
@@ -341,7 +345,7 @@ impl Transport for GrpcTransport {
         Box::pin(async move {
             let metadata = self.metadata(None, AskedFor::NOBODY);
             let told = self.unary(member, "Tell", metadata, Change::of(group, change), deadline).await;
-            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member))
+            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member, group))
         })
     }
 
@@ -365,8 +369,8 @@ impl Transport for GrpcTransport {
     ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
         Box::pin(async move {
             let metadata = self.metadata(None, AskedFor::NOBODY);
-            let (group, of) = (group.to_owned(), this.to_owned());
-            let request = HottestRequest { group, of, max_bytes: max_bytes as u64 };
+            let of = this.to_owned();
+            let request = HottestRequest { group: group.to_owned(), of, max_bytes: max_bytes as u64 };
             let read = self.call(member, metadata, request, deadline, async |client, request| {
                 let codec = ProstCodec::<HottestRequest, HottestPart>::default();
                 let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
@@ -376,7 +380,7 @@ impl Transport for GrpcTransport {
                 }
                 Ok(keys)
             });
-            read.await.map_err(|failure| failure.of_change(member))
+            read.await.map_err(|failure| failure.of_change(member, group))
         })
     }
 
@@ -386,14 +390,16 @@ impl Transport for GrpcTransport {
         group: &'a str,
         this: &'a str,
         what: MemberMove,
+        hash: &'a str,
         deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
+    ) -> LocalFuture<'a, Result<String, PeerError>> {
         Box::pin(async move {
             let metadata = self.metadata(None, AskedFor::NOBODY);
-            let (group, of) = (group.to_owned(), this.to_owned());
-            let announcement = Announcement { group, of, is: what.name().to_owned() };
+            let of = this.to_owned();
+            let announcement =
+                Announcement { group: group.to_owned(), of, is: what.name().to_owned(), hash: hash.to_owned() };
             let told = self.unary(member, "Announce", metadata, announcement, deadline).await;
-            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member))
+            told.map(|Announced { hash }| hash).map_err(|failure| failure.of_change(member, group))
         })
     }
 }

@@ -22,7 +22,7 @@ use super::{
     wait_for_all::wait_for_all,
 };
 use crate::{
-    config::Coherence,
+    config::{Coherence, PeerHash},
     source::{Fetch, FetchAnswer, SourceError},
 };
 use bytes::Bytes;
@@ -68,9 +68,14 @@ impl PeerGroup {
 
     /// Another node says that it comes or goes. When it leaves, this resolves once its keys of this
     /// group are here.
-    pub async fn announced(self: &Rc<Self>, name: &[u8], what: MemberMove) {
+    /// `hash`: how it hashes keys; empty: it does not say. Gives how this node does.
+    pub async fn announced(self: &Rc<Self>, name: &[u8], what: MemberMove, hash: &str) -> &'static str {
+        let peers = self.client().peers();
         // One that this node does not know yet will be asked once it is found.
-        let Some(member) = self.client().peers.member(name).filter(|member| !member.is_self) else { return };
+        let Some(member) = peers.member(name).filter(|member| !member.is_self) else { return peers.hash_name() };
+        if !hash.is_empty() {
+            peers.note_hash(&member, hash);
+        }
         match what {
             MemberMove::Serving => member.reached(),
             MemberMove::Leaving => {
@@ -78,6 +83,7 @@ impl PeerGroup {
             }
             MemberMove::Left => member.left(clock::now()),
         }
+        peers.hash_name()
     }
 
     /// Copies the hottest keys that this node is to have from another. Their number.
@@ -179,10 +185,13 @@ async fn announce(group: &Rc<PeerGroup>, what: MemberMove, deadline: Instant) {
     let tasks = others.into_iter().filter(|member| what == MemberMove::Serving || !member.is_out()).map(|member| {
         let group = group.clone();
         tokio::task::spawn_local(async move {
-            let (client, this) = (group.client(), group.client().peers.this_name());
-            let told = client.transport().announce(&member, group.name(), this, what, deadline).await;
-            if let Err(error) = told {
-                tracing::debug!(reason = %error.reason(), "a peer does not hear who comes or goes");
+            let (client, peers) = (group.client(), group.client().peers());
+            let (this, hash) = (peers.this_name(), peers.hash_name());
+            match client.transport().announce(&member, group.name(), this, what, hash, deadline).await {
+                // Another program may have answered.
+                Ok(theirs) if PeerHash::NAMES.contains(&&*theirs) => peers.note_hash(&member, &theirs),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(reason = %error.reason(), "a peer does not hear who comes or goes"),
             }
         })
     });

@@ -197,7 +197,11 @@ impl HttpConnections {
     fn broken(&self, member: &Member, error: &hyper::Error) -> PeerError {
         // The cause may be an alert: that the node takes no certificate of ours.
         let cause = std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
-        not_reached(member, format_args!("{error}{cause}"))
+        // It took the request: that it cannot be connected to was known before.
+        match error.is_incomplete_message() {
+            true => PeerError::Closed(format!("peer {}: {error}{cause}", member.name).into()),
+            false => not_reached(member, format_args!("{error}{cause}")),
+        }
     }
 
     async fn finish(

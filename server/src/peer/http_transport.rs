@@ -5,12 +5,12 @@ use super::{
     member::Member,
     messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
     node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
-    peer_answers::{answer, answers, explanation, not_reached, refused},
+    peer_answers::{answer, answers, check_group, explanation, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
 };
 use crate::{buffers::Buffers, config::PeerSettings, source::LocalFuture, tls::ServerTls};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
@@ -33,6 +33,20 @@ impl HttpTransport {
     ) -> HttpTransport {
         let connections = HttpConnections::new(settings.connect_timeout, max_value, buffers, tls);
         HttpTransport { connections, secret: shown_secret(settings) }
+    }
+
+    /// Sends a request, and gives the head and the body of the response; an error if the node lacks
+    /// the group.
+    async fn exchange(
+        &self,
+        member: &Member,
+        group: &str,
+        build: impl Fn() -> Request<Full<Bytes>>,
+        deadline: Instant,
+    ) -> Result<(Response<()>, Bytes), PeerError> {
+        let (head, body) = self.connections.exchange(member, build, deadline).await?;
+        check_group(member, group, head.status(), &body)?;
+        Ok((head, body))
     }
 
     fn request(&self, member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
@@ -74,7 +88,7 @@ impl Transport for HttpTransport {
                 asked_for.tell(request.headers_mut());
                 request
             };
-            let (head, body) = self.connections.exchange(member, build, deadline).await?;
+            let (head, body) = self.exchange(member, group, build, deadline).await?;
             answer(member, head.status(), body)
         })
     }
@@ -92,7 +106,7 @@ impl Transport for HttpTransport {
             let (path, asked) = (path(group, GET_KEYS), keys.len());
             let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
             let build = || with_epoch(self.request(member, Method::POST, &path, body.clone()), epoch);
-            let (head, body) = self.connections.exchange(member, build, deadline).await?;
+            let (head, body) = self.exchange(member, group, build, deadline).await?;
             if head.status() != StatusCode::OK {
                 return Err(not_reached(member, format_args!("{}: {}", head.status(), explanation(&body))));
             }
@@ -111,7 +125,7 @@ impl Transport for HttpTransport {
         Box::pin(async move {
             let (method, path, body) = told(group, change);
             let build = || self.request(member, method.clone(), &path, body.clone());
-            let (head, body) = self.connections.exchange(member, build, deadline).await?;
+            let (head, body) = self.exchange(member, group, build, deadline).await?;
             match head.status() {
                 StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
                 status => {
@@ -133,6 +147,7 @@ impl Transport for HttpTransport {
             let (path, body) = (path(group, AT_OWNER), Bytes::from(request.encode_to_vec()));
             let build = || self.request(member, Method::POST, &path, body.clone());
             let (head, body) = self.connections.exchange_once(member, build, deadline).await?;
+            check_group(member, group, head.status(), &body)?;
             let reason = |reason: String| format!("peer {}: {}: {reason}", member.name, head.status()).into();
             match head.status() {
                 StatusCode::OK => match OwnerAnswer::decode(body) {
@@ -161,7 +176,7 @@ impl Transport for HttpTransport {
             let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
             let path = path(group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
             let build = || self.request(member, Method::POST, &path, Bytes::new());
-            let (head, body) = self.connections.exchange(member, build, deadline).await?;
+            let (head, body) = self.exchange(member, group, build, deadline).await?;
             if head.status() != StatusCode::OK {
                 return Err(refused(member, format_args!("{}: it hands nothing over", head.status())));
             }
@@ -175,15 +190,16 @@ impl Transport for HttpTransport {
         group: &'a str,
         this: &'a str,
         what: MemberMove,
+        hash: &'a str,
         deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
+    ) -> LocalFuture<'a, Result<String, PeerError>> {
         Box::pin(async move {
             let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
-            let path = path(group, &format!("{MEMBER}?of={this}&is={}", what.name()));
+            let path = path(group, &format!("{MEMBER}?of={this}&is={}&hash={hash}", what.name()));
             let build = || self.request(member, Method::POST, &path, Bytes::new());
-            let (head, _) = self.connections.exchange(member, build, deadline).await?;
+            let (head, body) = self.exchange(member, group, build, deadline).await?;
             match head.status() {
-                StatusCode::OK => Ok(()),
+                StatusCode::OK => Ok(explanation(&body)),
                 status => Err(refused(member, status)),
             }
         })

@@ -3,7 +3,7 @@ use super::{
     member::Member,
     peer_counts::PeerCounts,
     ring::{Ring, RingHash},
-    ring_disagreement::RingDisagreement,
+    ring_disagreement::{OtherRing, RingDisagreement},
     standing::{Standing, StandingWatch},
 };
 use crate::{
@@ -131,6 +131,22 @@ impl Peers {
             counts: Mutex::default(),
             disagreement: RingDisagreement::default(),
             standing: StandingWatch::new(),
+        }
+    }
+
+    /// The hash of the ring, as the setting names it.
+    pub fn hash_name(&self) -> &'static str {
+        ring_hash(&self.settings).name()
+    }
+    /// Nodes with other rings, as far as they have asked this one lately.
+    pub fn other_rings(&self, now: Millis) -> Vec<OtherRing> {
+        self.disagreement.others(now)
+    }
+    /// A node says how it hashes keys.
+    pub(super) fn note_hash(&self, member: &Member, theirs: &str) {
+        let ours = self.hash_name();
+        if member.note_hash(theirs) && theirs != ours {
+            tracing::warn!(peer = %member.name, theirs, ours, "a peer hashes keys with another function: set `peer-hash` to the same on all nodes");
         }
     }
 
@@ -268,6 +284,7 @@ impl KeyMove {
 
 fn ring_hash(settings: &PeerSettings) -> RingHash {
     match settings.hash {
+        PeerHash::Xxh3 => RingHash::Xxh3,
         PeerHash::Fnv1 => RingHash::Fnv1,
         PeerHash::Crc32 => RingHash::Crc32,
     }
@@ -372,7 +389,7 @@ mod tests {
         let plain: Vec<_> = ALL.iter().map(|(name, _)| (*name, "")).collect();
         let (with, without) = (of("a:1", "x", &ALL), of("a:1", "", &plain));
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-        assert_eq!(without.epoch(), Ring::new(RingHash::Fnv1, &names).epoch(), "without zones that of the ring");
+        assert_eq!(without.epoch(), Ring::new(RingHash::Xxh3, &names).epoch(), "without zones that of the ring");
         assert_ne!(with.epoch(), without.epoch());
         let mut other = ALL;
         other[1].1 = "y";

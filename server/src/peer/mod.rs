@@ -29,6 +29,8 @@
 //! - Without a source the nodes' tiers are the store: a key's owner alone runs the commands that
 //!   change it, and whatever sees more of an entry than its value (`at_owner`). A node that does
 //!   not own a key refuses.
+//! - Then only the owner's answer says that a key is absent. If it cannot be reached, the read fails.
+//! - A node that lacks a group is out for that group alone.
 //! - A node that joins or has left answers nothing that its peers read (421): they ask the next
 //!   node on the ring.
 mod asked_for;
@@ -47,6 +49,7 @@ mod member;
 mod membership;
 mod messages;
 mod node_routes;
+mod outage;
 mod owner_reads;
 pub(crate) mod peer_answers;
 mod peer_client;
@@ -66,7 +69,9 @@ pub use asked_for::ASKING_NODE;
 #[cfg(test)]
 pub(crate) use asked_for::AskedFor;
 pub use discovery::Discovery;
-pub use grpc_messages::{Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest};
+pub use grpc_messages::{
+    Announced, Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest,
+};
 pub use handover::{join, leave};
 pub use member::{Member, MemberCounts};
 pub use membership::{Membership, Peers};
@@ -77,12 +82,13 @@ pub use messages::{
 pub use node_routes::{
     AT_OWNER, BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys,
 };
+pub use peer_answers::no_such_group;
 pub use peer_client::PeerClient;
 pub use peer_group::PeerGroup;
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
-pub use ring_disagreement::ring_of;
+pub use ring_disagreement::{OtherRing, ring_of};
 pub use standing::Standing;
 pub use transport::{ClearScope, MemberMove};
 #[cfg(test)]

@@ -29,7 +29,7 @@ enum Asked {
     Failed(SourceError),
     /// This node is next on the ring: it fills for all.
     ThisNode,
-    /// Neither the owner nor its substitute can be reached.
+    /// Neither the owner nor its substitute can be reached, and there is a source.
     Nobody,
 }
 
@@ -65,13 +65,13 @@ impl PeerGroup {
         let answers = match asked {
             Ok(answers) => {
                 answers.iter().flatten().for_each(|answer| self.counts().answered(answer));
-                owner.reached();
+                self.note_reached(&owner);
                 answers
             }
             Err(error) => {
                 owner.counts.failed_reads.fetch_add(fetches.len() as u64, Relaxed);
                 self.counts().errors.add(fetches.len() as u64);
-                owner.not_reached(error.reason(), clock::now());
+                self.note_failed(&owner, &error);
                 vec![None; fetches.len()]
             }
         };
@@ -109,12 +109,23 @@ impl PeerGroup {
         trace: Option<&RequestTrace>,
     ) -> Asked {
         let node = self.client.peers.this_name();
-        let others = membership.owners(key).take(ASKED).filter(|member| !Arc::ptr_eq(member, first));
+        // Without a source only the owner knows whether there is a value.
+        let others = membership.owners(key).filter(|member| !self.is_store() && !Arc::ptr_eq(member, first));
+        let most = ASKED + usize::from(!Arc::ptr_eq(first, membership.owner(key)));
+        // Nodes that lack the group are as if they were not on the ring.
+        let (mut tried, mut reason) = (0, None);
         for member in iter::once(first).chain(others) {
+            if tried == most {
+                break;
+            }
             if member.is_self {
                 return Asked::ThisNode;
             }
+            if !member.may_ask_for(self.name(), clock::now()) {
+                continue;
+            }
             if !member.may_ask(clock::now()) {
+                tried += 1;
                 continue;
             }
             member.counts.reads.fetch_add(1, Relaxed);
@@ -129,25 +140,45 @@ impl PeerGroup {
                     }
                     self.counts().took(begun.elapsed());
                     self.counts().answered(&answer);
-                    member.reached();
+                    self.note_reached(member);
                     return Asked::Answered(answer);
                 }
                 Err(error) => {
                     member.counts.failed_reads.fetch_add(1, Relaxed);
                     self.counts().took(begun.elapsed());
                     self.counts().errors.add(1);
+                    self.note_failed(member, &error);
                     match error {
-                        PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => {
-                            member.not_reached(&reason, clock::now());
-                        }
-                        PeerError::Refused(reason) => {
-                            return Asked::Failed(SourceError::refused_by_peer(&reason));
-                        }
+                        PeerError::Refused(reason) => return Asked::Failed(SourceError::refused_by_peer(&reason)),
+                        PeerError::NoGroup(_) | PeerError::Closed(_) => {}
+                        PeerError::NotReached(_) | PeerError::NoAnswer(_) => tried += 1,
                     }
+                    reason = Some(error.reason().clone());
                 }
             }
         }
+        if self.is_store() {
+            let reason = reason.unwrap_or_else(|| format!("the key's owner, peer {}, is out", first.name).into());
+            return Asked::Failed(SourceError::Unavailable(reason));
+        }
         Asked::Nobody
+    }
+
+    /// A node answered for this group.
+    pub(super) fn note_reached(&self, member: &Member) {
+        member.reached();
+        member.reached_for(self.name());
+    }
+
+    /// A node gave no answer for this group.
+    pub(super) fn note_failed(&self, member: &Member, error: &PeerError) {
+        match error {
+            PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => member.not_reached(reason, clock::now()),
+            PeerError::NoGroup(reason) | PeerError::Closed(reason) => {
+                member.out_for(self.name(), reason, clock::now());
+            }
+            PeerError::Refused(_) => {}
+        }
     }
 
     /// A fetch from the source for a key of another node. The copy is for the time until the owner
@@ -156,6 +187,7 @@ impl PeerGroup {
         fetch.live_at_most(self.hot_copy_ttl().max(SHORTEST));
         fetch
     }
+
     /// The owner and its substitute are out: this node asks the source itself, a few keys at a
     /// time.
     fn fetch_here(&self, membership: &Membership, fetch: Fetch) {

@@ -11,6 +11,9 @@ use http::StatusCode;
 use larder_store::clock;
 use prost::Message;
 
+/// How a problem of an earlier Larder begins.
+const PROBLEM: &[u8] = br#"{"type":"/problems/no-such-group""#;
+
 /// The answer to a read of a key.
 pub(crate) fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result<PeerAnswer, PeerError> {
     match status {
@@ -53,6 +56,24 @@ pub(crate) fn answers(
     Ok(answers.into_iter().map(read).collect())
 }
 
+/// How a node says that it lacks a group: in groupcache's words.
+pub fn no_such_group(group: &str) -> String {
+    format!("no such group: {group}")
+}
+
+/// The error if a response says that the node has no such group. Earlier Larders answered with a
+/// problem.
+pub(super) fn check_group(member: &Member, group: &str, status: StatusCode, body: &[u8]) -> Result<(), PeerError> {
+    let is_status = matches!(status, StatusCode::NOT_FOUND | StatusCode::MISDIRECTED_REQUEST);
+    let says_so = || body.trim_ascii_end() == no_such_group(group).as_bytes() || body.starts_with(PROBLEM);
+    if is_status && says_so() { Err(lacks_group(member, group)) } else { Ok(()) }
+}
+
+/// The node has no such group.
+pub(super) fn lacks_group(member: &Member, group: &str) -> PeerError {
+    PeerError::NoGroup(format!("peer {}: it has no group `{group}`", member.name).into())
+}
+
 /// The node gave no answer that counts: another may be asked.
 pub(crate) fn not_reached(member: &Member, reason: impl std::fmt::Display) -> PeerError {
     PeerError::NotReached(format!("peer {}: {reason}", member.name).into())
@@ -66,4 +87,30 @@ pub(super) fn refused(member: &Member, reason: impl std::fmt::Display) -> PeerEr
 /// The beginning of a body that explains an error.
 pub(super) fn explanation(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(256)]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PeerAddress;
+
+    #[test]
+    fn a_missing_group_is_told_from_a_missing_key() {
+        let member = Member::new("a:1".into(), "a:1".parse::<PeerAddress>().expect("an address").into(), false);
+        let lacks = |status, body: &str| check_group(&member, "data", status, body.as_bytes()).is_err();
+        let (absent, elsewhere) = (StatusCode::NOT_FOUND, StatusCode::MISDIRECTED_REQUEST);
+        assert!(lacks(absent, "no such group: data\n"), "as groupcache's nodes say it");
+        assert!(lacks(elsewhere, "no such group: data"), "as Larders say it");
+        assert!(lacks(absent, r#"{"type":"/problems/no-such-group","title":"No such group","status":404}"#));
+        for (status, body) in [
+            (absent, "Key not found"),
+            (absent, ""),
+            (absent, "no such group: datax\n"),
+            (absent, "record not found: no such group: data"),
+            (elsewhere, "this node does not answer for its keys now\n"),
+            (StatusCode::OK, "no such group: data"),
+        ] {
+            assert!(!lacks(status, body), "{status} {body}");
+        }
+    }
 }

@@ -49,9 +49,18 @@ impl PeerGroup {
         &self.counts
     }
     /// Another node asks for a key; `ring` is what it says of its ring.
-    pub fn asked(&self, ring: Option<&[u8]>) {
+    pub fn asked(&self, ring: Option<&[u8]>, key: &[u8]) {
         self.counts.requests.add(1);
         let peers = &self.client.peers;
+        if ring.is_none() {
+            let now = peers.now();
+            let owner = now.owner(key);
+            if !owner.is_self {
+                peers.disagreement.note_key(key, &owner.name, clock::now());
+                self.counts.other_rings.add(1);
+            }
+            return;
+        }
         let ours = peers.now().epoch();
         let is_ours = |theirs: u64| if theirs == peers.now().readers_epoch() { ours } else { theirs };
         if let Some(theirs) = ring.and_then(parse_epoch).map(is_ours)

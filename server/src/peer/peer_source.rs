@@ -1,7 +1,8 @@
 //! A source in front of a group's own: keys of other nodes are asked of their owners.
-use super::{member::Member, messages::MOST_KEYS, peer_group::PeerGroup};
+use super::{at_owner::NOT_AGREED, member::Member, messages::MOST_KEYS, peer_group::PeerGroup};
 use crate::source::{Fetch, FillPolicy, LocalFuture, RedisServer, Source, SourceError, ValueStream};
 use larder_engine::Millis;
+use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
 
 /// One core's handle on a group whose keys have owners.
@@ -33,6 +34,11 @@ impl Source for PeerSource {
                 here.push(fetch);
                 continue;
             }
+            if fetch.is_direct() && self.0.is_store() {
+                // What this node lacks may well be at the owner.
+                fetch.finish(Err(SourceError::Unavailable(NOT_AGREED.into())), clock::now());
+                continue;
+            }
             if fetch.is_direct() {
                 here.push(self.0.as_substitute(fetch));
                 continue;
@@ -51,7 +57,7 @@ impl Source for PeerSource {
             self.inner().fetch(&mut here);
         }
         for (first, fetches) in elsewhere {
-            let takes_many = first.is_larder() && !first.is_out();
+            let takes_many = first.is_larder() && !first.is_out() && !first.is_out_for(self.0.name());
             if takes_many && fetches.len() > 1 {
                 let group = self.0.clone();
                 tokio::task::spawn_local(group.fetch_many(membership.clone(), first.clone(), fetches, false));

@@ -1,8 +1,8 @@
 //! The ring of consistent hashing: each member has 50 points, and a key belongs to the member of
 //! the first point at or after its own.
 //!
-//! Points and keys are hashed like groupcache hashes them ([`RingHash`]), so that Larder and Go
-//! nodes agree on every owner.
+//! Points and keys are hashed as all nodes of the ring were told ([`RingHash`]): like groupcache
+//! hashes them, if Go nodes are to agree on every owner.
 //!
 //! Two members may have a point in common (a tie). With 64-bit points that never happens in
 //! practice: the chance with 512 members is 1 in 5·10¹⁰. With the 32 bits of crc32 it is 1 in 13.

@@ -9,13 +9,30 @@ const MOST: usize = 16;
 /// After this time without another ring the nodes agree again, ms.
 const QUIET: u64 = 10_000;
 
+/// Another ring is told of for this time after its latest sign, ms.
+const TOLD: u64 = 600_000;
+/// Bytes of a key that are told.
+const LONGEST_KEY: usize = 100;
+
+/// A ring that another node goes by.
+#[derive(Debug, Clone)]
+pub struct OtherRing {
+    /// `None`: groupcache's nodes have none.
+    pub epoch: Option<u64>,
+    /// The latest key of another node that was asked for as this one's, and its owner by this
+    /// node's ring. Of nodes without an epoch.
+    pub key: Option<(Box<str>, Box<str>)>,
+    /// When its latest sign came.
+    pub latest: Millis,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct RingDisagreement {
     /// When a node with another ring asked last; 0: none did.
     latest: AtomicU64,
-    /// The epochs of the other rings, since the nodes agreed last.
-    others: Mutex<Vec<u64>>,
+    /// The other rings, since the nodes agreed last.
+    others: Mutex<Vec<OtherRing>>,
 }
 
 impl RingDisagreement {
@@ -28,10 +45,7 @@ impl RingDisagreement {
             }
             return false;
         }
-        self.latest.store(now(), Relaxed);
-        let mut others = self.others.lock();
-        if !others.contains(&theirs) && others.len() < MOST {
-            others.push(theirs);
+        if self.is_new(Some(theirs), None, now()) {
             let epochs = (format_args!("{theirs:016x}"), format_args!("{ours:016x}"));
             tracing::warn!(
                 theirs = epochs.0,
@@ -40,6 +54,43 @@ impl RingDisagreement {
             );
         }
         true
+    }
+
+    /// A node that says nothing of its ring has asked this node for a key that belongs to `owner`.
+    /// groupcache's nodes ask the owner of a key alone.
+    pub(super) fn note_key(&self, key: &[u8], owner: &str, now: Millis) {
+        let key = String::from_utf8_lossy(&key[..key.len().min(LONGEST_KEY)]);
+        if self.is_new(None, Some((&*key, owner)), now) {
+            tracing::warn!(
+                key = &*key,
+                owner,
+                "a groupcache node takes this node for the owner of a key that has another owner: \
+                 set `peer-hash` and `peer-name` to those of its library, and compare the lists of nodes"
+            );
+        }
+    }
+
+    /// Notes a sign of another ring. True if it is the first since the nodes agreed.
+    fn is_new(&self, epoch: Option<u64>, key: Option<(&str, &str)>, now: Millis) -> bool {
+        self.latest.store(now.max(1), Relaxed);
+        let key = key.map(|(key, owner)| (key.into(), owner.into()));
+        let mut others = self.others.lock();
+        if let Some(other) = others.iter_mut().find(|other| other.epoch == epoch) {
+            let is_new = other.latest.saturating_add(TOLD) <= now;
+            *other = OtherRing { epoch, key, latest: now };
+            return is_new;
+        }
+        let has_room = others.len() < MOST;
+        if has_room {
+            others.push(OtherRing { epoch, key, latest: now });
+        }
+        has_room
+    }
+
+    /// The other rings of which there were signs lately.
+    pub(super) fn others(&self, now: Millis) -> Vec<OtherRing> {
+        let others = self.others.lock();
+        others.iter().filter(|other| other.latest.saturating_add(TOLD) > now).cloned().collect()
     }
 
     #[cold]
@@ -76,11 +127,16 @@ mod tests {
         let rings = RingDisagreement::default();
         assert!(!rings.note(1, 1, || panic!("no need to know the time")));
         assert!(rings.note(2, 1, || 1_000) && rings.note(2, 1, || 2_000) && rings.note(3, 1, || 3_000));
-        assert_eq!(*rings.others.lock(), [2, 3]);
+        let epochs = || rings.others(13_000).iter().map(|other| other.epoch).collect::<Vec<_>>();
+        assert_eq!(epochs(), [Some(2), Some(3)]);
         assert!(!rings.note(1, 1, || 12_999));
-        assert_eq!(*rings.others.lock(), [2, 3], "too early to tell");
+        assert_eq!(epochs(), [Some(2), Some(3)], "too early to tell");
         assert!(!rings.note(1, 1, || 13_000));
         assert_eq!((rings.others.lock().len(), rings.latest.load(Relaxed)), (0, 0));
+        rings.note_key(b"k", "b:1", 20_000);
+        let told = rings.others(20_000);
+        assert_eq!((told[0].epoch, told[0].key.clone()), (None, Some(("k".into(), "b:1".into()))));
+        assert!(rings.others(20_000 + TOLD).is_empty(), "it was a long time ago");
         (10..100).for_each(|other| assert!(rings.note(other, 1, || 1)));
         assert_eq!(rings.others.lock().len(), MOST);
     }

@@ -36,8 +36,8 @@ impl PeerGroup {
         let change = PeerChange::Set { key, value, expiry };
         self.client.untold.forget(owner, self.name(), &change);
         self.tell(owner, &change).await.map_err(|error| match error {
-            PeerError::NotReached(reason) => SourceError::Unavailable(reason),
-            PeerError::NoAnswer(reason) => SourceError::Lost(reason),
+            PeerError::NotReached(reason) | PeerError::NoGroup(reason) => SourceError::Unavailable(reason),
+            PeerError::NoAnswer(reason) | PeerError::Closed(reason) => SourceError::Lost(reason),
             PeerError::Refused(reason) => SourceError::Refused(format!("ERR {reason}").into()),
         })
     }
@@ -63,11 +63,11 @@ impl PeerGroup {
             Err(PeerError::NotReached(format!("peer {} is out", member.name).into()))
         };
         match &told {
-            Ok(_) => member.reached(),
+            Ok(_) => self.note_reached(member),
             Err(error) => {
                 member.counts.failed_changes.fetch_add(1, Relaxed);
-                if !matches!(error, PeerError::Refused(_)) && !member.is_out() {
-                    member.not_reached(error.reason(), clock::now());
+                if !member.is_out() {
+                    self.note_failed(member, error);
                 }
             }
         }
@@ -82,7 +82,9 @@ impl PeerGroup {
             Err(PeerError::Refused(reason)) => {
                 tracing::debug!(%reason, "a peer does not take a change");
             }
-            Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => {
+            // It has no copies.
+            Err(PeerError::NoGroup(_)) => {}
+            Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::Closed(_)) => {
                 let until = clock::now() + self.longest_life();
                 self.client.untold.add(member, self.name(), change, until);
             }

@@ -42,6 +42,11 @@ pub(crate) enum PeerError {
     NotReached(Arc<str>),
     /// It may be working on it.
     NoAnswer(Arc<str>),
+    /// It has no such group: another may be asked, and it may be asked for other groups.
+    NoGroup(Arc<str>),
+    /// It took the request and closed the connection without an answer, as groupcache-go v3 does
+    /// for a group that it lacks. It may be asked for other groups.
+    Closed(Arc<str>),
     /// It will never answer this.
     Refused(Arc<str>),
 }
@@ -50,7 +55,11 @@ impl PeerError {
     /// The text for people.
     pub(super) fn reason(&self) -> &Arc<str> {
         match self {
-            PeerError::NotReached(reason) | PeerError::NoAnswer(reason) | PeerError::Refused(reason) => reason,
+            PeerError::NotReached(reason)
+            | PeerError::NoAnswer(reason)
+            | PeerError::NoGroup(reason)
+            | PeerError::Closed(reason)
+            | PeerError::Refused(reason) => reason,
         }
     }
 }
@@ -157,13 +166,15 @@ pub(crate) trait Transport {
         deadline: Instant,
     ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>>;
 
-    /// Tells a node that `this` comes or goes.
+    /// Tells a node that `this` comes or goes, and how it hashes keys. The answer says how that node
+    /// does; empty: it does not say.
     fn announce<'a>(
         &'a self,
         member: &'a Member,
         group: &'a str,
         this: &'a str,
         what: MemberMove,
+        hash: &'a str,
         deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>>;
+    ) -> LocalFuture<'a, Result<String, PeerError>>;
 }

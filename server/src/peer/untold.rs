@@ -101,20 +101,24 @@ impl Untold {
                 let before = changes.len();
                 changes.retain(|_, (_, until)| *until > now);
                 count(member, before, changes.len());
-                match changes.first() {
+                if changes.is_empty() {
+                    all.remove(&member.name);
+                    return true;
+                }
+                // A group that the node does not serve must not hold up the others.
+                match changes.iter().find(|((group, _), _)| member.may_ask_for(group, now)) {
                     Some((about, (change, _))) => (about.clone(), change.clone()),
-                    None => {
-                        all.remove(&member.name);
-                        return true;
-                    }
+                    None => return false,
                 }
             };
             let ((group, subject), change) = next;
             match self.transport.tell(member, &group, &change, Instant::now() + self.timeout).await {
                 Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => return false,
+                Err(PeerError::Closed(reason)) => member.out_for(&group, &reason, clock::now()),
                 // What it refuses now it will refuse again.
-                Ok(()) | Err(PeerError::Refused(_)) => {
+                Ok(()) | Err(PeerError::Refused(_) | PeerError::NoGroup(_)) => {
                     member.reached();
+                    member.reached_for(&group);
                     let mut all = self.by_member.borrow_mut();
                     if let Some(changes) = all.get_mut(&member.name)
                         && changes.get(&(group.clone(), subject.clone())).is_some_and(|(held, _)| *held == change)

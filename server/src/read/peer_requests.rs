@@ -42,7 +42,7 @@ impl PeerRequest<'_> {
     /// # Errors
     /// As [`Group::end`].
     pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, SourceError> {
-        self.note_asked();
+        self.note_asked(key);
         let mut batch = Vec::new();
         let begun = self.begin(key, &mut batch);
         if let Some(trace) = self.trace {
@@ -71,7 +71,7 @@ impl PeerRequest<'_> {
         }
         let (mut answers, mut size) = (Vec::with_capacity(keys.len()), 0);
         for (key, begun) in keys.iter().zip(begun) {
-            self.note_asked();
+            self.note_asked(key);
             let ended = match begun {
                 Some(begun) => self.end(key, begun).await.map(Some),
                 None => Ok(None),
@@ -128,9 +128,9 @@ impl PeerRequest<'_> {
     }
 
     /// Counts a key that the other node asks for.
-    fn note_asked(&self) {
+    fn note_asked(&self, key: &[u8]) {
         if let Some(peers) = &self.group.peers {
-            peers.asked(self.ring);
+            peers.asked(self.ring, key);
         }
     }
 

@@ -4,6 +4,7 @@ use crate::{common, larder, source_conformance::scripted_origin};
 
 mod large_values;
 mod origin;
+mod plain_routes;
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

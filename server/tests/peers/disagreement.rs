@@ -1,6 +1,6 @@
 //! Nodes that do not agree, and nodes that hang.
 use super::{
-    common::{Port, RedisServer},
+    common::{Port, RedisServer, wait_until},
     fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,
 };
@@ -14,6 +14,7 @@ over_each_transport!(
     nodes_that_disagree_make_no_circle,
     an_owner_that_hangs_costs_one_read_its_patience,
     routes_between_nodes_can_ask_for_a_secret,
+    nodes_with_another_hash_notice_it_at_the_start,
 );
 
 fn owner(node: &Larder, key: &str) -> String {
@@ -78,6 +79,32 @@ fn routes_between_nodes_can_ask_for_a_secret(transport: &str) {
     ] {
         assert_eq!(send(&fleet.nodes[0], method, path, ""), 401, "{method}");
     }
+}
+
+/// Without a single read. The older node hears of it, and so does the one that starts.
+fn nodes_with_another_hash_notice_it_at_the_start(transport: &str) {
+    let ports = [Port::free(), Port::free()];
+    let peers = ports.each_ref().map(|port| format!("127.0.0.1:{}", port.number)).join(",");
+    let start = |number: usize, hash: &str| {
+        let args = ["--peers", &peers, "--peer-hash", hash, "--peer-transport", transport];
+        Larder::with_http_on(ports[number].number, &args)
+    };
+    let status = |node: &Larder| serde_json::from_str::<serde_json::Value>(&node.get("/v1/peers")).unwrap();
+    let mut nodes = vec![start(0, "xxh3"), start(1, "fnv1")];
+    wait_until("both to know", || nodes.iter().all(|node| status(node)["agree"] == false));
+    for (node, [ours, theirs]) in nodes.iter().zip([["xxh3", "fnv1"], ["fnv1", "xxh3"]]) {
+        let status = status(node);
+        assert_eq!((&status["hash"], &status["agree"]), (&ours.into(), &false.into()), "{status}");
+        let other = status["peers"].as_array().unwrap().iter().find(|peer| peer["self"] == false).unwrap();
+        assert_eq!(other["hash"], theirs);
+    }
+    drop(nodes.pop());
+    nodes.push(start(1, "xxh3"));
+    wait_until("both to agree", || nodes.iter().all(|node| status(node)["agree"] == true));
+    nodes[0].signal(Signal::TERM);
+    nodes[0].wait();
+    let log = nodes[0].stderr();
+    assert_eq!(log.matches("a peer hashes keys with another function").count(), 1, "{log}");
 }
 
 /// A copy of a key that another node owns would not be announced to this node.

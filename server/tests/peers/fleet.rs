@@ -91,8 +91,7 @@ impl Fleet {
         self.ports.iter().position(|port| owner == format!("127.0.0.1:{}", port.number)).unwrap()
     }
 
-    /// Keys that a node owns. Keys that differ in their last letters alone have the same owner, for
-    /// FNV-1 spreads those badly.
+    /// Keys that a node owns.
     pub fn keys_of(&self, node: usize) -> impl Iterator<Item = String> {
         (0..).map(|number| format!("{number:x}-key")).filter(move |key| self.owner(key) == node)
     }

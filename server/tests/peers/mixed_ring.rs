@@ -23,9 +23,12 @@ impl MixedRing {
         let [first, second] = ports.each_ref().map(|port| format!("127.0.0.1:{}", port.number));
         let names = [first, second, go.address.clone()];
         let peers = names.join(",");
-        let larders = ports
-            .each_ref()
-            .map(|port| Larder::with_http_on(port.number, &[&["--peers", &peers, "--threads", "1"], args].concat()));
+        let larders = ports.each_ref().map(|port| {
+            Larder::with_http_on(
+                port.number,
+                &[&["--peers", &peers, "--peer-hash", "fnv1", "--threads", "1"], args].concat(),
+            )
+        });
         go.set_peers(&names.each_ref().map(String::as_str));
         MixedRing { go, larders, names, _ports: ports }
     }

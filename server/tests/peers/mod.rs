@@ -9,6 +9,7 @@ mod discovery;
 pub(crate) mod fleet;
 mod go_node;
 mod gossip;
+mod groups;
 mod handover;
 mod interop;
 mod kubernetes_server;

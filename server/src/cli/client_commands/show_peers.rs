@@ -59,6 +59,9 @@ fn table(document: &Value) -> String {
     if let Some(owner) = document["owner"].as_str() {
         let _ = writeln!(out, "\nowner of the key: {owner}");
     }
+    if document["agree"].as_bool() == Some(false) {
+        out.push_str("\nThe nodes do not agree about the ring: `larder peers --json` shows how it is known.\n");
+    }
     out
 }
 
@@ -89,6 +92,9 @@ bbbb:22  75.0 %  out         1234       5        6       7       -
 owner of the key: bbbb:22
 ";
         assert_eq!(table(&document), expected);
+        let mut other = document.clone();
+        other["agree"] = false.into();
+        assert!(table(&other).contains("do not agree about the ring"));
         assert!(table(&Value::Null).starts_with("epoch ?, 0 nodes"));
     }
 }

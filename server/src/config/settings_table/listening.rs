@@ -201,6 +201,14 @@ pub(super) const LISTENING: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "http-group",
+        kind: ValueKind::Text,
+        default: Is("default"),
+        example: "data",
+        help: "The group of the HTTP routes that name no group: `/v1/kv/{key}`, `/lookup`, `/v0/entity`, the item API and others. `/data/{key}` has the group `data` if there is one, and this group otherwise.",
+        ..ROW
+    },
+    SettingSpec {
         name: "item-prefix",
         kind: ValueKind::RoutePrefix,
         default: Is("/cache/v1"),

@@ -108,10 +108,9 @@ pub(super) const PEERS: &[SettingSpec] = &[
     SettingSpec {
         name: "peer-hash",
         kind: ValueKind::Choice(PeerHash::NAMES),
-        default: Is("fnv1"),
-        example: "crc32",
-        help: "Hash function of the ring: `fnv1` like groupcache-go v3 and mailgun's groupcache, \
-               `crc32` like the original groupcache.",
+        default: Is("xxh3"),
+        example: "fnv1",
+        help: "Hash function of the ring, the same on all nodes. `xxh3` spreads all keys evenly. A ring with Go nodes needs theirs: `fnv1` for groupcache-go v3 and mailgun's groupcache from v2.2.1, `crc32` for the original groupcache and mailgun's up to v2.2.0.",
         ..ROW
     },
     SettingSpec {
@@ -130,8 +129,7 @@ pub(super) const PEERS: &[SettingSpec] = &[
         default: Is("true"),
         per_group: true,
         example: "false",
-        help: "Whether the group's keys have owners among `peers`. Groups with a `disk:` or \
-               `table:` source are never shared.",
+        help: "Whether the group's keys have owners among `peers`. Set it to `false` for groups that the Go nodes of the ring lack: the nodes then do not ask each other for the group's keys. Groups with a `disk:` or `table:` source are never shared.",
         ..ROW
     },
     SettingSpec {

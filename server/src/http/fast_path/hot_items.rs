@@ -39,13 +39,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
             .item_prefix
             .as_ref()
             .is_some_and(|prefix| path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| rest == b"/item"));
-        let group = &worker.groups[0];
+        let group = &worker.groups[worker.app.settings.http_group];
         let is_read = method == BodyMethod::Get;
         is_item
             && method != BodyMethod::Put
             && !group.source.reads_through()
             && group.peers.is_none()
-            && (is_read || !worker.app.replication.refuses_writes(0))
+            && (is_read || !worker.app.replication.refuses_writes(worker.app.settings.http_group))
             && !access_log::is_on(&worker.app)
             // The general path looks at headers.
             && !(self.context.forwarded.is_some() && worker.app.throttle.is_on())
@@ -83,7 +83,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             None => {
                 let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
-                let (group, key) = (&worker.groups[0], &b""[..]);
+                let (group, key) = (&worker.groups[worker.app.settings.http_group], &b""[..]);
                 let request = RouteRequest {
                     worker,
                     group,

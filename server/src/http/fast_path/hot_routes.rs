@@ -130,7 +130,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let worker = &self.context.worker;
         let has_one_way =
             self.admission != Admission::Nothing && !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
-        has_one_way && worker.groups[0].source.as_local().is_some()
+        has_one_way && worker.groups[worker.app.settings.http_group].source.as_local().is_some()
     }
 
     /// Makes a plain write to a store, or begins it. False if the general path has to say what is
@@ -161,13 +161,17 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if body.len() > settings.max_value {
             return false;
         }
-        if self.user.check_key((worker, &worker.groups[0]), "set", (key, KeyAccess::WRITE)).is_err() {
+        if self
+            .user
+            .check_key((worker, &worker.groups[worker.app.settings.http_group]), "set", (key, KeyAccess::WRITE))
+            .is_err()
+        {
             return false;
         }
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
-        worker.groups[0].policy.key_counts.note_write(key, body.len());
+        worker.groups[worker.app.settings.http_group].policy.key_counts.note_write(key, body.len());
         self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
-        let (group, instance) = (worker.groups[0].clone(), worker.app.instance);
+        let (group, instance) = (worker.groups[worker.app.settings.http_group].clone(), worker.app.instance);
         // What waits may be a write of the same key.
         if self.waiting.is_empty()
             && let Some(status) = write_now(&group, is_entity, key, body, instance, date, output)
@@ -187,7 +191,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let answer = PendingAnswer::Write(task);
         self.waiting.push(WaitingResponse {
             route: ReadRoute::Kv,
-            group: 0,
+            group: worker.app.settings.http_group,
             key: key.into(),
             answer,
             begun,
@@ -227,7 +231,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     ) -> bool {
         let worker = &self.context.worker;
         let (path, query) = target::split(target);
-        let mut number = 0;
+        let mut number = worker.app.settings.http_group;
         let (route, decoded) = if let Some(key) = path.strip_prefix(b"/v1/kv/") {
             // The general path finds parts of values.
             if target::parameter(query, "pointer").is_some() {
@@ -254,6 +258,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             (ReadRoute::Peer, target::decode_path(key, &mut self.scratch))
         } else if let Some(key) = path.strip_prefix(b"/data/") {
+            number = worker.app.settings.data_group;
             (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
         } else {
             let route = match path {
@@ -314,21 +319,21 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             route.write_entry(output, &entry, EntryMetadata::hit(&entry, now), instance, date)
         };
-        // Those of the first group leave together.
+        // Those of the group that needs no name leave together.
         let mut of_other_group = Vec::new();
-        let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
+        let batch = if number == worker.app.settings.http_group { &mut self.batch } else { &mut of_other_group };
         let begun_before = batch.len();
         let found = match route {
             ReadRoute::Peer => {
                 let ring = ring_of(head);
                 if let Some(peers) = &group.peers {
-                    peers.asked(ring);
+                    peers.asked(ring, key);
                 }
                 group.begin_for_peer(group.cache.key(key), ring, now, batch, write)
             }
             _ => group.begin(group.cache.key(key), now, batch, write),
         };
-        let batch = if number == 0 { &mut self.batch } else { &mut of_other_group };
+        let batch = if number == worker.app.settings.http_group { &mut self.batch } else { &mut of_other_group };
         if let Some(fetch) = batch.get_mut(begun_before..).and_then(|begun| begun.last_mut()) {
             let field = |name: &str| access_log::field_of(head, name);
             let trace = logged.as_ref().map(|logged| logged.trace.clone()).or_else(|| access_log::trace_of(field));

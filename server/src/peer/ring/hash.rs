@@ -1,6 +1,8 @@
-//! The hashes of the groupcache libraries: of keys, and of the points of a member.
+//! The hashes of a ring: of keys, and of the points of a member. One is Larder's; the others are those
+//! of the groupcache libraries.
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
 use md5::{Digest, Md5};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Sixteen bytes of the key a step.
 static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
@@ -8,16 +10,22 @@ static CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 /// How a ring hashes keys and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingHash {
-    /// groupcache-go v3 and mailgun's groupcache: 64-bit FNV-1, of members over the hexadecimal MD5
+    /// Larder's own: XXH3 (64 bits, no seed), of members over number and name. Every bit of a key
+    /// changes all of its point; FNV-1 leaves keys that differ in their last letters side by side.
+    Xxh3,
+    /// groupcache-go v3 and mailgun's groupcache from v2.2.1: 64-bit FNV-1, of members over the hexadecimal MD5
     /// of number and name.
     Fnv1,
-    /// The original groupcache: CRC-32 (IEEE), of members over number and name.
+    /// The original groupcache and mailgun's up to v2.2.0: CRC-32 (IEEE), of members over number and name.
     Crc32,
 }
 
 impl RingHash {
-    pub(super) fn name(self) -> &'static str {
+    /// As the setting `peer-hash` names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
+            RingHash::Xxh3 => "xxh3",
             RingHash::Fnv1 => "fnv1",
             RingHash::Crc32 => "crc32",
         }
@@ -26,9 +34,10 @@ impl RingHash {
     /// The point of a key.
     pub(super) fn of_key(self, key: &[u8]) -> u64 {
         match self {
+            RingHash::Xxh3 => xxh3_64(key),
             // The libraries compare points as signed numbers. On a circle that is the same order, begun elsewhere.
             RingHash::Fnv1 => fnv1(key),
-            // In the upper half, so that the ring is 2⁶⁴ long for both.
+            // In the upper half, so that the ring is 2⁶⁴ long for all.
             RingHash::Crc32 => u64::from(CRC.checksum(key)) << 32,
         }
     }
@@ -41,7 +50,7 @@ impl RingHash {
                 let hexadecimal: String = Md5::digest(numbered).iter().map(|byte| format!("{byte:02x}")).collect();
                 self.of_key(hexadecimal.as_bytes())
             }
-            RingHash::Crc32 => self.of_key(numbered.as_bytes()),
+            RingHash::Xxh3 | RingHash::Crc32 => self.of_key(numbered.as_bytes()),
         }
     }
 }

@@ -9,7 +9,7 @@ const TIE: (&str, &str) = ("http://10.0.32.9:8080", "http://10.0.60.20:8080");
 /// The first eight bytes of the MD5 of the texts fnv1, a:1 and b:1, each with its length before it.
 const EPOCH: u64 = 9_069_481_770_001_753_492;
 
-const HASHES: [RingHash; 2] = [RingHash::Fnv1, RingHash::Crc32];
+const HASHES: [RingHash; 3] = [RingHash::Xxh3, RingHash::Fnv1, RingHash::Crc32];
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|node| format!("10.0.{}.{}:8080", node / 250, node % 250)).collect()
@@ -35,6 +35,50 @@ fn owners_are_those_of_the_libraries() {
     assert_eq!(owners(Ring::new(RingHash::Fnv1, &hosts))[..3], [2, 0, 0], "groupcache-go v3");
     assert_eq!(owners(Ring::new(RingHash::Fnv1, &urls))[..3], [2, 2, 0], "mailgun's groupcache");
     assert_eq!(owners(Ring::new(RingHash::Crc32, &urls)), [0, 2, 2, 0], "the original groupcache");
+}
+
+/// Names as the files in `deploy`, a list of ports and a list of hosts have them.
+fn fleets() -> [Vec<String>; 3] {
+    [
+        (0..3).map(|node| format!("larder-{node}.larder-peers:8080")).collect(),
+        [8080, 8082, 8083].map(|port| format!("127.0.0.1:{port}")).into(),
+        (1..4).map(|node| format!("10.0.0.{node}:8080")).collect(),
+    ]
+}
+
+#[test]
+fn keys_that_are_much_alike_are_spread_over_all_nodes() {
+    let numbers = || 0..100_u32;
+    let kinds: [Vec<String>; 5] = [
+        numbers().map(|id| id.to_string()).collect(),
+        numbers().map(|id| format!("{id:02}")).collect(),
+        numbers().map(|id| format!("user:{}", 1_000_000 + id)).collect(),
+        numbers().map(|id| format!("{}{id}", "/a/long/path".repeat(40))).collect(),
+        ('a'..='z').chain('A'..='Z').flat_map(|letter| [letter.to_string(), format!("{letter}{letter}")]).collect(),
+    ];
+    for names in fleets() {
+        for keys in &kinds {
+            let owned = |hash| {
+                let (ring, mut owned) = (ring(hash, &names), [0; 3]);
+                keys.iter().for_each(|key| owned[ring.owner(key.as_bytes()).unwrap()] += 1);
+                owned
+            };
+            let least = owned(RingHash::Xxh3).into_iter().min().unwrap() * 100 / keys.len();
+            assert!(least >= 15, "{names:?}, {}: {:?}", keys[7], owned(RingHash::Xxh3));
+        }
+        let ids = &kinds[0];
+        let of_fnv1 = ring(RingHash::Fnv1, &names);
+        let with_most = |owner| ids.iter().filter(|id| of_fnv1.owner(id.as_bytes()) == Some(owner)).count();
+        assert!((0..3).any(|owner| with_most(owner) >= 80), "so does not FNV-1, which Go nodes need");
+    }
+}
+
+#[test]
+fn the_points_of_xxh3_are_fixed() {
+    // XXH3_64bits, seed 0, of the empty text and of `abc`, as xxHash publishes them.
+    assert_eq!(RingHash::Xxh3.of_key(b""), 0x2d06_8005_38d3_94c2);
+    assert_eq!(RingHash::Xxh3.of_key(b"abc"), 0x78af_5f94_892f_3950);
+    assert_eq!(RingHash::Xxh3.of_replica(7, "a:1"), RingHash::Xxh3.of_key(b"7a:1"));
 }
 
 #[test]
@@ -93,6 +137,7 @@ fn the_epoch_is_a_fixed_number_and_changes_with_hash_and_names() {
     let different = [
         Ring::new(RingHash::Fnv1, &["a:1", "b:1"]).epoch(),
         Ring::new(RingHash::Crc32, &["a:1", "b:1"]).epoch(),
+        Ring::new(RingHash::Xxh3, &["a:1", "b:1"]).epoch(),
         Ring::new(RingHash::Fnv1, &["a:1"]).epoch(),
         Ring::new(RingHash::Fnv1, &["a:1b:1"]).epoch(),
         Ring::new(RingHash::Fnv1, &["a:1", "b:1", "c:1"]).epoch(),
@@ -142,7 +187,7 @@ fn bounded_load_chooses_the_owner_if_loads_rise_while_it_looks() {
 }
 
 fn any_hash() -> impl Strategy<Value = RingHash> {
-    prop_oneof![Just(RingHash::Fnv1), Just(RingHash::Crc32)]
+    prop_oneof![Just(RingHash::Xxh3), Just(RingHash::Fnv1), Just(RingHash::Crc32)]
 }
 
 fn any_names() -> impl Strategy<Value = Vec<String>> {

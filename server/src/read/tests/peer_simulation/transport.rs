@@ -78,7 +78,7 @@ async fn reply(node: &Node, message: Message) -> Reply {
         }
         Message::Hottest { of, max_bytes } => Reply::Keys(shared.hottest_for(&of, max_bytes).await),
         Message::Announce { of, what } => {
-            shared.announced(of.as_bytes(), what).await;
+            shared.announced(of.as_bytes(), what, "").await;
             Reply::Done
         }
     }
@@ -241,11 +241,12 @@ impl Transport for SimulatedTransport {
         _group: &'a str,
         this: &'a str,
         what: MemberMove,
+        hash: &'a str,
         deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
+    ) -> LocalFuture<'a, Result<String, PeerError>> {
         Box::pin(async move {
             let message = Message::Announce { of: this.to_owned(), what };
-            self.exchange(member, message, deadline).await.map(drop)
+            self.exchange(member, message, deadline).await.map(|_| hash.to_owned())
         })
     }
 }

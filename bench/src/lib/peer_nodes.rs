@@ -55,7 +55,8 @@ impl PeerNodes {
                 let ttl = if copies { "10s" } else { "0" };
                 let this = port.address.to_string();
                 let ring = ["--peers", &peers, "--peer-self", &this, "--peer-transport", transport];
-                let more = ["--source", "demo:", "--hot-copy-ttl", ttl];
+                // The ring of the Go nodes, so that each kind has the same load.
+                let more = ["--source", "demo:", "--hot-copy-ttl", ttl, "--peer-hash", "fnv1"];
                 larder_on(port, program, Some(core), &[&ring[..], &more].concat())
             }
         };

@@ -13,11 +13,8 @@ use std::{fs, io::Write, path::PathBuf, time::Duration};
 
 /// Sends requests for a few keys through nginx, and shows which node did what
 ///
-/// The keys are 1.json, 2.json and so on, in turn, on a fixed schedule over 10 connections. Ends
-/// with an error if a request failed.
-///
-/// (Not 1, 2 and so on: groupcache's ring puts keys that differ in their last characters only on
-/// one node.)
+/// The keys are 1, 2 and so on, in turn, on a fixed schedule over 10 connections. Ends with an error
+/// if a request failed.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
     /// What `start` has written down
@@ -65,7 +62,7 @@ struct NodeWork {
 pub(super) fn run(args: &LoadArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let cluster = cluster_file::read(&args.file)?;
     let ids = tempfile::NamedTempFile::new()?;
-    fs::write(ids.path(), (1..=args.keys).map(|id| format!("{id}.json\n")).collect::<String>())?;
+    fs::write(ids.path(), (1..=args.keys).map(|id| format!("{id}\n")).collect::<String>())?;
     let plan = PlanOptions {
         key: format!("@{}", ids.path().display()),
         dist: Some("seq".parse()?),

@@ -24,6 +24,7 @@ pub(super) struct Imbalance {
     /// The part of the ring that one node more takes.
     moved_to_new_node: f64,
     /// The part of the ids 1 to 100 that the node with most of them owns.
+    hundred_ids_xxh3: f64,
     hundred_ids_fnv1: f64,
     hundred_ids_crc32: f64,
 }
@@ -39,6 +40,7 @@ impl Imbalance {
             bounded_by_own: mean(fleets, |fleet| fleet.bounded_by_own),
             diverted_by_own: mean(fleets, |fleet| fleet.diverted_by_own),
             moved_to_new_node: mean(fleets, |fleet| fleet.moved_to_new_node),
+            hundred_ids_xxh3: mean(fleets, |fleet| fleet.hundred_ids_xxh3),
             hundred_ids_fnv1: mean(fleets, |fleet| fleet.hundred_ids_fnv1),
             hundred_ids_crc32: mean(fleets, |fleet| fleet.hundred_ids_crc32),
         }
@@ -86,6 +88,7 @@ pub(super) fn imbalance(
         bounded_by_own: most(&by_own),
         diverted_by_own: diverted_by_own as f64 / requests,
         moved_to_new_node: ring(hash, &larger).shares()[nodes],
+        hundred_ids_xxh3: hundred_ids(&ring(RingHash::Xxh3, names)),
         hundred_ids_fnv1: hundred_ids(&ring(RingHash::Fnv1, names)),
         hundred_ids_crc32: hundred_ids(&ring(RingHash::Crc32, names)),
     }

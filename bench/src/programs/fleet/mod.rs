@@ -30,8 +30,8 @@ pub(crate) struct FleetArgs {
     /// Sizes of the fleet
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128, 256, 512], value_parser = clap::value_parser!(u64).range(1..=65536))]
     nodes: Vec<u64>,
-    /// How the ring is computed: `fnv1` or `crc32`
-    #[arg(long, default_value = "fnv1", value_parser = hash)]
+    /// How the ring is computed: `xxh3`, `fnv1` or `crc32`
+    #[arg(long, default_value = "xxh3", value_parser = hash)]
     hash: RingHash,
     /// Fleets with other addresses, of each size, over which the figures are means
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
@@ -73,9 +73,10 @@ pub(crate) struct FleetArgs {
 
 fn hash(text: &str) -> Result<RingHash, String> {
     match text {
+        "xxh3" => Ok(RingHash::Xxh3),
         "fnv1" => Ok(RingHash::Fnv1),
         "crc32" => Ok(RingHash::Crc32),
-        _ => Err("neither fnv1 nor crc32".to_owned()),
+        _ => Err("neither xxh3 nor fnv1 nor crc32".to_owned()),
     }
 }
 
@@ -238,6 +239,7 @@ mod tests {
         }
         assert!((of(2, "moved_to_new_node") - 1.0 / 33.0).abs() < 0.02, "{}", of(2, "moved_to_new_node"));
         assert!(of(2, "hundred_ids_fnv1") > of(2, "hundred_ids_crc32"));
+        assert!(of(2, "hundred_ids_xxh3") < 0.2, "{}", of(2, "hundred_ids_xxh3"));
     }
 
     #[test]

@@ -232,7 +232,8 @@ impl Input {
         let fields = JsonLine { key: &self.key, value: &self.value };
         let (mut is_first, mut array) = (true, None);
         self.read_lines(from, &mut |number, line| {
-            if std::mem::take(&mut is_first) && line.trim_ascii_start().starts_with(b"[") {
+            let begin = line.trim_ascii_start();
+            if !begin.is_empty() && std::mem::take(&mut is_first) && begin.starts_with(b"[") {
                 let is_whole = serde_json::from_slice::<IgnoredAny>(line).is_ok();
                 array = (!is_whole).then_some(number);
                 let why = "it is not a JSON object: it is an array, of which `jq -c .[]` makes lines";

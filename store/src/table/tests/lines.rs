@@ -157,6 +157,8 @@ fn a_json_array_is_no_line() {
     let within = |line| (line, "it is a part of the JSON array that begins in line 1".to_string());
     let array = "[\n{\"key\":\"a\",\"value\":1},\n{\"key\":\"b\",\"value\":2}\n]\n";
     assert_eq!(lines("x.json", array), (model(&[]), vec![(1, ARRAY.to_string()), within(2), within(3), within(4)]));
+    let (entries, bad) = lines("x.json", &format!("  \n {array}"));
+    assert_eq!((entries, bad.len()), (model(&[]), 5));
     let one = "[{\"key\":\"a\",\"value\":1}]\n{\"key\":\"b\",\"value\":2}\n";
     assert_eq!(lines("x.json", one), (model(&[("b", "2")]), vec![(1, ARRAY.to_string())]));
     for line in [

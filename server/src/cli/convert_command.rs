@@ -1,11 +1,16 @@
-//! `larder snapshot convert FROM TO`: a snapshot of a Redis RDB file, or an RDB file of a snapshot.
+//! `larder snapshot convert FROM TO`: a snapshot of a Redis RDB file or of a dump of GCache, or an
+//! RDB file of a snapshot.
 //!
 //! Exit codes: 0 done, 1 nothing was written (a file is damaged, or has what would be left out), 2
 //! wrong usage.
 use super::output::{Report, complain, json};
-use crate::source::is_document;
+use crate::source::{DOCUMENT_METADATA, is_document};
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
-use larder_store::snapshot::{Conversion, ConvertError, Converted, SnapshotCompression, from_rdb, is_rdb, to_rdb};
+use larder_document::compact;
+use larder_store::snapshot::{
+    Conversion, ConvertError, Converted, DocumentForm, SnapshotCompression, from_gcache, from_rdb, is_gcache_dump,
+    is_rdb, to_rdb,
+};
 use serde_json::json;
 use std::{
     collections::HashSet,
@@ -22,7 +27,7 @@ pub(super) fn command() -> Command {
         Arg::new(name).value_name(place).required(true).value_parser(value_parser!(PathBuf))
     };
     Command::new(NAME)
-        .about("Convert a Redis RDB file to a snapshot, or a snapshot to an RDB file: strings and their expiry")
+        .about("Convert a Redis RDB file or a GCache dump to a snapshot, or a snapshot to an RDB file")
         .arg(file("from", "FROM").help("File to convert; Larder recognises the format by the first bytes"))
         .arg(file("to", "TO").help("The file to write"))
         .arg(
@@ -81,6 +86,10 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let (is_rdb, converted) = match is_rdb(from) {
         Err(error) => (false, Err(error.into())),
         Ok(true) => (true, from_rdb(from, to, &conversion)),
+        Ok(false) if is_gcache_dump(from).unwrap_or(false) => {
+            let form = DocumentForm { compact: |text| compact(text).ok(), metadata: DOCUMENT_METADATA };
+            (false, from_gcache(from, to, &conversion, &form))
+        }
         Ok(false) => (false, to_rdb(from, to, &conversion)),
     };
     match converted {

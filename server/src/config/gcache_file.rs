@@ -182,7 +182,7 @@ impl GcacheFile<'_> {
             return Ok(());
         }
         out.from(TABLE, "cache_file");
-        out.comment("Larder does not read GCache's dumps, so its snapshot is another file.");
+        out.comment("A snapshot has another format: `larder snapshot convert` makes one from GCache's dump.");
         out.set("snapshot-file", &[Path::new(file).with_extension("larder").to_string_lossy().into_owned()]);
         match period.filter(|seconds| saves && *seconds > 0) {
             Some(seconds) => {

@@ -226,3 +226,28 @@ fn wrong_databases_are_wrong_usage() {
     let refused = convert(&scratch.file, &scratch.dir.path().join("to"), &[]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("No such file"));
 }
+
+/// The dump is what Go's encoding/gob writes for GCache's types.
+#[test]
+fn a_dump_of_gcache_becomes_documents_of_the_item_api() {
+    let scratch = Scratch::new();
+    let dump = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/src/snapshot/gcache.dump");
+    let done = convert(&dump, &scratch.file, &[]);
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains(" 1 entries; 1 had expired"), "{}", text(&done.stdout));
+    assert!(snapshot("verify", &scratch.file).status.success());
+    let larder = scratch.restore(&[]);
+    let (status, _, body) =
+        larder.http("GET /cache/v1/item?key=a&subkey=n HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!((status, text(&body).trim_end()), (200, r#"{"key":"a","value":[1,2],"subkey":"n"}"#));
+    let mut client = larder.client();
+    assert_eq!(ask(&mut client, "JSON.GET a $.n"), Reply::bulk("[[1,2]]"));
+    assert_eq!(ask(&mut client, "PEXPIRETIME a"), Reply::Int(4_102_444_800_000));
+    assert_eq!(ask(&mut client, "EXISTS old gone"), Reply::Int(0));
+    // Half of it is none, and a snapshot that is there stays.
+    let half = scratch.dir.path().join("half");
+    fs::write(&half, &fs::read(&dump).unwrap()[..200]).unwrap();
+    let refused = convert(&half, &scratch.file, &[]);
+    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("is not what GCache writes"));
+    assert!(snapshot("verify", &scratch.file).status.success());
+}

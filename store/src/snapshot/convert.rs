@@ -24,7 +24,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_128;
 
 /// The last moment that a snapshot has room for, in the year 10889.
-const LAST: Millis = (1 << 48) - 1;
+pub(super) const LAST: Millis = (1 << 48) - 1;
 
 /// What is converted.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +68,14 @@ pub enum ConvertError {
         path: PathBuf,
         /// Why.
         error: RdbError,
+    },
+    /// The dump of GCache cannot be read.
+    #[error("{}: byte {at}: is not what GCache writes", path.display())]
+    Dump {
+        /// Which.
+        path: PathBuf,
+        /// Where.
+        at: usize,
     },
     /// A snapshot has no group of this name.
     #[error("{}: has no group `{group}`", path.display())]
@@ -183,7 +191,7 @@ pub fn to_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<Con
 }
 
 impl Converted {
-    fn leave_out(&mut self, reason: String) {
+    pub(super) fn leave_out(&mut self, reason: String) {
         *self.left_out.entry(reason).or_default() += 1;
     }
 
@@ -203,7 +211,7 @@ impl Converted {
 }
 
 /// Writes `to`, or leaves it as it is if that fails or if there are keys that must not be left out.
-fn write_file(
+pub(super) fn write_file(
     to: &Path,
     conversion: &Conversion<'_>,
     write: impl FnOnce(&mut File) -> io::Result<Converted>,

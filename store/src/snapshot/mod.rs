@@ -20,6 +20,8 @@ mod convert;
 mod entry;
 mod error;
 mod format;
+mod from_gcache;
+mod gcache_dump;
 mod load;
 mod read;
 mod save;
@@ -32,6 +34,7 @@ pub use convert::{Conversion, ConvertError, Converted, from_rdb, is_rdb, to_rdb}
 pub use entry::{DecodeError, MAX_ENTRY, MAX_HEAD, SavedEntry, digest};
 pub use error::SnapshotError;
 pub use format::{GroupTotals, Header, SnapshotCompression};
+pub use from_gcache::{DocumentForm, from_gcache, is_gcache_dump};
 pub use load::{Load, Loaded};
 pub use read::{Block, Scrutiny, SnapshotReader};
 pub use save::{SaveProgress, Saved, SavedGroup, save, save_to};

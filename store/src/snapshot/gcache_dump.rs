@@ -1,0 +1,167 @@
+//! Reads the dumps that GCache writes for its replicas and for its restart (`cache_file`).
+//!
+//! A dump is one value of Go's `encoding/gob`, behind the definitions of its types:
+//!
+//! ```text
+//!   message:  length | number of the type (negative: a definition, which is skipped) | content
+//!   content:  0 | number of shards | shard …
+//!   shard:    1 | number of items | (key | value) …      field 1; an empty field may be missing
+//!             1 | number of ends | end …                 field 2
+//!             0
+//!   end:      1 | key | 1 | nanoseconds since the Unix epoch | 0
+//! ```
+//! Before a field stands how much its number is larger than that of the field before. Lengths and
+//! numbers are one byte below 128, else the negated number of bytes that follow, big-endian. Nothing
+//! is allocated for a number that the file states.
+use std::collections::HashMap;
+
+/// An item: key, value, and its end in nanoseconds since the Unix epoch.
+pub(super) type DumpItem<'a> = (&'a [u8], &'a [u8], Option<i64>);
+
+/// Names of types that the definitions at the beginning of a dump have.
+const TYPES: [&[u8]; 3] = [b"StorageDump", b"ShardDump", b"KeyExpiration"];
+/// Bytes at the beginning in which they are.
+pub(super) const BEGIN: usize = 512;
+
+/// Whether a file that begins like this is a dump.
+pub(super) fn is_dump(begin: &[u8]) -> bool {
+    TYPES.iter().all(|name| begin.windows(name.len()).any(|found| found == *name))
+}
+
+/// The items of a dump. The error is the byte at which it cannot be read.
+pub(super) fn items(dump: &[u8]) -> Result<Vec<DumpItem<'_>>, usize> {
+    let mut file = Gob { bytes: dump, at: 0 };
+    loop {
+        let len = file.unsigned().ok_or(file.at)?;
+        let end = usize::try_from(len).ok().and_then(|len| file.at.checked_add(len)).filter(|end| *end <= dump.len());
+        let mut message = Gob { bytes: &dump[..end.ok_or(file.at)?], at: file.at };
+        file.at = message.bytes.len();
+        if message.signed().ok_or(message.at)? < 0 {
+            continue;
+        }
+        let items = message.content().ok_or(message.at)?;
+        return if message.at == dump.len() { Ok(items) } else { Err(message.at) };
+    }
+}
+
+/// A place in a dump.
+struct Gob<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Gob<'a> {
+    fn content(&mut self) -> Option<Vec<DumpItem<'a>>> {
+        let mut items = Vec::new();
+        if self.unsigned()? != 0 {
+            return None;
+        }
+        for _ in 0..self.unsigned()? {
+            self.shard(&mut items)?;
+        }
+        Some(items)
+    }
+
+    fn shard(&mut self, items: &mut Vec<DumpItem<'a>>) -> Option<()> {
+        let begin = items.len();
+        let mut ends = HashMap::new();
+        let mut field = 0;
+        loop {
+            field += match self.unsigned()? {
+                0 => break,
+                more => more.min(9),
+            };
+            for _ in 0..self.unsigned()? {
+                match field {
+                    1 => items.push((self.text()?, self.text()?, None)),
+                    2 => {
+                        let (key, end) = self.end()?;
+                        ends.insert(key, end);
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        for (key, _, end) in &mut items[begin..] {
+            *end = ends.get(key).copied();
+        }
+        Some(())
+    }
+
+    fn end(&mut self) -> Option<(&'a [u8], i64)> {
+        let (mut key, mut end, mut field) = (&b""[..], 0, 0);
+        loop {
+            field += match self.unsigned()? {
+                0 => return Some((key, end)),
+                more => more.min(9),
+            };
+            match field {
+                1 => key = self.text()?,
+                2 => end = self.signed()?,
+                _ => return None,
+            }
+        }
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.unsigned()?).ok()?;
+        self.take(len)
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        let bits = self.unsigned()?;
+        let number = (bits >> 1) as i64;
+        Some(if bits & 1 == 0 { number } else { !number })
+    }
+
+    fn unsigned(&mut self) -> Option<u64> {
+        let first = self.take(1)?[0];
+        if first < 128 {
+            return Some(first.into());
+        }
+        let len = usize::from(!first) + 1;
+        let bytes = self.take(len).filter(|_| len <= 8)?;
+        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let bytes = self.bytes.get(self.at..self.at.checked_add(len)?)?;
+        self.at += len;
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What Go 1.26's encoding/gob writes for three shards of GCache's types: an item `a` that ends
+    /// in 2100 and the end of an item that was removed; none; an item `old` that ended in 2017.
+    pub(in super::super) const DUMP: &[u8] = include_bytes!("gcache.dump");
+
+    #[test]
+    fn items_have_the_ends_of_their_keys() {
+        let dump = DUMP;
+        assert!(is_dump(dump) && !is_dump(b"REDIS0011") && !is_dump(b""));
+        let expected: [DumpItem<'_>; 2] = [
+            (b"a", b"{\"n\": [1, 2]}", Some(4_102_444_800_000_000_000)),
+            (b"old", b"1", Some(1_500_000_000_000_000_000)),
+        ];
+        assert_eq!(items(dump), Ok(expected.to_vec()));
+        for len in 0..dump.len() {
+            assert!(items(&dump[..len]).is_err(), "{len}");
+        }
+        assert_eq!(items(&[dump, b"x"].concat()), Err(dump.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(at in 0..250usize, bytes in proptest::collection::vec(any::<u8>(), 1..12)) {
+            let mut dump = DUMP.to_vec();
+            let end = (at + bytes.len()).min(dump.len());
+            dump[at..end].copy_from_slice(&bytes[..end - at]);
+            let _ = items(&dump);
+        }
+    }
+}

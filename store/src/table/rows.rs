@@ -101,6 +101,9 @@ impl Row {
     }
 }
 
+/// The number of a row's first line, and what is wrong with the row.
+pub(super) type RowLine = (u64, Result<(), String>);
+
 /// Reads rows.
 pub(super) struct Rows<'r> {
     from: &'r mut dyn BufRead,
@@ -118,13 +121,14 @@ impl<'r> Rows<'r> {
         Rows { from, separator, buffer: Vec::new(), at: 0, lines: 0 }
     }
 
-    /// The next row that is not empty: the number of its first line, and what is wrong with it. A
-    /// row with wrong quotes ends with its first line: which quote is missing is not known, and the
-    /// lines behind it are rows of their own more often than not. `None`: there are no more.
-    pub(super) fn read(&mut self, row: &mut Row) -> Result<Option<(u64, Result<(), String>)>, io::Error> {
+    /// The next row that is not empty. A row with wrong quotes ends with its first line: which
+    /// quote is missing is not known, and the lines behind it are rows of their own more often than
+    /// not. `None`: there are no more.
+    pub(super) fn read(&mut self, row: &mut Row) -> io::Result<Option<RowLine>> {
         loop {
             row.clear();
-            if self.at > STALE || self.at == self.buffer.len() {
+            // At most as much is moved as was read.
+            if self.at > STALE.max(self.buffer.len() / 2) || self.at == self.buffer.len() {
                 self.buffer.drain(..self.at);
                 self.at = 0;
             }
@@ -153,7 +157,7 @@ impl<'r> Rows<'r> {
     }
 
     /// The end of the line that begins at this place; `None`: there is none.
-    fn line_end(&mut self, begin: usize) -> Result<Option<usize>, io::Error> {
+    fn line_end(&mut self, begin: usize) -> io::Result<Option<usize>> {
         if begin == self.buffer.len() {
             let read = (&mut *self.from).take(LONGEST as u64).read_until(b'\n', &mut self.buffer)?;
             return match read {

@@ -192,6 +192,7 @@ fn rates_are_bounded_in_the_words_of_each_route() {
                 ("GET /v1/lookup?key=a", 503),
                 ("GET /?key=a", 503),
                 ("GET /data/a", 503),
+                ("DELETE /data/a", 429),
                 ("GET /cache/v1/item?key=a", 503),
                 ("DELETE /cache/v1/item?key=a", 503),
                 ("GET /cache/v1/keys?mask=*", 503),

@@ -46,7 +46,8 @@ fn operations() {
 }
 #[test]
 fn disk_store() {
-    run("docs/disk-store.md");
+    let folder = tempfile::tempdir().unwrap();
+    run_in("docs/disk-store.md", folder.path());
 }
 #[test]
 fn disk_store_commands() {

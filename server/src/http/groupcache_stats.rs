@@ -1,5 +1,5 @@
-//! `/stats`, `/stats/main` and `/stats/hot`: the numbers of group `default` under the names that
-//! groupcache gives them (its `Stats` and `CacheStats`, as `encoding/json` writes them).
+//! `/stats`, `/stats/main` and `/stats/hot`: the numbers of the group of `/data/{key}` under the names
+//! that groupcache gives them (its `Stats` and `CacheStats`, as `encoding/json` writes them).
 //! docs/reference/http.md says what each number counts here.
 use super::{connection_context::ConnectionContext, response_body::ResponseBody, response_writer};
 use http::Response;
@@ -20,13 +20,14 @@ pub(super) enum GroupcacheStats {
 /// `GET`: the numbers as they are now.
 pub(super) fn groupcache_stats(context: &ConnectionContext, which: GroupcacheStats) -> Response<ResponseBody> {
     let app = &context.worker.app;
-    let cache = app.caches[0].stats();
-    let shared = app.peers.as_ref().and_then(|peers| peers.group_snapshot(&app.settings.groups[0].name, clock::now()));
+    let number = app.settings.data_group;
+    let (cache, name) = (app.caches[number].stats(), &app.settings.groups[number].name);
+    let shared = app.peers.as_ref().and_then(|peers| peers.group_snapshot(name, clock::now()));
     let hits = cache.hits + cache.negative_hits;
     let gets = hits + cache.misses;
     let document = match which {
         GroupcacheStats::Group => {
-            let health = app.sources[0].health();
+            let health = app.sources[number].health();
             let (fetches, errors) = (health.fetches(), health.errors());
             let begun = shared.map_or(fetches, |shared| shared.fetches);
             let shared = shared.unwrap_or_default();

@@ -52,6 +52,8 @@ fn data_means_the_group_of_that_name_where_there_is_one() {
     assert_eq!(with.send("PUT", "/v1/groups/data/kv/k", "of data").0, 201);
     assert_eq!(with.send("PUT", "/v1/kv/k", "of default").0, 201);
     assert_eq!((with.get("/data/k"), with.get_fast("/data/k")), ((200, "of data".into()), "200 of data".into()));
+    let stats: serde_json::Value = serde_json::from_str(&with.get("/stats").1).unwrap();
+    assert_eq!((&stats["Gets"], &stats["CacheHits"]), (&2.into(), &2.into()), "{stats}");
     assert_eq!(with.send("PUT", "/data/k", "x").0, 405);
     assert_eq!(with.send("DELETE", "/data/k", "").0, 204);
     assert_eq!((with.get("/data/k").0, with.send("DELETE", "/data/k", "").0), (404, 404));

@@ -3,7 +3,7 @@ use crate::{
     compact::MAX_DEPTH,
     locate::Found,
     merge::merges,
-    number::{NumberEdit, changed},
+    number::{Decimal, NumberEdit, changed},
     scan::{Span, count, element, is_empty, parts, place_of, value_end},
     splice::{Splice, apply},
     string::{push_key, unescaped_len},
@@ -348,7 +348,7 @@ impl Edit<'_> {
                     _ => b"0",
                 };
                 let held = &text[value.clone()];
-                let is_zero = empty == b"0" && std::str::from_utf8(held).is_ok_and(|n| n.parse() == Ok(0.0_f64));
+                let is_zero = empty == b"0" && Decimal::of(held).is_zero();
                 if held == empty || is_zero {
                     return Ok(Some(Outcome::Unchanged));
                 }

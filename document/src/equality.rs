@@ -1,6 +1,14 @@
-//! Which values are equal, and where a list has one.
-use crate::{locate::Found, scan::parts, tree};
-use serde_json::Value;
+//! Which values are equal, which of two is greater, and where a list has one.
+use crate::{
+    compact::MAX_DEPTH,
+    locate::Found,
+    number::Decimal,
+    scan::{Span, key_and_value, parts},
+    string::unescaped,
+};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use std::{borrow::Cow, cmp::Ordering};
 
 /// The number of the first element that equals a value, from `start` up to `stop`, which is not
 /// included (0: to the end). Negative numbers count from the end. `None`: there is no such element.
@@ -15,53 +23,110 @@ pub fn index_of(text: &[u8], array: &Found, wanted: &[u8], start: i64, stop: i64
         _ => stop.min(len),
     };
     let range = usize::try_from(start).ok()?..usize::try_from(stop).ok()?;
+    let mut comparison = Comparison { kinds_differ: true, work: 0 };
     let mut within = elements.into_iter().enumerate().take(range.end).skip(range.start);
-    let is_wanted = |element: &[u8]| are_equal(element, wanted, Numbers::ByKind);
-    within.find(|(_, element)| is_wanted(&text[element.clone()])).map(|(index, _)| index)
+    within.find(|(_, element)| comparison.are_equal(&text[element.clone()], wanted)).map(|(index, _)| index)
 }
 
-/// Whether two texts are the same value: order of members and notation of numbers do not matter.
-pub(crate) fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    are_equal(a, b, Numbers::ByValue)
+/// Comparisons of compact texts.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    /// 1 and 1.0 are different values: one is written as an integer, the other is not.
+    kinds_differ: bool,
+    /// Bytes that were read.
+    pub(crate) work: usize,
 }
 
-/// How numbers are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Numbers {
-    /// 1 and 1.0 are equal.
-    ByValue,
-    /// They are not: one is a whole number, the other is not written as one.
-    ByKind,
-}
-
-fn are_equal(a: &[u8], b: &[u8], numbers: Numbers) -> bool {
-    let kind = |text: &[u8]| text.first().map(|first| if first.is_ascii_digit() { b'-' } else { *first });
-    if a == b {
-        return true;
+impl Comparison {
+    /// Whether two texts are the same value: the order of members, escapes, and the notation of numbers
+    /// do not matter.
+    pub(crate) fn are_equal(&mut self, a: &[u8], b: &[u8]) -> bool {
+        self.are_equal_below(a, b, 0)
     }
-    if kind(a) != kind(b) {
-        return false;
-    }
-    tree::value(a).zip(tree::value(b)).is_some_and(|(a, b)| is_same(&a, &b, numbers))
-}
 
-fn is_same(a: &Value, b: &Value, numbers: Numbers) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) if numbers == Numbers::ByKind && a.is_f64() != b.is_f64() => false,
-        (Value::Number(a), Value::Number(b)) => a == b || !(a.is_i64() && b.is_i64()) && a.as_f64() == b.as_f64(),
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b, numbers))
+    fn are_equal_below(&mut self, a: &[u8], b: &[u8], depth: usize) -> bool {
+        let kind = |text: &[u8]| text.first().map(|first| if first.is_ascii_digit() { b'-' } else { *first });
+        if kind(a) != kind(b) || depth > MAX_DEPTH {
+            return false;
         }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b, numbers)))
+        self.work += a.len().min(b.len());
+        if a == b {
+            return true;
         }
-        (a, b) => a == b,
+        match kind(a) {
+            Some(b'-') => {
+                let is_integer = |number: &[u8]| memchr::memchr3(b'.', b'e', b'E', number).is_none();
+                let is_same_kind = !self.kinds_differ || is_integer(a) == is_integer(b);
+                is_same_kind && Decimal::of(a).order(&Decimal::of(b)).is_eq()
+            }
+            Some(b'"') => string(a) == string(b),
+            Some(b'[') => {
+                let (a_parts, b_parts) = self.parts(a, b);
+                a_parts.len() == b_parts.len()
+                    && a_parts.into_iter().zip(b_parts).all(|(at, bt)| self.are_equal_below(&a[at], &b[bt], depth + 1))
+            }
+            Some(b'{') => self.are_objects_equal(a, b, depth),
+            _ => false,
+        }
     }
+
+    fn are_objects_equal(&mut self, a: &[u8], b: &[u8], depth: usize) -> bool {
+        let (a_parts, b_parts) = self.parts(a, b);
+        if a_parts.len() != b_parts.len() {
+            return false;
+        }
+        let of = |text: &[u8], parts: Vec<Span>| -> Vec<(Span, Span)> {
+            parts.into_iter().filter_map(|member| key_and_value(text, member)).collect()
+        };
+        let (a_members, b_members) = (of(a, a_parts), of(b, b_parts));
+        // Mostly the members have the same order. A key has one spelling.
+        let is_in_order = a_members.iter().zip(&b_members).all(|((ak, _), (bk, _))| a[ak.clone()] == b[bk.clone()]);
+        if is_in_order {
+            return a_members
+                .into_iter()
+                .zip(b_members)
+                .all(|((_, at), (_, bt))| self.are_equal_below(&a[at], &b[bt], depth + 1));
+        }
+        let index: HashMap<&[u8], Span, RandomState> =
+            b_members.into_iter().map(|(key, value)| (&b[key], value)).collect();
+        a_members.into_iter().all(|(key, at)| {
+            let held = index.get(&a[key]).cloned();
+            held.is_some_and(|bt| self.are_equal_below(&a[at], &b[bt], depth + 1))
+        })
+    }
+
+    fn parts(&mut self, a: &[u8], b: &[u8]) -> (Vec<Span>, Vec<Span>) {
+        self.work += a.len() + b.len();
+        (parts(a, 0), parts(b, 0))
+    }
+
+    /// Which of two numbers or two strings is greater; `None`: the values have no order.
+    pub(crate) fn order(&mut self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+        self.work += a.len() + b.len();
+        match (a.first()?, b.first()?) {
+            (b'-' | b'0'..=b'9', b'-' | b'0'..=b'9') => Some(Decimal::of(a).order(&Decimal::of(b))),
+            // The order of UTF-8 is that of the characters.
+            (b'"', b'"') => Some(string(a).cmp(&string(b))),
+            _ => None,
+        }
+    }
+}
+
+/// What a string's text, quotes included, stands for.
+pub(crate) fn string(text: &[u8]) -> Cow<'_, [u8]> {
+    unescaped(text.get(1..text.len().saturating_sub(1)).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{compact, scan::tests::document};
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn are_equal(a: &str, b: &str) -> bool {
+        Comparison::default().are_equal(a.as_bytes(), b.as_bytes())
+    }
 
     #[test]
     fn numbers_are_equal_by_value_or_by_kind() {
@@ -70,6 +135,61 @@ mod tests {
         assert_eq!((index(b"1"), index(b"1.00")), (Some(4), Some(0)));
         assert_eq!((index(b"[1]"), index(b"[1e0]")), (Some(5), Some(1)));
         assert_eq!((index(b"{\"a\":1}"), index(b"{\"a\":1.0}")), (Some(6), Some(2)));
-        assert!(is_equal(b"1", b"1.0") && is_equal(b"[1]", b"[1e0]") && !is_equal(b"1", b"\"1\""));
+        assert!(are_equal("1", "1.0") && are_equal("[1]", "[1e0]") && !are_equal("1", "\"1\""));
+    }
+
+    #[test]
+    fn values_are_compared_as_a_whole() {
+        let (id, next) = ("18446744073709551614", "18446744073709551615");
+        for (a, b, is_same) in [
+            (r#"{"a":1,"b":[1.0,{}]}"#, r#"{"b":[1,{}],"a":1e0}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"a":1,"c":2}"#, false),
+            (r#"{"a":1,"b":2}"#, r#"{"b":1,"a":2}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, false),
+            ("[1,2]", "[2,1]", false),
+            ("[1]", "[1,1]", false),
+            (r#""\u0041\/""#, r#""A/""#, true),
+            ("1e400", "null", false),
+            ("1e400", "1E+400", true),
+            ("[1e400]", "[1e401]", false),
+            ("{}", "[]", false),
+            ("true", "false", false),
+        ] {
+            assert_eq!((are_equal(a, b), are_equal(b, a)), (is_same, is_same), "{a} and {b}");
+        }
+        assert!(!are_equal(&format!("{{\"a\":[{id}]}}"), &format!("{{\"a\":[{next}]}}")));
+        let list = format!("[{next},{id}]").into_bytes();
+        assert_eq!(index_of(&list, &Found::root(&list), id.as_bytes(), 0, 0), Some(1));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_no_document() {
+        let nested = |inside: &str| format!("{}{inside}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(!are_equal(&nested("1"), &nested("2")));
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_equals_itself_in_another_order(value in document(), other in document()) {
+            let text = compact(value.to_string().as_bytes()).expect("it is JSON");
+            let turned = compact(turned(&value).as_bytes()).expect("it is JSON");
+            let mut comparison = Comparison::default();
+            prop_assert!(comparison.are_equal(&text, &turned));
+            let other_text = compact(other.to_string().as_bytes()).expect("it is JSON");
+            prop_assert_eq!(comparison.are_equal(&text, &other_text), value == other);
+        }
+    }
+
+    /// The text with the members of objects from the last to the first.
+    fn turned(value: &Value) -> String {
+        match value {
+            Value::Array(values) => format!("[{}]", values.iter().map(turned).collect::<Vec<_>>().join(",")),
+            Value::Object(members) => {
+                let member =
+                    |(key, value): (&String, &Value)| format!("{}:{}", Value::from(key.as_str()), turned(value));
+                format!("{{{}}}", members.iter().rev().map(member).collect::<Vec<_>>().join(","))
+            }
+            leaf => leaf.to_string(),
+        }
     }
 }

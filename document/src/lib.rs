@@ -4,13 +4,13 @@
 //! ```text
 //! compact   checks a client's text, and makes it the one form that documents are kept in
 //! scan      where values, members and elements are, by blocks of 64 bytes
-//! path      the two path syntaxes of RedisJSON, and JSON pointers
-//! locate    the values that a path finds: by scanning, or in a tree (`tree`) with filters and slices
-//! shape     how often a path may come to values, which has a bound, and their order
+//! path      the two path syntaxes of RedisJSON, and JSON pointers; `path_parser` reads JSONPath
+//! locate    the values that a path finds
+//! query     evaluates the segments of a JSONPath by scanning; `filter`: its filters
 //! splice    changes of parts, and the text after them
 //! edit      what commands do to a value: append, increment, merge …
 //! equality  which values are equal; `changed_last`: which of several RedisJSON answers for
-//! number    arithmetic on numbers
+//! number    arithmetic on numbers, and their exact order
 //! merge     JSON Merge Patch (RFC 7386)
 //! patch     JSON Patch (RFC 6902)
 //! pretty    the text with indentation
@@ -21,23 +21,25 @@
 //! - A scan reads each byte once at most and allocates nothing but the list of what it finds. Below
 //!   `*` and `..` it reads a byte once more for each container around it.
 //!   Nothing recurses deeper than [`MAX_DEPTH`].
+//! - Numbers are compared by their digits, never as floats.
 //! - A text that was not made by [`compact()`] gives wrong answers, but no panic.
 mod changed_last;
 mod compact;
 mod edit;
 mod equality;
 mod error;
+mod filter;
 mod locate;
 mod merge;
 mod number;
 mod patch;
 mod path;
+mod path_parser;
 mod pretty;
+mod query;
 mod scan;
-mod shape;
 mod splice;
 mod string;
-mod tree;
 
 pub use changed_last::changed_last;
 pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};

@@ -3,7 +3,7 @@ use crate::{
     JsonError,
     compact::compact,
     edit::{Edit, EditError, Edited, MOST_WORK},
-    equality::is_equal,
+    equality::Comparison,
     locate::{Found, child, find_pointer},
     path::{PathError, Pointer, array_index},
     scan::{count, element, key_and_value, parts},
@@ -103,7 +103,7 @@ impl Patch {
                 }
                 (None, _) => text,
             };
-            let splices = operation.plan(now).map_err(|problem| problem.of(at))?;
+            let splices = operation.plan(now, &mut work).map_err(|problem| problem.of(at))?;
             let growth: usize = splices.iter().map(Splice::growth).sum();
             if now.len() + growth > max_len {
                 return Err(PatchError::TooLarge(max_len));
@@ -143,8 +143,8 @@ impl Problem {
 }
 
 impl Operation {
-    /// Its changes, in their order in the text.
-    fn plan(&self, text: &[u8]) -> Result<Vec<Splice>, Problem> {
+    /// Its changes, in their order in the text. `work` grows by the bytes that a comparison reads.
+    fn plan(&self, text: &[u8], work: &mut usize) -> Result<Vec<Splice>, Problem> {
         let at = |pointer| find_pointer(text, pointer).ok_or(Problem::NotFound);
         match self {
             Operation::Add(to, value) => add(text, to, value),
@@ -152,10 +152,12 @@ impl Operation {
             Operation::Remove(from) => planned(&Edit::Delete, text, at(from)?),
             Operation::Replace(to, value) => planned(&Edit::Replace(value), text, at(to)?),
             Operation::Copy { from, to } => add(text, to, &text[at(from)?.span]),
-            Operation::Test(path, value) => match is_equal(&text[at(path)?.span], value) {
-                true => Ok(Vec::new()),
-                false => Err(Problem::TestFailed),
-            },
+            Operation::Test(path, value) => {
+                let mut comparison = Comparison::default();
+                let is_equal = comparison.are_equal(&text[at(path)?.span], value);
+                *work += comparison.work;
+                if is_equal { Ok(Vec::new()) } else { Err(Problem::TestFailed) }
+            }
             Operation::Move { from, to } => {
                 let found = at(from)?;
                 let value = text[found.span.clone()].to_vec();
@@ -328,6 +330,23 @@ mod tests {
         assert_eq!(patched(r#"{"c":{}}"#, patch).as_deref(), Ok(r#"{"c":{},"b":[null,1]}"#));
         let patch = r#"[{"op":"add","path":"/a","value":1},{"op":"test","path":"/a","value":2}]"#;
         assert_eq!(patched("{}", patch), Err(PatchError::TestFailed(1)));
+    }
+
+    #[test]
+    fn a_test_compares_numbers_by_their_digits() {
+        for (held, wanted, is_same) in [
+            ("18446744073709551614", "18446744073709551615", false),
+            ("18446744073709551615", "18446744073709551615.0", true),
+            ("[9007199254740993]", "[9007199254740992]", false),
+            ("1e400", "null", false),
+            ("1e400", "10e399", true),
+            ("0.1", "0.10000000000000001", false),
+            (r#"{"a":1,"b":-0}"#, r#"{"b":0,"a":1e0}"#, true),
+        ] {
+            let patch = format!(r#"[{{"op":"test","path":"","value":{wanted}}}]"#);
+            let expected = if is_same { Ok(held.to_owned()) } else { Err(PatchError::TestFailed(0)) };
+            assert_eq!(patched(held, &patch), expected, "{held} and {wanted}");
+        }
     }
 
     #[test]

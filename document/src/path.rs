@@ -1,17 +1,12 @@
 //! Paths: JSONPath (`$.a[0]`), RedisJSON's older syntax (`.a[0]`), and JSON pointers (`/a/0`, RFC
 //! 6901).
 //!
-//! A path that names one place is a list of steps. So is one with wildcards and at most one `..`: it
-//! is followed by scanning. Any other JSONPath (slices, filters, several selectors) goes to a library
-//! (RFC 9535), after some notations that RedisJSON allows besides are turned into the standard's.
-use crate::shape::Shape;
-use serde_json_path::JsonPath;
+//! A path that names one place is a list of steps. Any other one is a list of segments.
+use crate::{path_parser, query::Segment};
 use std::fmt;
 
 /// Longest path, bytes.
 const MAX_PATH: usize = 16 << 10;
-/// Deepest nesting of brackets in a path that the library reads: it recurses.
-const MAX_NESTED: usize = 32;
 
 /// A step from a container to what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,37 +17,27 @@ pub enum Step {
     Index(i64),
 }
 
-/// From some values to others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Hop {
-    /// To a part of each.
-    To(Step),
-    /// To all parts of each (`*`).
-    All,
-    /// To each itself and everything in it (`..`).
-    Below,
-}
-
 /// A path, read.
 #[derive(Debug, Clone)]
 pub struct Path {
     is_legacy: bool,
     pub(crate) kind: PathKind,
+    /// Queries from the root within its filters.
+    pub(crate) from_root: usize,
 }
 
+/// How a path finds values.
 #[derive(Debug, Clone)]
 pub(crate) enum PathKind {
     /// One place at most.
     Steps(Vec<Step>),
-    /// As many as there are, each found once: at most one of them is [`Hop::Below`].
-    Hops(Vec<Hop>),
     /// As many as there are.
-    Query(Box<JsonPath>, Shape),
+    Segments(Vec<Segment>),
 }
 
 /// Why a path cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathError(String);
+pub struct PathError(pub(crate) String);
 
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,23 +57,21 @@ impl Path {
             return Err(PathError(format!("the path is longer than {MAX_PATH} bytes")));
         }
         // `$name` is the key of that name in the older syntax.
-        let is_legacy = !(text == "$" || text.starts_with("$.") || text.starts_with("$["));
-        let rest = match text {
-            "." => String::new(),
-            _ if !is_legacy => text[1..].to_owned(),
-            _ if text.starts_with(['.', '[']) => text.to_owned(),
-            _ => format!(".{text}"),
+        let after_root = text.strip_prefix('$').filter(|rest| {
+            let rest = rest.trim_start_matches([' ', '\t', '\n', '\r']);
+            rest.is_empty() || rest.starts_with(['.', '['])
+        });
+        let is_legacy = after_root.is_none();
+        let (kind, from_root) = match text {
+            "." => (PathKind::Steps(Vec::new()), 0),
+            _ => path_parser::parse(text, usize::from(!is_legacy))?,
         };
-        let kind = match hops(&rest) {
-            Some(hops) => simplest(hops),
-            None => query(&rest)?,
-        };
-        Ok(Path { is_legacy, kind })
+        Ok(Path { is_legacy, kind, from_root })
     }
 
     /// The whole document, in the older syntax.
     pub fn legacy_root() -> Path {
-        Path { is_legacy: true, kind: PathKind::Steps(Vec::new()) }
+        Path { is_legacy: true, kind: PathKind::Steps(Vec::new()), from_root: 0 }
     }
 
     /// Whether it is in RedisJSON's older syntax: replies are then about one value.
@@ -105,172 +88,9 @@ impl Path {
     pub fn steps(&self) -> Option<&[Step]> {
         match &self.kind {
             PathKind::Steps(steps) => Some(steps),
-            PathKind::Hops(_) | PathKind::Query(..) => None,
+            PathKind::Segments(_) => None,
         }
     }
-}
-
-fn simplest(hops: Vec<Hop>) -> PathKind {
-    let step = |hop: &Hop| match hop {
-        Hop::To(step) => Some(step.clone()),
-        Hop::All | Hop::Below => None,
-    };
-    hops.iter().map(step).collect::<Option<_>>().map_or_else(|| PathKind::Hops(hops), PathKind::Steps)
-}
-
-/// A name after a dot goes on with these.
-fn is_name(character: char) -> bool {
-    character.is_alphanumeric() || "-_`+#%$^/:".contains(character) || !character.is_ascii()
-}
-
-/// The hops of a path; `None`: it takes more than that, or is wrong.
-fn hops(mut rest: &str) -> Option<Vec<Hop>> {
-    let mut hops = Vec::new();
-    while !rest.is_empty() {
-        let below = rest.strip_prefix("..").filter(|_| !hops.contains(&Hop::Below));
-        if let Some(after) = below {
-            hops.push(Hop::Below);
-            // What follows is a name, or a bracket without a dot.
-            rest = if after.starts_with('[') { after } else { &rest[1..] };
-        }
-        let inside = rest.strip_prefix('[').or_else(|| rest.strip_prefix(".[").filter(|_| below.is_none()));
-        if let Some(inside) = inside {
-            let inside = inside.trim_start_matches(' ');
-            let (hop, after) = match inside.chars().next()? {
-                '*' => (Hop::All, &inside[1..]),
-                quote @ ('"' | '\'') => {
-                    let (key, after) = quoted(&inside[1..], quote)?;
-                    (Hop::To(Step::Key(key)), after)
-                }
-                _ => {
-                    let end = inside.find([']', ' '])?;
-                    let digits = inside[..end].strip_prefix('-').unwrap_or(&inside[..end]);
-                    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-                    let index = inside[..end].parse().ok().filter(|_| is_number)?;
-                    (Hop::To(Step::Index(index)), &inside[end..])
-                }
-            };
-            hops.push(hop);
-            rest = after.trim_start_matches(' ').strip_prefix(']')?;
-        } else if let Some(after) = rest.strip_prefix(".*") {
-            hops.push(Hop::All);
-            rest = after;
-        } else {
-            let name = rest.strip_prefix('.')?;
-            let end = name.find(|character| !is_name(character)).unwrap_or(name.len());
-            if end == 0 {
-                return None;
-            }
-            hops.push(Hop::To(Step::Key(name[..end].to_owned())));
-            rest = &name[end..];
-        }
-    }
-    Some(hops)
-}
-
-/// A quoted key up to its closing quote, and what comes after it.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let mut from = 0;
-    loop {
-        let at = from + text[from..].find([quote, '\\'])?;
-        if text.as_bytes()[at] != b'\\' {
-            let key = crate::string::unescaped(&text.as_bytes()[..at]).into_owned();
-            return Some((String::from_utf8(key).ok()?, &text[at + 1..]));
-        }
-        from = at + 1 + text[at + 1..].chars().next()?.len_utf8();
-    }
-}
-
-/// The library's path.
-fn query(rest: &str) -> Result<PathKind, PathError> {
-    let mut nested = 0_usize;
-    for byte in rest.bytes() {
-        match byte {
-            b'(' | b'[' => nested += 1,
-            b')' | b']' => nested = nested.saturating_sub(1),
-            _ => {}
-        }
-        if nested > MAX_NESTED {
-            return Err(PathError(format!("brackets are nested deeper than {MAX_NESTED}")));
-        }
-    }
-    let standard = format!("${}", standard(rest));
-    // No path ends like this, and the library panics on one: it waits for the rest of the escape.
-    if ["\\u", "\\ud", "\\uD"].iter().any(|cut| standard.ends_with(cut)) {
-        return Err(PathError("an escape is cut off".to_owned()));
-    }
-    let path = JsonPath::parse(&standard).map_err(|error| PathError(error.to_string()))?;
-    Ok(PathKind::Query(Box::new(path), Shape::of(&standard)))
-}
-
-/// Turns what RedisJSON allows beyond the standard into the standard's notation: names like `.a-b`,
-/// `.[…]`, and `=~` for a regular expression.
-fn standard(rest: &str) -> String {
-    let rest = with_searches(rest);
-    let mut out = String::with_capacity(rest.len());
-    let mut characters = rest.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '"' | '\'' => {
-                out.push(character);
-                let mut is_escaped = false;
-                for (_, inside) in characters.by_ref() {
-                    out.push(inside);
-                    if inside == character && !is_escaped {
-                        break;
-                    }
-                    is_escaped = inside == '\\' && !is_escaped;
-                }
-            }
-            '.' if !rest[..at].ends_with(|before: char| before.is_ascii_digit()) || !is_in_filter(&rest[..at]) => {
-                let name: String = rest[at + 1..].chars().take_while(|next| is_name(*next)).collect();
-                let is_standard =
-                    name.chars().all(|part| part == '_' || part.is_ascii_alphabetic() || !part.is_ascii())
-                        || name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-                            && name.chars().all(|part| part == '_' || part.is_ascii_alphanumeric());
-                if is_standard {
-                    let is_bracket = rest[at + 1..].starts_with('[') && !rest[..at].ends_with('.');
-                    if !is_bracket {
-                        out.push('.');
-                    }
-                } else {
-                    if rest[..at].ends_with('.') {
-                        out.push('.');
-                    }
-                    out.push_str("[\"");
-                    out.push_str(&name);
-                    out.push_str("\"]");
-                    for _ in name.chars() {
-                        characters.next();
-                    }
-                }
-            }
-            _ => out.push(character),
-        }
-    }
-    out
-}
-
-/// Whether the text ends within a filter, where a digit before a dot may be a number's.
-fn is_in_filter(before: &str) -> bool {
-    before.rfind('?').is_some_and(|filter| !before[filter..].contains(']'))
-}
-
-/// `A =~ B` as `search(A, B)`.
-fn with_searches(rest: &str) -> String {
-    let mut out = rest.to_owned();
-    while let Some(at) = out.find("=~") {
-        let left_end = out[..at].trim_end().len();
-        let left = out[..left_end].rfind([' ', '(', '&', '|', '!', '?']).map_or(0, |before| before + 1);
-        let right = at + 2 + (out[at + 2..].len() - out[at + 2..].trim_start().len());
-        let right_end = match out[right..].chars().next() {
-            Some(quote @ ('"' | '\'')) => out[right + 1..].find(quote).map_or(out.len(), |close| right + 1 + close + 1),
-            _ => out[right..].find([' ', ')', ']', '&', '|']).map_or(out.len(), |end| right + end),
-        };
-        let search = format!("search({}, {})", &out[left..left_end], &out[right..right_end]);
-        out.replace_range(left..right_end, &search);
-    }
-    out
 }
 
 /// A JSON pointer (RFC 6901).
@@ -337,39 +157,106 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_the_librarys_after_a_translation() {
-        for (text, standard_text) in [
-            ("..a", "..a"),
-            (".*", ".*"),
-            ("..a-b[*]", "..[\"a-b\"][*]"),
-            (".[*].x", "[*].x"),
-            ("[?(@.price < 1.5)]", "[?(@.price < 1.5)]"),
-            ("[?(@.a =~ \"x.y\")]", "[?(search(@.a, \"x.y\"))]"),
-            ("..[?(@.a=~@.b && @.c)]", "..[?(search(@.a, @.b) && @.c)]"),
-            (".v1.*", ".v1.*"),
+    fn notations_of_redisjson_are_read() {
+        for (text, standard) in [
+            ("$..a-b[*]", "$..['a-b'][*]"),
+            ("$.[*].x", "$[*].x"),
+            ("$.v1.*", "$['v1'].*"),
+            ("$.1.*", "$['1'].*"),
+            ("$[?(@.a =~ \"x.y\")]", "$[?search(@['a'], 'x.y')]"),
+            ("$..[?(@.a=~@.b && @.c)]", "$..[?search(@.a, @.b) && @.c]"),
+            ("$[?'=~' == @.a =~ 'b']", ""),
+            ("$[?@.a == ' =~ ']", "$[?@.a == \" =~ \"]"),
+            ("$\n ..a", "$..a"),
         ] {
-            assert_eq!(standard(text), standard_text);
-            assert!(Path::parse(&format!("${text}")).expect(text).steps().is_none());
+            let read = |text: &str| Path::parse(text).map(|path| format!("{path:?}"));
+            if standard.is_empty() {
+                assert!(read(text).is_err(), "{text}");
+            } else {
+                assert_eq!(read(text).expect(text), read(standard).expect(standard), "{text}");
+            }
         }
-        for wrong in ["$.", "$.a.", "$[", "$[a]", "$['a", "$.a b", "", "$..", "$[?(@.a =~ )]"] {
-            assert!(Path::parse(wrong).is_err(), "{wrong}");
-        }
+        assert!(Path::parse("..a[1,2]").is_ok_and(|path| path.is_legacy()));
     }
 
     #[test]
-    fn an_escape_that_is_cut_off_is_an_error() {
-        // Found by fuzzing: the library panicked.
-        for text in [
-            "$..[\"\\u",
-            "$..['\\ud",
-            "$..[\"\\uD83D\\u",
-            "$..[\"\\uD83D\\uD",
-            "$[?@ == '\\uD",
-            "..[\"(?-\\\\`]\\\\&\\u",
+    fn other_texts_are_no_paths() {
+        for wrong in [
+            "$.",
+            "$.a.",
+            "$[",
+            "$[a]",
+            "$['a",
+            "$.a b",
+            "",
+            "$..",
+            "$[?(@.a =~ )]",
+            "$ ",
+            " $",
+            "$.a ",
+            "$. a",
+            "$[01]",
+            "$[-0]",
+            "$[-01]",
+            "$[1-]",
+            "$[9007199254740992]",
+            "$[-9007199254740992]",
+            "$[0:9007199254740992]",
+            "$[1:2:03]",
+            "$['\\\"']",
+            "$[\"\\'\"]",
+            "$['\\x']",
+            "$['\t']",
+            "$[\"\0\"]",
+            "$['\\ud800']",
+            "$['\\udc00']",
+            "$['\\ud800\\u0061']",
+            "$[?@.a == 01]",
+            "$[?@.a == 1.]",
+            "$[?@.a == .1]",
+            "$[?@.a == +1]",
+            "$[?@.a == True]",
+            "$[?1]",
+            "$[?@.a == @.*]",
+            "$[?@..a == 1]",
+            "$[?length(@.a)]",
+            "$[?count(1) == 1]",
+            "$[?length(@.*) == 1]",
+            "$[?match(@.a, 'b') == true]",
+            "$[?nope(@.a)]",
+            "$[?(@.a) == 1]",
+            "$[?!@.a == 1]",
+            "$[?!!@.a]",
+            "$[?@.a &&]",
+            "$[?@.a = 1]",
+            "$[?@.a == 1 == 2]",
+            "$[?length (@.a) == 1]",
+            "$[]",
+            "$[,1]",
+            "$[1,]",
+            "$..['a'",
+            "$[?@.a == 'b]",
         ] {
-            assert!(Path::parse(text).is_err(), "{text}");
+            assert!(Path::parse(wrong).is_err(), "{wrong}");
+        }
+        for cut in ["$..[\"\\u", "$..['\\ud", "$..[\"\\uD83D\\u", "$..[\"\\uD83D\\uD", "$[?@ == '\\uD"] {
+            assert!(Path::parse(cut).is_err(), "{cut}");
         }
         assert!(Path::parse("$..[\"\\u0061\", '\\uD83D\\uDE00']").is_ok());
+    }
+
+    #[test]
+    fn the_size_of_a_path_is_bounded() {
+        let read = |text: String| Path::parse(&text).map(|_| ()).map_err(|error| error.to_string());
+        assert!(read(format!("$.{}", "a".repeat(16 << 10))).is_err());
+        let nested = |times: usize| read(format!("$[?{}@.a{}]", "(".repeat(times), ")".repeat(times)));
+        assert_eq!((nested(31), nested(32)), (Ok(()), Err("brackets are nested deeper than 32".into())));
+        assert!(read(format!("${}", "[?@".repeat(5_000))).is_err());
+        // Brackets in strings are not nested.
+        assert_eq!(read(format!("$['{}', 1]", "[(".repeat(1_000))), Ok(()));
+        let patterns = |times: usize| read(format!("$[?{}@.a]", "@.a =~ 'b' || ".repeat(times)));
+        assert!(patterns(32).is_ok() && patterns(33).is_err());
+        assert!(read("$[?@.a =~ '((a{99}){99}){99}']".into()).is_err_and(|error| error.contains("too large")));
     }
 
     #[test]

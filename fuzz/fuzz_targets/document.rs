@@ -51,6 +51,15 @@ fuzz_target!(|input: Input<'_>| {
     {
         assert!(is_json(&patched(edited)));
     }
+    // A value equals itself, and no number equals its successor, whatever the digits.
+    let test = |value: &[u8]| Patch::parse(&[b"[{\"op\":\"test\",\"path\":\"\",\"value\":", value, b"}]"].concat());
+    if let Ok(patch) = test(&pretty) {
+        assert_eq!(patch.apply(&text, usize::MAX), Ok(Edited::Same));
+    }
+    if text.iter().all(u8::is_ascii_digit) {
+        let longer = [&text[..], b".00001"].concat();
+        assert!(test(&longer).is_ok_and(|patch| patch.apply(&text, usize::MAX).is_err()));
+    }
     let Ok(path) = Path::parse(input.path) else { return };
     let Ok(found) = find(&text, &path, 64 << 10) else { return };
     found.iter().for_each(|found| assert!(is_json(&text[found.span.clone()])));

@@ -43,8 +43,8 @@ pub(super) const LIMITS: &[SettingSpec] = &[
         default: Is("1MiB"),
         example: "4MiB",
         help: "Maximum size of a JSON document that a path with filters, slices, several selectors \
-               or several `..` may read. Such a path builds a tree of up to a hundred times the document's size for a \
-               moment. Other paths have no such limit.",
+               or several `..` may read. Such a path may read the document many times. Other paths have no such \
+               limit.",
         ..ROW
     },
     SettingSpec {

@@ -41,6 +41,13 @@ async fn documents(client: &mut Client) {
         r#"[{"op":"add","path":"/z","value":1},{"op":"remove","path":"/y"}]"#,
     );
     assert_eq!(failed.await.problem(), "patch-failed");
+    send(client, "PUT", "/v1/kv/ids?type=json", "", r#"{"id":18446744073709551614,"x":1e400}"#).await;
+    for wrong in
+        [r#"{"op":"test","path":"/id","value":18446744073709551615}"#, r#"{"op":"test","path":"/x","value":null}"#]
+    {
+        let patch = format!(r#"[{wrong},{{"op":"remove","path":"/x"}}]"#);
+        assert_eq!(send(client, "PATCH", "/v1/kv/ids", JSON_PATCH, &patch).await.problem(), "patch-failed");
+    }
     let got = client.get("/v1/kv/doc").await;
     assert_eq!(got.text(), r#"{"a":[1,{"b":"x/y"},true]}"#);
     assert_eq!(got.header("etag"), patched.header("etag"));

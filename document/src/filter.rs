@@ -1,0 +1,239 @@
+//! Filters of a JSONPath: what they are, and whether one holds for a value.
+//!
+//! Values are compared as JSON texts: literals are kept as such, and the functions that return
+//! numbers return their text.
+use crate::{
+    equality::string,
+    locate::{Found, LocateError},
+    path::PathKind,
+    query::Evaluation,
+    scan::count,
+};
+use regex::{Regex, RegexBuilder};
+use std::{borrow::Cow, cmp::Ordering};
+
+/// Sizes that a compiled regular expression may have, bytes: most fit the first one.
+pub(crate) const PATTERN_SIZES: [usize; 2] = [64 << 10, 1 << 20];
+/// Bytes that could be read in the time that a byte of a compiled regular expression takes, at most
+/// about.
+const COMPILE_WORK: usize = 8;
+
+/// A condition.
+#[derive(Debug, Clone)]
+pub(crate) enum Filter {
+    Or(Vec<Filter>),
+    And(Vec<Filter>),
+    Not(Box<Filter>),
+    /// The query finds something.
+    Exists(FilterQuery),
+    Compare(Operand, Operator, Operand),
+    /// The text matches a regular expression, as a whole or in a part.
+    Matches {
+        text: Operand,
+        pattern: PatternSource,
+        is_whole: bool,
+    },
+}
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What is compared: a value, or nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum Operand {
+    /// Compact JSON text.
+    Literal(Vec<u8>),
+    /// A query to one place.
+    Query(FilterQuery),
+    Length(Box<Operand>),
+    Count(FilterQuery),
+    /// The value that the query finds if it is the only one.
+    Value(FilterQuery),
+}
+
+/// A path within a filter.
+#[derive(Debug, Clone)]
+pub(crate) struct FilterQuery {
+    pub(crate) origin: Origin,
+    pub(crate) kind: PathKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The value that is filtered (`@`).
+    Current,
+    /// The document (`$`), with the number of the query: it finds the same for each value.
+    Root(usize),
+}
+
+/// Where a regular expression comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum PatternSource {
+    /// A literal; `None`: it is no regular expression, so nothing matches it.
+    Fixed(Option<Pattern>),
+    Operand(Operand),
+}
+
+/// A compiled regular expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    regex: Regex,
+    /// How many times longer a search takes than reading, at most about.
+    cost: usize,
+}
+
+impl Pattern {
+    /// Compiles one of up to this many bytes; `None`: it is no regular expression.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Pattern>, regex::Error> {
+        // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
+        let compiled = |text: &str| RegexBuilder::new(text).crlf(true).size_limit(size).dfa_size_limit(size).build();
+        // Alone first: what is wrong alone may be right within the group, like `a)|(b`.
+        let regex = match compiled(text) {
+            Ok(_) if is_whole => compiled(&format!(r"\A(?:{text})\z")),
+            alone => alone,
+        };
+        match regex {
+            Err(error @ regex::Error::CompiledTooBig(_)) => Err(error),
+            regex => Ok(regex.ok().map(|regex| Pattern { regex, cost: size >> 12 })),
+        }
+    }
+}
+
+impl Filter {
+    /// Whether this holds for a value.
+    pub(crate) fn holds<'v>(&'v self, run: &mut Evaluation<'v>, current: &Found) -> Result<bool, LocateError> {
+        Ok(match self {
+            Filter::Or(filters) => {
+                for filter in filters {
+                    if filter.holds(run, current)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Filter::And(filters) => {
+                for filter in filters {
+                    if !filter.holds(run, current)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Filter::Not(filter) => !filter.holds(run, current)?,
+            Filter::Exists(query) => match query.kind {
+                PathKind::Steps(_) => run.node(query, current)?.is_some(),
+                PathKind::Segments(_) => !run.nodes(query, current)?.is_empty(),
+            },
+            Filter::Compare(left, operator, right) => {
+                let (left, right) = (left.value(run, current)?, right.value(run, current)?);
+                run.compare(|comparison| {
+                    let mut is_equal = || match (&left, &right) {
+                        (Some(left), Some(right)) => comparison.are_equal(left, right),
+                        (left, right) => left.is_none() && right.is_none(),
+                    };
+                    match operator {
+                        Operator::Equal => return is_equal(),
+                        Operator::NotEqual => return !is_equal(),
+                        Operator::LessOrEqual | Operator::GreaterOrEqual if is_equal() => return true,
+                        _ => {}
+                    }
+                    let (Some(left), Some(right)) = (&left, &right) else { return false };
+                    let wanted = match operator {
+                        Operator::Less | Operator::LessOrEqual => Ordering::Less,
+                        _ => Ordering::Greater,
+                    };
+                    comparison.order(left, right) == Some(wanted)
+                })?
+            }
+            Filter::Matches { text, pattern, is_whole } => {
+                let text = text.value(run, current)?;
+                let Some(text) = text.as_deref().and_then(text_of) else { return Ok(false) };
+                match pattern {
+                    PatternSource::Fixed(None) => false,
+                    PatternSource::Fixed(Some(pattern)) => {
+                        run.charge(text.len().saturating_mul(pattern.cost))?;
+                        pattern.regex.is_match(&text)
+                    }
+                    PatternSource::Operand(operand) => {
+                        let pattern = operand.value(run, current)?;
+                        let Some(pattern) = pattern.as_deref().and_then(text_of) else { return Ok(false) };
+                        searched(run, &text, &pattern, *is_whole)?
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// Whether a text matches a pattern of the document. Most are the one of the value before.
+fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool) -> Result<bool, LocateError> {
+    let is_known = |known: &(Vec<u8>, bool, Option<Pattern>)| known.0 == pattern.as_bytes() && known.1 == is_whole;
+    if !run.pattern.as_ref().is_some_and(is_known) {
+        let mut compiled = None;
+        for size in PATTERN_SIZES {
+            run.charge(size * COMPILE_WORK)?;
+            if let Ok(pattern) = Pattern::new(pattern, is_whole, size) {
+                compiled = pattern;
+                break;
+            }
+        }
+        run.pattern = Some((pattern.as_bytes().to_vec(), is_whole, compiled));
+    }
+    let cost = match &run.pattern {
+        Some((.., Some(pattern))) => pattern.cost,
+        _ => return Ok(false),
+    };
+    run.charge(text.len().saturating_mul(cost))?;
+    Ok(matches!(&run.pattern, Some((.., Some(pattern))) if pattern.regex.is_match(text)))
+}
+
+/// What a JSON string stands for; `None`: the value is no string.
+fn text_of(value: &[u8]) -> Option<Cow<'_, str>> {
+    if value.first() != Some(&b'"') {
+        return None;
+    }
+    match string(value) {
+        Cow::Borrowed(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
+        Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
+    }
+}
+
+impl Operand {
+    /// Its value as JSON text.
+    fn value<'v>(&'v self, run: &mut Evaluation<'v>, current: &Found) -> Result<Option<Cow<'v, [u8]>>, LocateError> {
+        let number = |number: usize| Cow::Owned(number.to_string().into_bytes());
+        Ok(match self {
+            Operand::Literal(text) => Some(Cow::Borrowed(text)),
+            Operand::Query(query) => run.node(query, current)?.map(|found| Cow::Borrowed(&run.text[found.span])),
+            Operand::Value(query) => match &*run.nodes(query, current)? {
+                [found] => Some(Cow::Borrowed(&run.text[found.span.clone()])),
+                _ => None,
+            },
+            Operand::Count(query) => Some(number(run.nodes(query, current)?.len())),
+            Operand::Length(of) => {
+                let Some(of) = of.value(run, current)? else { return Ok(None) };
+                run.charge(of.len())?;
+                match of.first() {
+                    Some(b'"') => {
+                        // Characters: the bytes that do not continue one.
+                        let characters = string(&of).iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+                        Some(number(characters))
+                    }
+                    Some(b'[' | b'{') => Some(number(count(&of, 0))),
+                    _ => None,
+                }
+            }
+        })
+    }
+}

@@ -1,7 +1,6 @@
 //! Which of several arrays RedisJSON answers for.
 use crate::{
-    locate::Found,
-    scan::{Span, key_and_value, parts},
+    scan::{Found, Span, key_and_value, parts},
     string::unescaped,
 };
 use std::borrow::Cow;

@@ -1,10 +1,10 @@
 //! What commands do to the values that a path finds.
 use crate::{
     compact::MAX_DEPTH,
-    locate::Found,
+    decimal::Decimal,
     merge::merges,
-    number::{Decimal, NumberEdit, changed},
-    scan::{Span, count, element, is_empty, parts, place_of, value_end},
+    number::{NumberEdit, changed},
+    scan::{Found, Span, count, element, is_empty, parts, place_of, value_end},
     splice::{Splice, apply},
     string::{push_key, unescaped_len},
 };

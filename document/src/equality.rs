@@ -1,8 +1,7 @@
 //! Which values are equal, which of two is greater, and where a list has one.
 use crate::{
     compact::MAX_DEPTH,
-    locate::Found,
-    number::Decimal,
+    decimal::Decimal,
     scan::{Span, key_and_value, parts},
     string::unescaped,
 };
@@ -13,8 +12,8 @@ use std::{borrow::Cow, cmp::Ordering};
 /// The number of the first element that equals a value, from `start` up to `stop`, which is not
 /// included (0: to the end). Negative numbers count from the end. `None`: there is no such element.
 /// As in RedisJSON, 1 and 1.0 are different values.
-pub fn index_of(text: &[u8], array: &Found, wanted: &[u8], start: i64, stop: i64) -> Option<usize> {
-    let elements = parts(text, array.span.start);
+pub fn index_of(text: &[u8], array: &Span, wanted: &[u8], start: i64, stop: i64) -> Option<usize> {
+    let elements = parts(text, array.start);
     let len = elements.len() as i64;
     let start = if start < 0 { (len + start).max(0) } else { start.min(len - 1) };
     let stop = match stop {
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn numbers_are_equal_by_value_or_by_kind() {
         let list = b"[1.0,[1.0],{\"a\":1e0},10e-1,1,[1],{\"a\":1}]";
-        let index = |wanted: &[u8]| index_of(list, &Found::root(list), wanted, 0, 0);
+        let index = |wanted: &[u8]| index_of(list, &(0..list.len()), wanted, 0, 0);
         assert_eq!((index(b"1"), index(b"1.00")), (Some(4), Some(0)));
         assert_eq!((index(b"[1]"), index(b"[1e0]")), (Some(5), Some(1)));
         assert_eq!((index(b"{\"a\":1}"), index(b"{\"a\":1.0}")), (Some(6), Some(2)));
@@ -159,7 +158,7 @@ mod tests {
         }
         assert!(!are_equal(&format!("{{\"a\":[{id}]}}"), &format!("{{\"a\":[{next}]}}")));
         let list = format!("[{next},{id}]").into_bytes();
-        assert_eq!(index_of(&list, &Found::root(&list), id.as_bytes(), 0, 0), Some(1));
+        assert_eq!(index_of(&list, &(0..list.len()), id.as_bytes(), 0, 0), Some(1));
     }
 
     #[test]

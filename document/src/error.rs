@@ -27,3 +27,47 @@ impl fmt::Display for JsonError {
 }
 
 impl std::error::Error for JsonError {}
+
+/// Why a path cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathError(pub(crate) String);
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PathError {}
+
+/// Why no value was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocateError {
+    /// The path is not for documents of more than this many bytes.
+    TooLarge(usize),
+    /// The path finds more values than this, the same ones repeatedly.
+    TooMany(usize),
+    /// The path reads more bytes than this, the same ones repeatedly.
+    TooMuchWork(usize),
+}
+
+impl fmt::Display for LocateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LocateError::TooLarge(most) => {
+                write!(
+                    f,
+                    "a path with filters, slices, several selectors or several `..` is for documents of up to {most} bytes"
+                )
+            }
+            LocateError::TooMany(most) => {
+                write!(f, "the path finds more than {most} values of this document, the same ones repeatedly")
+            }
+            LocateError::TooMuchWork(most) => {
+                write!(f, "the path reads more than {most} bytes of this document, the same ones repeatedly")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LocateError {}

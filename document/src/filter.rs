@@ -1,114 +1,19 @@
-//! Filters of a JSONPath: what they are, and whether one holds for a value.
+//! Whether a filter of a JSONPath holds for a value.
 //!
 //! Values are compared as JSON texts: literals are kept as such, and the functions that return
 //! numbers return their text.
 use crate::{
     equality::string,
-    locate::{Found, LocateError},
-    path::PathKind,
+    error::LocateError,
+    jsonpath::{Filter, Operand, Operator, PATTERN_SIZES, PathKind, Pattern, PatternSource},
     query::Evaluation,
-    scan::count,
+    scan::{Found, count},
 };
-use regex::{Regex, RegexBuilder};
 use std::{borrow::Cow, cmp::Ordering};
 
-/// Sizes that a compiled regular expression may have, bytes: most fit the first one.
-pub(crate) const PATTERN_SIZES: [usize; 2] = [64 << 10, 1 << 20];
 /// Bytes that could be read in the time that a byte of a compiled regular expression takes, at most
 /// about.
 const COMPILE_WORK: usize = 8;
-
-/// A condition.
-#[derive(Debug, Clone)]
-pub(crate) enum Filter {
-    Or(Vec<Filter>),
-    And(Vec<Filter>),
-    Not(Box<Filter>),
-    /// The query finds something.
-    Exists(FilterQuery),
-    Compare(Operand, Operator, Operand),
-    /// The text matches a regular expression, as a whole or in a part.
-    Matches {
-        text: Operand,
-        pattern: PatternSource,
-        is_whole: bool,
-    },
-}
-
-/// How two values are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-/// What is compared: a value, or nothing.
-#[derive(Debug, Clone)]
-pub(crate) enum Operand {
-    /// Compact JSON text.
-    Literal(Vec<u8>),
-    /// A query to one place.
-    Query(FilterQuery),
-    Length(Box<Operand>),
-    Count(FilterQuery),
-    /// The value that the query finds if it is the only one.
-    Value(FilterQuery),
-}
-
-/// A path within a filter.
-#[derive(Debug, Clone)]
-pub(crate) struct FilterQuery {
-    pub(crate) origin: Origin,
-    pub(crate) kind: PathKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The value that is filtered (`@`).
-    Current,
-    /// The document (`$`), with the number of the query: it finds the same for each value.
-    Root(usize),
-}
-
-/// Where a regular expression comes from.
-#[derive(Debug, Clone)]
-pub(crate) enum PatternSource {
-    /// A literal; `None`: it is no regular expression, so nothing matches it.
-    Fixed(Option<Pattern>),
-    Operand(Operand),
-}
-
-/// A compiled regular expression.
-#[derive(Debug, Clone)]
-pub(crate) struct Pattern {
-    regex: Regex,
-    /// How many times longer a search takes than reading, at most about.
-    cost: usize,
-}
-
-impl Pattern {
-    /// Compiles one of up to this many bytes; `None`: it is no regular expression.
-    ///
-    /// # Errors
-    /// It is too large.
-    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Pattern>, regex::Error> {
-        // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
-        let compiled = |text: &str| RegexBuilder::new(text).crlf(true).size_limit(size).dfa_size_limit(size).build();
-        // Alone first: what is wrong alone may be right within the group, like `a)|(b`.
-        let regex = match compiled(text) {
-            Ok(_) if is_whole => compiled(&format!(r"\A(?:{text})\z")),
-            alone => alone,
-        };
-        match regex {
-            Err(error @ regex::Error::CompiledTooBig(_)) => Err(error),
-            regex => Ok(regex.ok().map(|regex| Pattern { regex, cost: size >> 12 })),
-        }
-    }
-}
 
 impl Filter {
     /// Whether this holds for a value.

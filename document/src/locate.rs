@@ -1,59 +1,11 @@
 //! Finds the values of a path in a document.
 use crate::{
-    path::{Path, PathKind, Pointer, Step, array_index},
-    query::{Evaluation, is_bounded},
-    scan::{Span, count, element, member},
-    string::push_key,
+    error::LocateError,
+    jsonpath::{PathKind, Step},
+    path::{Path, Pointer, array_index},
+    query::{Evaluation, follow, is_bounded},
+    scan::{Found, Span, child, element},
 };
-use std::fmt;
-
-/// A value that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Where it lies in the text.
-    pub span: Span,
-    /// How many containers are around it.
-    pub depth: usize,
-}
-
-impl Found {
-    /// The whole document.
-    pub fn root(text: &[u8]) -> Found {
-        Found { span: 0..text.len(), depth: 0 }
-    }
-}
-
-/// Why no value was looked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocateError {
-    /// The path is not for documents of more than this many bytes.
-    TooLarge(usize),
-    /// The path finds more values than this, the same ones repeatedly.
-    TooMany(usize),
-    /// The path reads more bytes than this, the same ones repeatedly.
-    TooMuchWork(usize),
-}
-
-impl fmt::Display for LocateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LocateError::TooLarge(most) => {
-                write!(
-                    f,
-                    "a path with filters, slices, several selectors or several `..` is for documents of up to {most} bytes"
-                )
-            }
-            LocateError::TooMany(most) => {
-                write!(f, "the path finds more than {most} values of this document, the same ones repeatedly")
-            }
-            LocateError::TooMuchWork(most) => {
-                write!(f, "the path reads more than {most} bytes of this document, the same ones repeatedly")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LocateError {}
 
 /// All values that a path finds, in the order of RFC 9535, with duplicates. `max_len`: the longest
 /// text for a path with filters, slices, several selectors or several `..`, bytes.
@@ -71,36 +23,6 @@ pub fn find(text: &[u8], path: &Path, max_len: usize) -> Result<Vec<Found>, Loca
             Evaluation::new(text, path.from_root, is_bounded).select(Found::root(text), segments)
         }
     }
-}
-
-/// The value at the end of the steps.
-pub(crate) fn follow(text: &[u8], steps: &[Step]) -> Option<Found> {
-    steps.iter().try_fold(Found::root(text), |from, step| part(text, &from, step))
-}
-
-/// The part of a value to which a step goes.
-pub(crate) fn part(text: &[u8], from: &Found, step: &Step) -> Option<Found> {
-    let at = from.span.start;
-    let span = match (step, text.get(at)?) {
-        (Step::Key(key), b'{') => child(text, at, key),
-        (Step::Index(index), b'[') => {
-            let index = match index {
-                0.. => usize::try_from(*index).ok()?,
-                _ => usize::try_from(i64::try_from(count(text, at)).ok()? + index).ok()?,
-            };
-            element(text, at, index)
-        }
-        _ => None,
-    };
-    Some(Found { span: span?, depth: from.depth + 1 })
-}
-
-/// The value of the member with this key of the object at `at`.
-pub(crate) fn child(text: &[u8], at: usize, key: &str) -> Option<Span> {
-    let mut needle = Vec::with_capacity(key.len() + 3);
-    push_key(&mut needle, key.as_bytes());
-    needle.push(b':');
-    member(text, at, &needle)
 }
 
 /// Where a value that is not there yet would go.
@@ -309,6 +231,27 @@ mod tests {
             let path = format!("${path}");
             let parsed = Path::parse(&path).expect("a path");
             prop_assert_eq!(find(&text, &parsed, usize::MAX).expect("few values"), expected(&text, &path));
+        }
+
+        #[test]
+        fn any_path_and_any_text_can_be_taken(
+            path in proptest::collection::vec(prop::sample::select(vec![
+                "$", "@", ".", "..", "[", "]", "(", ")", "?", "*", ",", ":", "'", "\"", "\\", "\\u", "d83d", "0", "-1", "9", "a", "b",
+                "&&", "||", "!", "==", "<=", ">", "=~", "length(", "count(", "value(", "match(", "search(", "null", "1e", " ", "é",
+            ]), 0..24),
+            text in "[\\[\\]{}\",:0-9a-c.e\\\\-]{0,40}",
+            value in document(),
+        ) {
+            let path = path.concat();
+            for path in [format!("$[?{path}]"), path] {
+                let Ok(path) = Path::parse(&path) else { continue };
+                let _ = find(text.as_bytes(), &path, usize::MAX);
+                let text = compact(value.to_string().as_bytes()).expect("it is JSON");
+                for found in find(&text, &path, usize::MAX).unwrap_or_default() {
+                    let value = &text[found.span];
+                    prop_assert_eq!(compact(value), Ok(value.to_vec()));
+                }
+            }
         }
 
         /// Without `<=` between paths: where neither finds anything, the library's answer is not the RFC's.

@@ -1,7 +1,6 @@
 //! JSON Merge Patch (RFC 7386).
 use crate::{
-    locate::child,
-    scan::{Span, is_empty, key_and_value, parts, place_of},
+    scan::{Span, child, is_empty, key_and_value, parts, place_of},
     splice::Splice,
     string::unescaped,
 };

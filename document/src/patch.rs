@@ -1,12 +1,12 @@
 //! JSON Patch (RFC 6902).
 use crate::{
-    JsonError,
     compact::compact,
     edit::{Edit, EditError, Edited, MOST_WORK},
     equality::Comparison,
-    locate::{Found, child, find_pointer},
-    path::{PathError, Pointer, array_index},
-    scan::{count, element, key_and_value, parts},
+    error::{JsonError, PathError},
+    locate::find_pointer,
+    path::{Pointer, array_index},
+    scan::{Found, child, count, element, key_and_value, parts},
     splice::{Splice, apply},
     string::unescaped,
 };

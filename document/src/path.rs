@@ -2,20 +2,14 @@
 //! 6901).
 //!
 //! A path that names one place is a list of steps. Any other one is a list of segments.
-use crate::{path_parser, query::Segment};
-use std::fmt;
+use crate::{
+    error::PathError,
+    jsonpath::{PathKind, Step},
+    path_parser,
+};
 
 /// Longest path, bytes.
 const MAX_PATH: usize = 16 << 10;
-
-/// A step from a container to what it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// To the member of an object with this key.
-    Key(String),
-    /// To the element of an array with this number; negative: from the end.
-    Index(i64),
-}
 
 /// A path, read.
 #[derive(Debug, Clone)]
@@ -25,27 +19,6 @@ pub struct Path {
     /// Queries from the root within its filters.
     pub(crate) from_root: usize,
 }
-
-/// How a path finds values.
-#[derive(Debug, Clone)]
-pub(crate) enum PathKind {
-    /// One place at most.
-    Steps(Vec<Step>),
-    /// As many as there are.
-    Segments(Vec<Segment>),
-}
-
-/// Why a path cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathError(pub(crate) String);
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PathError {}
 
 impl Path {
     /// Reads a path in either syntax.

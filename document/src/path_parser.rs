@@ -1,9 +1,13 @@
 //! Reads JSONPath as RFC 9535 defines it, and what RedisJSON allows besides: names like `a-b` and `1`
 //! after a dot, a dot before brackets, and `=~` in filters.
 use crate::{
-    filter::{Filter, FilterQuery, Operand, Operator, Origin, PATTERN_SIZES, Pattern, PatternSource},
-    path::{PathError, PathKind, Step},
-    query::{Segment, Selector},
+    compact::compact,
+    equality::string,
+    error::PathError,
+    jsonpath::{
+        Filter, FilterQuery, Operand, Operator, Origin, PATTERN_SIZES, PathKind, Pattern, PatternSource, Segment,
+        Selector, Step,
+    },
     string::{push_escaped, unit},
 };
 
@@ -380,7 +384,7 @@ impl Parser<'_> {
     fn number(&mut self) -> Result<Term, PathError> {
         let is_part = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
         let len = self.rest().bytes().take_while(is_part).count();
-        let number = crate::compact(&self.rest().as_bytes()[..len]).map_err(|_| self.error("this is not a number"))?;
+        let number = compact(&self.rest().as_bytes()[..len]).map_err(|_| self.error("this is not a number"))?;
         self.at += len;
         Ok(Term::Value(Operand::Literal(number)))
     }
@@ -448,7 +452,7 @@ impl Parser<'_> {
                 if self.patterns > MAX_PATTERNS {
                     return Err(PathError(format!("the path has more than {MAX_PATTERNS} regular expressions")));
                 }
-                let text = String::from_utf8_lossy(&crate::equality::string(&json)).into_owned();
+                let text = String::from_utf8_lossy(&string(&json)).into_owned();
                 let pattern = PATTERN_SIZES.iter().find_map(|size| Pattern::new(&text, is_whole, *size).ok());
                 PatternSource::Fixed(pattern.ok_or_else(|| self.error("the regular expression is too large; it ends"))?)
             }

@@ -5,10 +5,9 @@
 use crate::{
     compact::MAX_DEPTH,
     equality::Comparison,
-    filter::{Filter, FilterQuery, Origin, Pattern},
-    locate::{Found, LocateError, part},
-    path::{PathKind, Step},
-    scan::{key_and_value, parts},
+    error::LocateError,
+    jsonpath::{FilterQuery, Origin, PathKind, Pattern, Segment, Selector, Step},
+    scan::{Found, child, count, element, key_and_value, parts},
 };
 use std::rc::Rc;
 
@@ -20,23 +19,6 @@ const MAX_WORK: usize = 1 << 30;
 const MAX_PASSES: usize = 64;
 /// A look at a short value takes as long as reading so many bytes.
 const LEAST_WORK: usize = 64;
-
-/// From some values to others.
-#[derive(Debug, Clone)]
-pub(crate) struct Segment {
-    /// From everything in them as well (`..`).
-    pub(crate) is_descendant: bool,
-    pub(crate) selectors: Vec<Selector>,
-}
-
-/// From a value to values in it.
-#[derive(Debug, Clone)]
-pub(crate) enum Selector {
-    One(Step),
-    All,
-    Slice { start: Option<i64>, stop: Option<i64>, step: i64 },
-    Filter(Filter),
-}
 
 /// Whether no value is found twice, and the text is read once for each level at most.
 pub(crate) fn is_bounded(segments: &[Segment]) -> bool {
@@ -207,6 +189,28 @@ impl<'v> Evaluation<'v> {
         self.charge(LEAST_WORK + comparison.work)?;
         Ok(result)
     }
+}
+
+/// The value at the end of the steps.
+pub(crate) fn follow(text: &[u8], steps: &[Step]) -> Option<Found> {
+    steps.iter().try_fold(Found::root(text), |from, step| part(text, &from, step))
+}
+
+/// The part of a value to which a step goes.
+fn part(text: &[u8], from: &Found, step: &Step) -> Option<Found> {
+    let at = from.span.start;
+    let span = match (step, text.get(at)?) {
+        (Step::Key(key), b'{') => child(text, at, key),
+        (Step::Index(index), b'[') => {
+            let index = match index {
+                0.. => usize::try_from(*index).ok()?,
+                _ => usize::try_from(i64::try_from(count(text, at)).ok()? + index).ok()?,
+            };
+            element(text, at, index)
+        }
+        _ => None,
+    };
+    Some(Found { span: span?, depth: from.depth + 1 })
 }
 
 /// The indexes of a slice of an array with so many elements, in its order.

@@ -3,11 +3,28 @@
 //!
 //! The texts were made by [`compact`](crate::compact()). Other bytes give wrong places, but never a
 //! panic or an endless loop.
+use crate::string::push_key;
 use std::ops::Range;
 use wide::u8x64;
 
 /// A place in a text.
 pub type Span = Range<usize>;
+
+/// A value that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it lies in the text.
+    pub span: Span,
+    /// How many containers are around it.
+    pub depth: usize,
+}
+
+impl Found {
+    /// The whole document.
+    pub fn root(text: &[u8]) -> Found {
+        Found { span: 0..text.len(), depth: 0 }
+    }
+}
 
 const BLOCK: usize = 64;
 
@@ -167,6 +184,14 @@ pub(crate) fn member(text: &[u8], at: usize, needle: &[u8]) -> Option<Span> {
     }
     let begin = found? + needle.len();
     Some(begin..value_end(text, begin)?)
+}
+
+/// The value of the member with this key of the object at `at`.
+pub(crate) fn child(text: &[u8], at: usize, key: &str) -> Option<Span> {
+    let mut needle = Vec::with_capacity(key.len() + 3);
+    push_key(&mut needle, key.as_bytes());
+    needle.push(b':');
+    member(text, at, &needle)
 }
 
 /// Whether the container at `at` has nothing in it.

@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 const DIFFERENT: [(&str, &str); 1] = [("$.1", "RedisJSON takes any name after a dot")];
 
 fn suite(file: &str) -> Value {
-    serde_json::from_str(&contents(file)).unwrap()
+    serde_json::from_str(&contents(file)).expect("a suite")
 }
 
 fn contents(file: &str) -> String {
@@ -17,7 +17,7 @@ fn contents(file: &str) -> String {
 }
 
 fn text(value: &Value) -> Vec<u8> {
-    compact(value.to_string().as_bytes()).unwrap()
+    compact(value.to_string().as_bytes()).expect("it is JSON")
 }
 
 /// What a path finds; `None`: it is no path.
@@ -25,7 +25,7 @@ fn found(selector: &str, document: &Value) -> Option<Value> {
     let path = Path::parse(selector).ok()?;
     let text = text(document);
     let found = find(&text, &path, usize::MAX).expect("it is small");
-    Some(found.into_iter().map(|found| serde_json::from_slice::<Value>(&text[found.span]).unwrap()).collect())
+    Some(found.into_iter().map(|found| serde_json::from_slice::<Value>(&text[found.span]).expect("a value")).collect())
 }
 
 #[test]

@@ -102,7 +102,7 @@ pub(in crate::redis) fn arrindex(call: &mut CommandContext<'_>, tier: &mut Tier<
             let found = find(context, text, &path)?;
             let index = |found: &larder_document::Found| {
                 let is_array = text[found.span.start] == b'[';
-                is_array.then(|| index_of(text, found, &wanted, start, stop).map_or(-1, |index| index as i64))
+                is_array.then(|| index_of(text, &found.span, &wanted, start, stop).map_or(-1, |index| index as i64))
             };
             Ok(found.iter().map(index).collect::<Vec<_>>())
         })?

@@ -7,8 +7,9 @@ use std::ops::Range;
 /// Longest line: an inline command, or the header of an array or bulk string
 /// (`PROTO_INLINE_MAX_SIZE` in Redis).
 const MAX_LINE: usize = 64 * 1024;
-/// Most arguments of one command.
-const MAX_ARGS: usize = 1024 * 1024;
+/// Most arguments of one command, as in Redis 7 and Valkey. Their headers allocate nothing: the
+/// slots grow with the arguments that arrive, and count as the connection's memory.
+const MAX_ARGS: usize = i32::MAX as usize;
 /// How much longer than `max-value` a bulk string may be before the connection is closed for it:
 /// whatever is within this gets a polite error from its command.
 const BULK_SLACK: usize = 64 * 1024;

@@ -72,7 +72,7 @@ fn error_texts() {
     let over = "9".repeat(MAX_LINE + 1);
     let cases: &[(String, &str)] = &[
         ("*x\r\n".into(), "invalid multibulk length"),
-        ("*1048577\r\n".into(), "invalid multibulk length"),
+        ("*2147483648\r\n".into(), "invalid multibulk length"),
         ("*20000000000\r\n".into(), "invalid multibulk length"),
         ("*01\r\n".into(), "invalid multibulk length"),
         ("*\r\n".into(), "invalid multibulk length"),
@@ -93,6 +93,23 @@ fn error_texts() {
         let error = error.unwrap_or_else(|| panic!("{:?} is refused", &input[..input.len().min(40)]));
         assert_eq!(error_text(error), format!("-ERR Protocol error: {text}\r\n"));
     }
+}
+
+/// As in Redis: no more slots are kept than arguments have come.
+#[test]
+fn the_number_of_arguments_is_bounded_by_an_int() {
+    let limits = Limits::new(1024);
+    for count in [1_048_577, i32::MAX] {
+        let mut parser = Parser::default();
+        let input = format!("*{count}\r\n$1\r\na\r\n");
+        assert_eq!(parser.parse(input.as_bytes(), &limits), Ok(Parsed::Incomplete { more: 1 }), "{count}");
+        assert!(parser.owned() < 100, "{}", parser.owned());
+    }
+    let count = 1_100_000;
+    let input = format!("*{count}\r\n{}", "$0\r\n\r\n".repeat(count));
+    let mut parser = Parser::default();
+    assert_eq!(parser.parse(input.as_bytes(), &limits), Ok(Parsed::Command { consumed: input.len() }));
+    assert_eq!(parser.args(input.as_bytes()).len(), count);
 }
 
 #[test]

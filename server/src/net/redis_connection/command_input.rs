@@ -70,7 +70,9 @@ impl CommandInput {
             self.start = 0;
         }
         if self.data.capacity() - self.data.len() < LEAST_READ {
-            let announced = more.saturating_add(LEAST_READ);
+            // A command of many arguments announces one at a time. Room for as much again as has come
+            // keeps the copies few.
+            let announced = more.saturating_add(LEAST_READ).max(self.data.len());
             self.data.grow(announced.min(READ), announced);
         }
     }

@@ -113,3 +113,17 @@ fn the_buffer_follows_what_arrives_not_what_is_announced() {
     input.rest(&pool);
     assert!(pool.take_input().capacity() <= 2 * READ);
 }
+
+/// A command of many short arguments, of which each is announced alone.
+#[test]
+fn short_arguments_move_the_buffer_seldom() {
+    let (pool, mut input) = (BufferPool::default(), CommandInput::default());
+    let (mut moves, mut before) = (0, 0);
+    for _ in 0..(16 << 20) / 4096 {
+        input.feed(&[b'x'; 4096], &pool);
+        moves += usize::from(input.data.capacity() != before);
+        before = input.data.capacity();
+    }
+    assert_eq!(input.unread().len(), 16 << 20);
+    assert!(moves < 20, "{moves}");
+}

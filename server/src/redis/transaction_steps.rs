@@ -1,8 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
 use super::{
+    backend_kind::Backend,
     command::TransactionStep,
     command_context::CommandContext,
-    command_error::{CommandError, EXEC_ABORT, READ_ONLY_REPLICA},
+    command_error::{CommandError, EXEC_ABORT, NOT_IN_MULTI, READ_ONLY_REPLICA},
     command_flow::Flow,
     executor::{executor, executor_trait::Executor},
     forwarded_writes::{WritesGo, of_transaction},
@@ -15,7 +16,7 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
     let within = call.session.multi.is_some();
     let executor = executor(call.session.backend);
     match step {
-        TransactionStep::Multi if within => Err(CommandError::Static("ERR MULTI calls can not be nested")),
+        TransactionStep::Multi | TransactionStep::Watch if within => Err(nested(call, step)),
         TransactionStep::Multi => executor.multi(call),
         TransactionStep::Discard if !within => Err(CommandError::Static("ERR DISCARD without MULTI")),
         TransactionStep::Discard => {
@@ -23,7 +24,6 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
             call.reply.ok();
             Ok(Flow::Done)
         }
-        TransactionStep::Watch if within => Err(CommandError::Static("ERR WATCH inside MULTI is not allowed")),
         TransactionStep::Watch => {
             call.check_keys()?;
             executor.watch(call)
@@ -31,6 +31,26 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
         TransactionStep::Unwatch => transaction::unwatch(call),
         TransactionStep::Exec => exec(call, executor),
     }
+}
+
+/// Refuses MULTI or WATCH within a transaction. Redis lets EXEC run the other commands. Servers
+/// whose command table says that these commands are not for transactions (Valkey 8 and later)
+/// refuse EXEC too.
+fn nested(call: &mut CommandContext<'_>, step: TransactionStep) -> CommandError {
+    let known = match call.session.backend {
+        Backend::Upstream => call.group().source.as_redis().and_then(|server| server.known_commands()),
+        _ => None,
+    };
+    if let Some(multi) = &mut call.session.multi
+        && known.is_some_and(|known| known.find(call.args).is_some_and(|row| row.no_multi))
+    {
+        multi.spoil();
+        return NOT_IN_MULTI;
+    }
+    CommandError::Static(match step {
+        TransactionStep::Multi => "ERR MULTI calls can not be nested",
+        _ => "ERR WATCH inside MULTI is not allowed",
+    })
 }
 
 fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, CommandError> {

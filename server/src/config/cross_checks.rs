@@ -232,7 +232,7 @@ pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, prob
         }
     }
     if snapshot.file.is_none() {
-        if snapshot.interval.is_some() {
+        if !snapshot.interval.is_empty() {
             problem("snapshot-interval", "has no meaning without snapshot-file");
         }
         if snapshot.restore {

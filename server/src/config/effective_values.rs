@@ -3,6 +3,7 @@
 use super::{
     rate_limit::RateLimit,
     raw_settings::SettingOrigin,
+    save_point::SavePoint,
     secret::Secret,
     sent_header::SentHeader,
     setting_value::SettingValue,
@@ -137,6 +138,10 @@ impl EffectiveSettings {
             Some(SettingValue::Rate(n)) => Some(*n),
             _ => None,
         }
+    }
+    pub(super) fn save_points(&self, name: &str) -> Vec<SavePoint> {
+        let values = self.effective(name).values.iter();
+        values.filter_map(|v| if let SettingValue::SavePoint(point) = v { Some(*point) } else { None }).collect()
     }
     pub(super) fn rate_limits(&self, name: &str) -> Vec<RateLimit> {
         let values = self.effective(name).values.iter();

@@ -129,7 +129,7 @@ fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
 fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
     SnapshotSettings {
         file: scope.text("snapshot-file").map(|text| place(text, scope)),
-        interval: scope.duration("snapshot-interval"),
+        interval: scope.save_points("snapshot-interval"),
         compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
         restore: scope.is_on("restore"),
         salvage: scope.text("restore-damaged") == Some("salvage"),

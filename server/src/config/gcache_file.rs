@@ -319,9 +319,11 @@ mod tests {
         ] {
             assert!(converted.lines().any(|other| other == line), "{line}: {converted}");
         }
-        for line in
-            ["replica-of = \"redis://10.0.0.1:4545\"", "replication-mode = \"pull:20s\"", "snapshot-interval = \"30s\""]
-        {
+        for line in [
+            "replica-of = \"redis://10.0.0.1:4545\"",
+            "replication-mode = \"pull:20s\"",
+            "snapshot-interval = [\"30s\"]",
+        ] {
             let name = line.split(' ').next().unwrap_or_default();
             let is_setting = find(name).is_some();
             assert_eq!(converted.lines().any(|other| other == line), is_setting, "{line}: {converted}");

@@ -44,6 +44,7 @@ mod raw_settings;
 mod reference_page;
 mod replication_settings;
 mod sample_file;
+mod save_point;
 mod secret;
 mod secret_files;
 mod sent_header;
@@ -87,6 +88,7 @@ pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
 pub use replication_settings::{PrimaryAddress, PrimaryHttp, ReplicaWrites, ReplicationMode, ReplicationSettings};
 pub use sample_file::sample_file;
+pub use save_point::SavePoint;
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue, read_headers};
 #[cfg(test)]

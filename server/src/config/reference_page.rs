@@ -150,7 +150,8 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::LoadFactor => Some("1 to 100".to_string()),
         ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
-        ValueKind::Rate
+        ValueKind::SavePoint
+        | ValueKind::Rate
         | ValueKind::PrefixRate
         | ValueKind::CommandRate
         | ValueKind::Address

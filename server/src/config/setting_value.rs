@@ -9,6 +9,7 @@ use super::{
     peer_settings::LoadFactor,
     rate_limit::RateLimit,
     replication_settings::{PrimaryAddress, PrimaryHttp, ReplicationMode},
+    save_point::SavePoint,
     secret::Secret,
     sent_header::SentHeader,
     settings::RefreshAhead,
@@ -36,6 +37,7 @@ pub enum SettingValue {
     Share(u32),
     Rate(u32),
     RateLimit(RateLimit),
+    SavePoint(SavePoint),
     Address(SocketAddr),
     AddressRange(IpNet),
     Source(SourceUrl),
@@ -70,6 +72,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Share(millionths) => write!(f, "{}%", f64::from(*millionths) / 1e4),
             SettingValue::Rate(n) => write!(f, "{n}/s"),
             SettingValue::RateLimit(limit) => limit.fmt(f),
+            SettingValue::SavePoint(point) => point.fmt(f),
             SettingValue::Address(address) => address.fmt(f),
             // A range of one is written as an address.
             SettingValue::AddressRange(range) if range.prefix_len() == range.max_prefix_len() => range.addr().fmt(f),
@@ -136,6 +139,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
             let millis = within(millis, min, max, show).map_err(|error| error + none)?;
             Ok(SettingValue::Duration(Duration::from_millis(millis)))
         }
+        ValueKind::SavePoint => SavePoint::parse(text).map(SettingValue::SavePoint),
         ValueKind::Share => share(text).map(SettingValue::Share),
         ValueKind::RefreshAhead => text.parse().map(SettingValue::RefreshAhead),
         ValueKind::Rate => {

@@ -1,13 +1,15 @@
 //! Snapshots: where they are, and when they are written and loaded.
+use super::save_point::SavePoint;
 use larder_store::snapshot::SnapshotCompression;
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf};
 
 /// Snapshots of the memory tiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs)]
 pub struct SnapshotSettings {
     pub file: Option<SnapshotPlace>,
-    pub interval: Option<Duration>,
+    /// When a snapshot is due.
+    pub interval: Vec<SavePoint>,
     pub compression: SnapshotCompression,
     /// Load the file at the start.
     pub restore: bool,

@@ -4,7 +4,7 @@ use super::{
     saved_state::{LastSave, LoadStatus, SaveRefused, SnapshotStatus, Success},
     verification_state::Verification,
 };
-use crate::config::{Settings, SnapshotPlace, SnapshotSettings};
+use crate::config::{SavePoint, Settings, SnapshotPlace, SnapshotSettings};
 use larder_engine::{Cache, Millis};
 use larder_store::{
     clock,
@@ -98,8 +98,10 @@ pub(super) struct State {
     /// What the tiers had counted as changes when the last save that succeeded began, or in the
     /// load.
     pub(super) unchanged: u64,
-    /// When the last save began, for the interval.
+    /// When the last save began, for the points.
     begun: Instant,
+    /// When a save is due. CONFIG SET changes them.
+    points: Vec<SavePoint>,
 }
 
 struct Saving {
@@ -136,6 +138,7 @@ impl Snapshots {
                 load: LoadStatus::None,
                 unchanged: 0,
                 begun: Instant::now(),
+                points: settings.snapshot.interval.clone(),
             }),
             cancel: AtomicBool::new(false),
             ended: watch::Sender::new(0),
@@ -312,10 +315,35 @@ impl Snapshots {
         }
     }
 
-    /// Begins a save if the interval is over. To be called now and then.
+    /// When a save is due.
+    pub fn points(&self) -> Vec<SavePoint> {
+        self.state.lock().points.clone()
+    }
+
+    /// Changes that, until the next start.
+    pub fn set_points(&self, points: Vec<SavePoint>) {
+        self.state.lock().points = points;
+    }
+
+    /// Whether there is a file to write.
+    pub fn has_file(&self) -> bool {
+        self.settings.file.is_some()
+    }
+
+    /// Whether a save is due `after` the last one began.
+    fn is_due(&self, after: Duration) -> bool {
+        let (least, unchanged) = {
+            let state = self.state.lock();
+            let over = state.points.iter().filter(|point| point.after <= after);
+            (over.map(|point| point.changes).min(), state.unchanged)
+        };
+        least.is_some_and(|least| least == 0 || self.changes().saturating_sub(unchanged) >= least)
+    }
+
+    /// Begins a save if one is due. To be called now and then.
     pub fn tick(self: &Arc<Self>) {
-        let Some(interval) = self.settings.interval else { return };
-        if self.state.lock().begun.elapsed() < interval {
+        let after = self.state.lock().begun.elapsed();
+        if !self.is_due(after) {
             return;
         }
         match self.begin_save() {
@@ -340,6 +368,29 @@ impl Snapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_engine::{Attributes, Condition, Config, Expiry, Write};
+
+    #[test]
+    fn a_save_is_due_after_a_time_with_enough_changes() {
+        let args = ["--snapshot-file=x", "--snapshot-interval=1h", "--snapshot-interval=1m:3"];
+        let settings = Settings::from_args(&args).expect("settings");
+        let cache = Cache::new(Config::default());
+        let snapshots = Snapshots::new(&settings, &[cache.clone()]);
+        let due = || [59, 60, 3599, 3600].map(|seconds| snapshots.is_due(Duration::from_secs(seconds)));
+        let set = |key: &str| {
+            let (value, expiry, attributes, condition) = (b"v", Expiry::Never, Attributes::NONE, Condition::Always);
+            let write = Write { value, expiry, attributes, condition };
+            cache.tier().set(cache.key(key.as_bytes()), write, 1).expect("room");
+        };
+        assert_eq!(due(), [false, false, false, true]);
+        set("a");
+        set("b");
+        assert_eq!(due(), [false, false, false, true]);
+        set("c");
+        assert_eq!(due(), [false, true, true, true]);
+        snapshots.set_points(Vec::new());
+        assert_eq!(due(), [false; 4]);
+    }
 
     #[test]
     fn a_save_leaves_requests_their_share_of_the_core() {

@@ -80,6 +80,31 @@ fn an_interval_writes_snapshots_by_itself() {
 }
 
 #[test]
+fn save_points_are_those_of_redis() {
+    let scratch = Scratch::new();
+    let larder = scratch.start(&["--snapshot-interval=1h,1m:1000"]);
+    let mut client = larder.client();
+    let redis = RedisServer::start();
+    let mut direct = redis.client();
+    let shown = |client: &mut Client| client.command(&["CONFIG", "GET", "save"]);
+    assert_eq!(shown(&mut client), Reply::Array(Some(vec![Reply::bulk("save"), Reply::bulk("3600 0 60 1000")])));
+    for points in ["3600 1 300 100", "60", "", "0 1", "60 -1", "a b", "60\t1", " 60 1", "60  1", "60 1000 1", "1 0"] {
+        let set = ["CONFIG", "SET", "save", points];
+        assert_eq!(client.command(&set), direct.command(&set), "{points}");
+        assert_eq!(shown(&mut client), shown(&mut direct), "{points}");
+    }
+    // Every second, and after the third change.
+    client.command(&["CONFIG", "SET", "save", "1 3"]);
+    let before = info(&mut client, "rdb_saves");
+    (0..3).for_each(|number| drop(client.command(&["SET", "k", &number.to_string()])));
+    wait_until("a snapshot", || info(&mut client, "rdb_saves") != before);
+    let none = Larder::start(&[]);
+    let refused = none.client().command(&["CONFIG", "SET", "save", "60 1"]);
+    assert!(matches!(&refused, Reply::Error(text) if text.contains("no snapshot-file is set")), "{refused:?}");
+    assert_eq!(none.client().command(&["CONFIG", "SET", "save", ""]), Reply::ok());
+}
+
+#[test]
 fn metrics_and_info_say_how_old_the_last_snapshot_is_and_what_it_lacks() {
     let scratch = Scratch::new();
     let larder = scratch.start(&[]);

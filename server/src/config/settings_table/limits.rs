@@ -18,7 +18,7 @@ pub(super) const LIMITS: &[SettingSpec] = &[
         kind: ValueKind::Size { min: 1, max: MAX_KEY },
         default: Is("64KiB"),
         example: "250B",
-        help: "Maximum length of a key.",
+        help: "Maximum length of a key. A key may be empty, as in Redis.",
         ..ROW
     },
     SettingSpec {

@@ -1,6 +1,5 @@
 //! Settings of the section “Snapshots”.
 use super::{
-    quantities::TEN_YEARS,
     setting_section::SettingSection,
     setting_spec::{Fallback::Is, SettingSpec},
     value_kind::ValueKind,
@@ -23,11 +22,14 @@ pub(super) const SNAPSHOTS: &[SettingSpec] = &[
     },
     SettingSpec {
         name: "snapshot-interval",
-        kind: ValueKind::Duration { min: 1000, max: TEN_YEARS },
+        kind: ValueKind::SavePoint,
         optional: true,
+        many: true,
         example: "15m",
-        help: "Time from the start of one snapshot to the start of the next. A snapshot that takes \
-               longer delays the next one.",
+        help: "Time from the start of one snapshot to the start of the next. `1m:1000`: a snapshot \
+               after a minute only if there were at least 1000 changes since the last one. The first \
+               of several that is due counts. A snapshot that takes longer delays the next one. \
+               `CONFIG SET save \"60 1000\"` changes it until the next start.",
         ..ROW
     },
     SettingSpec {

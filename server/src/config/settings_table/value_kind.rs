@@ -14,6 +14,8 @@ pub enum ValueKind {
     Percent { max: u64 },
     /// Milliseconds.
     Duration { min: u64, max: u64 },
+    /// When a snapshot is due: `15m`, `1m:1000`.
+    SavePoint,
     /// When a copy is renewed before it is out of date: a share of the lifetime, or `xfetch`.
     RefreshAhead,
     /// A share of all, down to a millionth: `0.1%`.
@@ -82,6 +84,7 @@ impl ValueKind {
             ValueKind::Count { .. } => "N",
             ValueKind::Percent { .. } | ValueKind::Share => "PERCENT",
             ValueKind::Duration { .. } => "DURATION",
+            ValueKind::SavePoint => "DURATION[:CHANGES]",
             ValueKind::RefreshAhead => "WHEN",
             ValueKind::Rate => "N/s",
             ValueKind::PrefixRate => "PREFIX=N/s",

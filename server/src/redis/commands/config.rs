@@ -2,7 +2,7 @@
 //! names belong to Redis, and Larder's settings are called `larder-NAME`.
 use super::config_larder;
 use crate::{
-    config::LogLevel,
+    config::{LogLevel, SavePoint},
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX},
@@ -64,7 +64,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: "port", get: |call| call.worker.app.bound.redis_port().to_string() },
     Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
     Parameter { name: "replica-read-only", get: |_| "yes".into() },
-    Parameter { name: "save", get: |_| String::new() },
+    Parameter { name: SAVE, get: |call| SavePoint::show_pairs(&call.worker.app.snapshots.points()) },
     Parameter { name: "slave-read-only", get: |_| "yes".into() },
     Parameter {
         name: SLOWER_THAN,
@@ -80,6 +80,8 @@ const PARAMETERS: &[Parameter] = &[
 /// Larder's own parameter, with every source.
 pub(super) const MODE_RULES: &str = "larder-mode-rules";
 const MAX_MEMORY: &str = "maxmemory";
+/// Pairs of seconds and changes.
+const SAVE: &str = "save";
 const LOG_LEVEL: &str = "loglevel";
 /// Microseconds; a negative number: off.
 pub(super) const SLOWER_THAN: &str = "slowlog-log-slower-than";
@@ -162,6 +164,10 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
                 return Err(failed("argument must be at least 1mb"));
             }
             changes.max_memory = Some(possible_memory(call, name, bytes)?);
+        } else if parameter.name == SAVE {
+            let points = std::str::from_utf8(value).ok().and_then(SavePoint::parse_pairs);
+            let points = points.ok_or_else(|| failed("Invalid save parameters"))?;
+            changes.save = Some(possible_points(call, name, points)?);
         } else if parameter.name == MODE_RULES {
             changes.modes = Some(parse_modes(name, value)?);
         } else if parameter.name == LOG_LEVEL {
@@ -201,6 +207,7 @@ pub(super) struct ConfigChanges {
     pub(super) slow_len: Option<usize>,
     pub(super) watch_from: Option<Option<Duration>>,
     pub(super) modes: Option<Vec<ModeRule>>,
+    pub(super) save: Option<Vec<SavePoint>>,
 }
 impl ConfigChanges {
     pub(super) fn make(self, call: &mut CommandContext<'_>) -> Result<(), CommandError> {
@@ -208,6 +215,9 @@ impl ConfigChanges {
         if let Some(rules) = self.modes {
             let changed = call.worker.app.change_modes(&call.group().name, Some(rules));
             changed.map_err(|why| failed(MODE_RULES.as_bytes(), &why))?;
+        }
+        if let Some(points) = self.save {
+            call.worker.app.snapshots.set_points(points);
         }
         if let Some(bytes) = self.max_memory {
             call.worker.app.set_max_memory(0, bytes);
@@ -231,6 +241,18 @@ impl ConfigChanges {
 pub(super) fn possible_memory(call: &CommandContext<'_>, name: &[u8], bytes: usize) -> Result<usize, CommandError> {
     // The Redis protocol serves only the first group.
     call.worker.app.bound_problem(0, bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
+}
+
+/// When snapshots are due, if there is a file for them.
+pub(super) fn possible_points(
+    call: &CommandContext<'_>,
+    name: &[u8],
+    points: Vec<SavePoint>,
+) -> Result<Vec<SavePoint>, CommandError> {
+    match points.is_empty() || call.worker.app.snapshots.has_file() {
+        true => Ok(points),
+        false => Err(failed(name, "no snapshot-file is set")),
+    }
 }
 
 /// The mode rules of the group, as text.

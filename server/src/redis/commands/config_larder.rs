@@ -2,10 +2,10 @@
 //! All other names belong to Redis.
 use super::config::{
     ConfigChanges, MIN_MEMORY, MODE_RULES, MOST_SLOW, SLOW_LEN, SLOWER_THAN, TRACKED_KEYS, WATCH_FROM, failed,
-    mode_rules, parse_modes, possible_memory, unknown,
+    mode_rules, parse_modes, possible_memory, possible_points, unknown,
 };
 use crate::{
-    config::{LogLevel, all_settings},
+    config::{LogLevel, SavePoint, all_settings},
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
 };
 use larder_proto::{glob, resp::Args};
@@ -17,6 +17,7 @@ type Done = Result<Flow, CommandError>;
 const PREFIX: &str = "larder-";
 const MAX_MEMORY: &str = "max-memory";
 const LOG_LEVEL: &str = "log-level";
+const SAVE: &str = "snapshot-interval";
 
 /// The servers that a CONFIG GET, CONFIG SET or INFO asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,10 @@ fn now(call: &CommandContext<'_>, name: &str, configured: &str) -> String {
         MAX_MEMORY => show_size(call.cache().max_memory() as u64),
         LOG_LEVEL => app.telemetry.logs.level().name().to_owned(),
         TRACKED_KEYS => app.tracking.max_keys().to_string(),
+        SAVE => {
+            let points = app.snapshots.points();
+            points.iter().map(SavePoint::to_string).collect::<Vec<_>>().join(",")
+        }
         SLOWER_THAN => shown(app.telemetry.slow.logs_from()),
         SLOW_LEN => app.telemetry.slow.max_len().to_string(),
         WATCH_FROM => shown(app.telemetry.slow.watches_from()),
@@ -160,6 +165,11 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
             SLOW_LEN => {
                 let len = text.parse().ok().filter(|len| *len <= MOST_SLOW as usize);
                 changes.slow_len = Some(len.ok_or_else(|| failed(name, "argument must be an integer up to 100000"))?);
+            }
+            SAVE => {
+                let points = text.split(',').map(str::trim).filter(|point| !matches!(*point, "" | "none" | "off"));
+                let points: Result<_, _> = points.map(SavePoint::parse).collect();
+                changes.save = Some(possible_points(call, name, points.map_err(|why| failed(name, &why))?)?);
             }
             SLOWER_THAN => changes.log_from = Some(duration(text).map_err(|why| failed(name, &why))?),
             WATCH_FROM => {

@@ -29,6 +29,7 @@ mod contents_route;
 mod data_content_type;
 mod docs_page;
 mod document_routes;
+mod entity_replicas;
 mod explain_key;
 mod fast_path;
 mod fault_routes;

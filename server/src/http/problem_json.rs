@@ -38,6 +38,7 @@ pub(super) enum ProblemKind {
     NoSuchElement,
     NoSuchGroup,
     NoSuchRoute,
+    NotEnoughReplicas,
     NotReady,
     NoTier,
     NotADocument,
@@ -104,6 +105,9 @@ impl ProblemKind {
             ProblemKind::NoSuchConnection => ("no-such-connection", "No such connection", S::NOT_FOUND),
             ProblemKind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
             ProblemKind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
+            ProblemKind::NotEnoughReplicas => {
+                ("not-enough-replicas", "Not enough replicas have the write", S::GATEWAY_TIMEOUT)
+            }
             ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
             ProblemKind::NoTier => ("no-tier", "The group has no tier before a source", S::CONFLICT),
             ProblemKind::NotATable => ("not-a-table", "The source is not a table", S::CONFLICT),

@@ -4,8 +4,9 @@ use super::{
     access_log::{self, LoggedRequest},
     command_numbers, config_routes,
     connection_context::{ConnectionContext, ListenerRole},
-    connection_routes, console, contents_route, docs_page, document_routes, explain_key, fault_routes,
-    forwarded_writes, group_control,
+    connection_routes, console, contents_route, docs_page, document_routes,
+    entity_replicas::WantedAcks,
+    explain_key, fault_routes, forwarded_writes, group_control,
     groupcache_stats::groupcache_stats,
     grpc_service, health, history_routes, hot_key_lists,
     item_api::{self, ItemPath},
@@ -19,7 +20,7 @@ use super::{
     request_body::{self, BodyLimit},
     request_checks::{check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites},
     response_body::ResponseBody,
-    route_request::RouteRequest,
+    route_request::{RouteRequest, not_empty},
     route_table::{Route, RouteHandler, RouteRights, find},
     slow_log_route, snapshot_routes, store_backup, tag_routes, what_if,
 };
@@ -258,7 +259,13 @@ where
     may_write()?;
     match route.handler {
         RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
-        RouteHandler::Read(read) => Ok(key_routes::get(&request, read).await),
+        RouteHandler::Read(read) => {
+            // This node has every write that its replicas have: more of them know nothing better.
+            if read == ReadRoute::Entity {
+                WantedAcks::parse(&request)?;
+            }
+            Ok(key_routes::get(&request, read).await)
+        }
         RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
         RouteHandler::PeerRemove => peer_routes::remove(&request),
         RouteHandler::PeerGrpc => Ok(grpc_service::call(&request, request_body::read(body, message).await?).await),
@@ -286,17 +293,27 @@ where
                 None => document_routes::patch(&request, patch).await,
             }
         }
-        RouteHandler::Delete => match owner_requests::at_owner(&request, &head.method, &Bytes::new()).await? {
-            Some(response) => Ok(response),
-            None => key_routes::delete(&request).await,
-        },
+        RouteHandler::Delete => {
+            if route.is_data() {
+                not_empty(request.key()?)?;
+            }
+            match owner_requests::at_owner(&request, &head.method, &Bytes::new()).await? {
+                Some(response) => Ok(response),
+                None => key_routes::delete(&request).await,
+            }
+        }
         RouteHandler::Store => {
-            let key = request.parameter_key("id")?;
+            let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(&request)?);
             let value = request_body::read(body, value).await?;
             may_write()?;
-            key_routes::overwrite(&request, &key, Some(value)).await
+            let stored = key_routes::overwrite(&request, &key, Some(value)).await?;
+            acks.wait(&request).await.map(|()| stored)
         }
-        RouteHandler::Remove => key_routes::overwrite(&request, &request.parameter_key("id")?, None).await,
+        RouteHandler::Remove => {
+            let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(&request)?);
+            let removed = key_routes::overwrite(&request, &key, None).await?;
+            acks.wait(&request).await.map(|()| removed)
+        }
         RouteHandler::Range(format) => range_routes::range(&request, format).await,
         RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
         RouteHandler::Keys => list_keys::list_keys(&request).await,
@@ -305,7 +322,7 @@ where
         RouteHandler::DeleteItem => Ok(item_api::delete_item(&request, request_body::read(body, small).await?).await),
         RouteHandler::ItemKeys => Ok(item_api::list_item_keys(&request, request_body::read(body, small).await?).await),
         RouteHandler::ClearGroup => tag_routes::clear_group(&request).await,
-        RouteHandler::ClearPrefix => tag_routes::clear_prefix(&request).await,
+        RouteHandler::ClearKeys => tag_routes::clear_keys(&request).await,
         RouteHandler::ClearTag => tag_routes::clear_tag(&request).await,
         RouteHandler::Healthy => Ok(health::healthy()),
         RouteHandler::Ready => health::ready(context),

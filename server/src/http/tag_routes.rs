@@ -1,11 +1,13 @@
 //! Tags over HTTP: those of a `PUT`, and clears by tag, by prefix and of a whole group.
 use super::{
     problem_json::{Problem, ProblemKind},
+    request_checks::check_rights,
     response_body::ResponseBody,
     response_writer,
     route_request::{RouteRequest, decode_key},
+    route_table::RouteRights,
 };
-use crate::{peer::ClearScope, read::check_tags};
+use crate::{identity::KeyAccess, peer::ClearScope, read::check_tags};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use larder_proto::http::target;
@@ -60,8 +62,13 @@ pub(super) async fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<Res
     Ok(response_writer::no_content())
 }
 
-/// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time.
-pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+/// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time. `?key=`: one key and
+/// no other, also where the source takes no writes.
+pub(super) async fn clear_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    if let Some(key) = request.key_parameter("key") {
+        return clear_key(request, &key?).await;
+    }
+    check_rights(request, RouteRights::AnyKey("del", KeyAccess::WRITE))?;
     let prefix = request.key_parameter("prefix").transpose()?.filter(|prefix| !prefix.is_empty()).ok_or_else(|| {
         Problem::of(ProblemKind::BadParameter, "`prefix` is missing: DELETE /v1/groups/{group} clears all keys")
     })?;
@@ -69,6 +76,17 @@ pub(super) async fn clear_prefix(request: &RouteRequest<'_>) -> Result<Response<
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(&prefix, soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await;
+    Ok(response_writer::no_content())
+}
+
+/// Removes what memory has of a key, on all nodes.
+async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+    if let Some(other) = ["prefix", "soft"].into_iter().find(|name| target::parameter(request.query, name).is_some()) {
+        return Err(Problem::of(ProblemKind::BadParameter, format!("`key` and `{other}` do not go together")));
+    }
+    request.check_key(key)?;
+    request.allow("del", key, KeyAccess::WRITE)?;
+    request.group.forget(key).await;
     Ok(response_writer::no_content())
 }
 

@@ -107,8 +107,6 @@ impl Source for PeerSource {
     fn delete<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
         Box::pin(async move {
             let existed = match self.inner().delete(key).await {
-                // The nodes' copies can be removed all the same.
-                Err(SourceError::ReadOnly(_)) => true,
                 deleted if !self.0.is_store() => deleted?,
                 // The owner knows; it is not asked.
                 _ => true,

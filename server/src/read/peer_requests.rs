@@ -114,9 +114,7 @@ impl PeerRequest<'_> {
     /// A copy of the key is out of date. So may be what this node is writing just now: the other
     /// node's value may be the later one.
     pub fn remove(&self, key: &[u8]) {
-        let key = self.group.cache.key(key);
-        self.group.writes.overlap(key.hash());
-        self.group.cache.invalidate(key);
+        self.group.forget_here(key);
     }
 
     /// What a clear is about is out of date.
@@ -162,6 +160,22 @@ impl PeerRequest<'_> {
 }
 
 impl Group {
+    /// Removes what the tier of this node has of a key. A write of it that is under way stores no
+    /// copy.
+    fn forget_here(&self, key: &[u8]) {
+        let key = self.cache.key(key);
+        self.writes.overlap(key.hash());
+        self.cache.invalidate(key);
+    }
+
+    /// The same on all nodes.
+    pub async fn forget(&self, key: &[u8]) {
+        match &self.peers {
+            Some(peers) => peers.removed(key, || self.forget_here(key)).await,
+            None => self.forget_here(key),
+        }
+    }
+
     /// Clears the keys of this node that begin with a prefix (empty: all).
     pub fn clear_keys(&self, prefix: &[u8], soft: bool, now: Millis) {
         match (prefix.is_empty(), soft) {

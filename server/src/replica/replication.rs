@@ -122,6 +122,11 @@ impl Replication {
         self.is_read_only() && self.is_replicated.get(group) == Some(&true)
     }
 
+    /// Whether the group, by its place in the settings, has or may have replicas.
+    pub fn replicates(&self, group: usize) -> bool {
+        self.hindrance.is_none() && self.is_replicated.get(group) == Some(&true)
+    }
+
     /// What this process is.
     pub fn role(&self) -> Role {
         if self.is_read_only() {

@@ -48,7 +48,7 @@ fn keys_move_with_the_nodes_that_leave_and_come(transport: &str) {
     assert_eq!(origin.asked(), 60, "the others have the keys of the node that left");
 
     // What is removed meanwhile does not come back with it.
-    assert_eq!(send(&fleet.nodes[0], "DELETE", &format!("/v1/kv/{}", own[0]), ""), 204);
+    assert_eq!(send(&fleet.nodes[0], "DELETE", &format!("/v1/keys?key={}", own[0]), ""), 204);
     fleet.nodes[2] = fleet.start_node(2);
     fleet.nodes.iter().rev().for_each(read_all);
     // The node that was away may hear of the removal only now, and then fetches the key once more.

@@ -131,7 +131,7 @@ fn a_node_that_is_gone_shows() {
     drop(fleet.nodes.pop());
     read(&fleet.nodes[0], &key).unwrap();
     for key in [&key, &own, &own] {
-        assert_eq!(send(&fleet.nodes[0], "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+        assert_eq!(send(&fleet.nodes[0], "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
     }
     assert_eq!((metric(&fleet, "larder_peer_reachable"), metric(&fleet, "larder_peer_untold_changes")), (0.0, 2.0));
     assert!(

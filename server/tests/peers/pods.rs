@@ -89,7 +89,7 @@ fn ready_pods_form_a_ring_and_one_that_is_not_ready_any_more_leaves() {
     pods.set(3, false);
     pods.agree(others, &[1, 2]);
     // Nobody tells the third.
-    nodes[0].ask("DELETE", &path);
+    nodes[0].ask("DELETE", &path.replace("kv/", "keys?key="));
     assert_ne!(nodes[0].get(&path), before);
     assert_eq!(nodes[2].get(&path), before);
     pods.set(3, true);

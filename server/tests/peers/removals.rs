@@ -44,7 +44,10 @@ fn a_removal_is_heard_by_all_nodes(transport: &str) {
     for key in &keys {
         for node in &fleet.nodes {
             let before = before(key);
-            assert_eq!(send(node, "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+            // The source takes no writes. What is asked for is the copies' end.
+            assert_eq!(send(node, "DELETE", &format!("/v1/kv/{key}"), ""), 405);
+            assert_eq!(values(key), before);
+            assert_eq!(send(node, "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
             changed(key, &before);
         }
     }

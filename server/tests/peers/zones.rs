@@ -55,7 +55,7 @@ fn a_zone_asks_the_owner_in_another_once_and_hears_of_removals(transport: &str) 
         let key = fleet.keys_of(owner).nth(3).unwrap();
         for remover in 0..4 {
             let old: Vec<_> = (0..8).map(|turn| read(&fleet.nodes[turn % 4], &key).unwrap()).collect();
-            assert_eq!(send(&fleet.nodes[remover], "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+            assert_eq!(send(&fleet.nodes[remover], "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
             let new: Vec<_> = (0..8).map(|turn| read(&fleet.nodes[turn % 4], &key).unwrap()).collect();
             assert!(new.iter().all(|value| *value == new[0] && *value != old[0]), "{old:?} {new:?}");
         }
@@ -105,7 +105,7 @@ fn an_owner_with_much_under_way_is_spared(transport: &str) {
         // Removals reach all nodes, whoever has filled the key.
         for key in &keys[..3] {
             let old = read(&fleet.nodes[0], key).unwrap();
-            assert_eq!(send(&fleet.nodes[2], "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+            assert_eq!(send(&fleet.nodes[2], "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
             let new: Vec<_> = fleet.nodes.iter().map(|node| read(node, key).unwrap()).collect();
             assert!(new.iter().all(|value| *value == new[0] && *value != old), "{old} {new:?}");
         }

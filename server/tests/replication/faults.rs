@@ -113,7 +113,7 @@ fn garbage_of_a_primary_is_refused_and_harms_nothing() {
     for (sends, says) in [
         (&b"+LARDER\r\n\xff\xff\xff\xff\x01"[..], "larger than max-key and max-value allow"),
         (b"+LARDER\r\n\x00\x00\x00\x00", "not a replication stream"),
-        (b"+LARDER\r\n\x05\x00\x00\x00\x02\x00\x00\x00\x00", "not a replication stream"),
+        (b"+LARDER\r\n\x05\x00\x00\x00\x02\x00\x00\x05\x00", "not a replication stream"),
         (b"+LARDER\r\n\x02\x00\x00\x00\x03\x07", "not a replication stream"),
         (b"+LARDER\r\n\x01\x00\x00\x00\x07", "not a replication stream"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a replication stream"),

@@ -270,3 +270,28 @@ fn a_password_is_shown_to_the_primary_and_an_answer_does_not_wait_for_a_link_tha
     proxy.mend();
     wait_until("the write to be taken", || client.command(&["SET", "k", "z"]) == Reply::ok());
 }
+
+/// `ack` and `from`: an answer that a replica has the write, or that it has not.
+#[test]
+fn a_write_of_an_entity_waits_for_as_many_nodes_as_it_asks_for() {
+    let primary = Larder::start(&[]);
+    let replica = replica_of(primary.redis, &[]);
+    wait_for_link(&replica);
+    let send = |method: &str, query: &str| primary.http(&http(method, &format!("/v0/entity?{query}"), "", "v")).0;
+    for (number, query) in ["ack=2&from=2", "ack=1&from=2", "from=2", "ack=2"].into_iter().enumerate() {
+        let key = format!("k{number}");
+        assert_eq!(send("PUT", &format!("id={key}&{query}")), 201, "{query}");
+        if query != "ack=1&from=2" {
+            assert_eq!(replica.client().command(&["GET", &key]), Reply::bulk("v"), "{query}");
+        }
+    }
+    assert_eq!(send("DELETE", "id=k0&ack=2&from=2"), 202);
+    assert_eq!(replica.client().command(&["GET", "k0"]), Reply::nil());
+    assert_eq!(send("PUT", "id=k&ack=2&from=3"), 400);
+    assert_eq!(primary.client().command(&["GET", "k"]), Reply::nil(), "nothing was written");
+    replica.signal(Signal::STOP);
+    let (status, _, body) = primary.http(&http("PUT", "/v0/entity?id=k&ack=2&from=2", "", "v"));
+    replica.signal(Signal::CONT);
+    assert_eq!(status, 504, "{}", String::from_utf8_lossy(&body));
+    assert_eq!(primary.client().command(&["GET", "k"]), Reply::bulk("v"), "the write stays");
+}

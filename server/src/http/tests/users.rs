@@ -49,7 +49,11 @@ fn each_route_asks_for_a_user_who_may_use_it() {
         for role in [ListenerRole::Native, ListenerRole::Admin] {
             for route in ROUTES.iter().filter(|route| route.is_on(role)) {
                 let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
-                let query = if route.parameters().is_none() { "?key=k&id=k" } else { "" };
+                let query = match route.parameters() {
+                    None => "?key=k&id=k",
+                    Some(["id", ..]) => "?id=k",
+                    Some(_) => "",
+                };
                 let line = format!("{} {path}{query}", route.method);
                 let is_item = path.starts_with("/cache/");
                 let body = if is_item { "{\"key\":\"k\",\"value\":1,\"ttl\":60}" } else { "{\"keys\":[\"k\"]}" };

@@ -109,7 +109,7 @@ pub use miss_causes::MissCauses;
 pub use moment::Moment;
 pub use policy::Eviction;
 pub use policy_state::PolicyState;
-pub use record::End;
+pub use record::{End, MAX_EXPIRY};
 pub use restore::{Restore, Restored, RestoredEntry};
 pub use stale_rules::{StaleRules, StaleWindows};
 pub use stats::Stats;

@@ -28,8 +28,9 @@ const VALUE_SHIFT: u32 = 18;
 pub(crate) const MAX_KEY: usize = (1 << 10) - 1;
 /// Longest value inside a segment, attributes included.
 pub(crate) const MAX_VALUE: usize = (1 << 14) - 1;
-/// Latest expiry that can be stored; later ones are brought down to it.
-pub(crate) const MAX_EXPIRY: Millis = (1 << 47) - 1;
+/// Latest expiry that an entry can have, in the year 6429. A copy that is given a later one gets
+/// this: it is fetched again then. Callers refuse a later lifetime of an entry that is no copy.
+pub const MAX_EXPIRY: Millis = (1 << 47) - 1;
 /// Of the expiry's 48 bits: it is the end of freshness.
 const SOFT: Millis = 1 << 47;
 

@@ -6,7 +6,7 @@ use super::{
     read_responses::{self, EntryMetadata, ReadRoute},
     response_body::ResponseBody,
     response_writer,
-    route_request::RouteRequest,
+    route_request::{RouteRequest, not_empty},
     tag_routes,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use larder_engine::{Entry, Expiry, Stored};
+use larder_engine::{Entry, Expiry, MAX_EXPIRY, Stored};
 use larder_proto::http::target;
 use larder_store::clock;
 use larder_units::parse_duration;
@@ -35,15 +35,15 @@ pub(super) enum ReadOutcome {
 /// The answer to a read of one key.
 pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Response<ResponseBody> {
     let key = match route {
-        ReadRoute::Kv | ReadRoute::Data | ReadRoute::Peer => request.key(),
+        ReadRoute::Kv | ReadRoute::Peer => request.key(),
+        ReadRoute::Data => request.key().and_then(not_empty),
         ReadRoute::Entity => request.parameter_key(route.parameter()),
         ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
             None => Err(Problem::missing_key(route.parameter())),
-            Some(Ok(key)) if !key.is_empty() => match request.check_key(&key) {
-                Ok(()) => Ok(key),
+            Some(Ok(key)) => match request.check_key(&key) {
+                Ok(()) => not_empty(key),
                 Err(problem) => return route.failed(Some(&key), problem),
             },
-            Some(Ok(_)) => Err(Problem::of(ProblemKind::BadKey, "the key is empty")),
             Some(Err(problem)) => Err(problem),
         },
     };
@@ -306,6 +306,9 @@ fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
     let text = String::from_utf8_lossy(text);
     match parse_duration(&text) {
         Ok(ttl) if ttl.is_zero() => Err(Problem::of(ProblemKind::BadParameter, "`ttl` is 0: use DELETE")),
+        Ok(ttl) if clock::now().saturating_add(ttl.as_millis() as u64) > MAX_EXPIRY => {
+            Err(Problem::of(ProblemKind::BadParameter, "`ttl` ends after the year 6429"))
+        }
         Ok(ttl) => Ok(Some(ttl)),
         Err(error) => Err(Problem::of(ProblemKind::BadParameter, format!("`ttl`: {error}"))),
     }

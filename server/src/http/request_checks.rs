@@ -3,6 +3,7 @@
 use super::{
     connection_context::ConnectionContext,
     problem_json::{Problem, ProblemKind},
+    read_responses::ReadRoute,
     route_request::RouteRequest,
     route_table::{Route, RouteHandler, RouteRights},
 };
@@ -37,7 +38,7 @@ pub(super) fn count_against_limits(
     let class = CommandClass { name, categories: Categories::named(category).unwrap_or_default() };
     let mut scratch = Vec::new();
     let key = match route.handler {
-        RouteHandler::Read(read) if path_key.is_empty() => {
+        RouteHandler::Read(read @ (ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity)) => {
             let key = target::parameter(query, read.parameter());
             key.and_then(|raw| target::decode_query(raw, &mut scratch).ok())
         }

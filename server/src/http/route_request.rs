@@ -43,11 +43,11 @@ impl RouteRequest<'_> {
         target::parameter(self.query, name).map(|raw| decode_key(raw, target::decode_query))
     }
 
-    /// The same, within the limits of a key.
+    /// The same, within the limits of a key, and not empty.
     pub(super) fn parameter_key(&self, name: &str) -> Result<Cow<'_, [u8]>, Problem> {
         let key = self.key_parameter(name).ok_or_else(|| Problem::missing_key(name))??;
         self.check_key(&key)?;
-        Ok(key)
+        not_empty(key)
     }
 
     /// Checks a command on a key against the rules of the user.
@@ -79,12 +79,9 @@ impl RouteRequest<'_> {
     /// Is this within the limits of a key?
     pub(super) fn check_key(&self, key: &[u8]) -> Result<(), Problem> {
         let max = self.worker.app.settings.max_key;
-        if key.is_empty() {
-            Err(Problem::of(ProblemKind::BadKey, "the key is empty"))
-        } else if key.len() > max {
-            Err(Problem::over(ProblemKind::KeyTooLarge, "the key", "max-key", max))
-        } else {
-            Ok(())
+        match key.len() <= max {
+            true => Ok(()),
+            false => Err(Problem::over(ProblemKind::KeyTooLarge, "the key", "max-key", max)),
         }
     }
 
@@ -110,6 +107,15 @@ impl RouteRequest<'_> {
                 Err(Problem::of(ProblemKind::BadParameter, detail))
             }
         }
+    }
+}
+
+/// Refuses the empty key where the clients of a route expect that: routes of other servers, whose
+/// key is a parameter or may have been left out.
+pub(super) fn not_empty(key: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, Problem> {
+    match key.is_empty() {
+        true => Err(Problem::of(ProblemKind::BadKey, "the key is empty")),
+        false => Ok(key),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn cacheable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<
     let group = &worker.groups[0];
     let cacheable = group.source.as_redis()?.keeps_reply(args, resp3)?;
     let key = args.get(cacheable.key)?;
-    let fits = (1..=worker.app.settings.max_key).contains(&key.len()) && group.keeps_reply_to(args);
+    let fits = key.len() <= worker.app.settings.max_key && group.keeps_reply_to(args);
     fits.then_some(cacheable)
 }
 

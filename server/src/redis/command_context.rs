@@ -87,14 +87,14 @@ impl<'c> CommandContext<'c> {
         }
     }
 
-    /// Refuses keys whose length is not allowed, and tags that would be lost.
+    /// Refuses keys that are too long, and tags that would be lost.
     #[inline(always)]
     pub(super) fn check_keys(&self) -> Result<(), CommandError> {
         if self.args.len() > 3 {
             self.check_tags()?;
         }
         let max = self.worker.app.settings.max_key;
-        match self.command.keys.of(self.args).all(|key| (1..=max).contains(&key.len())) {
+        match self.command.keys.of(self.args).all(|key| key.len() <= max) {
             true => Ok(()),
             false => Err(bad_key(max)),
         }
@@ -202,5 +202,5 @@ impl CommandContext<'_> {
 
 #[cold]
 fn bad_key(max: usize) -> CommandError {
-    CommandError::Owned(format!("ERR a key has 1 to {max} bytes (max-key)").into_bytes())
+    CommandError::Owned(format!("ERR a key has at most {max} bytes (max-key)").into_bytes())
 }

@@ -59,10 +59,10 @@ pub fn begin(
         return gets;
     }
     let group = &*worker.groups[0];
-    let lengths = 1..=worker.app.settings.max_key;
+    let longest = worker.app.settings.max_key;
     let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
         .take(AHEAD)
-        .take_while(|(key, _)| lengths.contains(&key.len()) && session.may_get(key))
+        .take_while(|(key, _)| key.len() <= longest && session.may_get(key))
         .map(|(key, len)| (group.cache.key(key), len))
         .collect();
     if !row.is_empty() {

@@ -242,6 +242,8 @@ impl Generator {
             // All of one score, and never written otherwise: the order of names is defined for nothing else.
             b'e' => format!("e:{}", random.below(4)),
             // Keys: string, hash, list, set, sorted set, stream, geo, bitmap, hyperloglog; any.
+            // The empty key, of any type.
+            b's' | b'h' | b'l' | b't' | b'z' | b'x' | b'g' | b'b' | b'y' | b'k' if random.chance(2) => String::new(),
             b's' | b'h' | b'l' | b't' | b'z' | b'x' | b'g' | b'b' | b'y' if !random.chance(4) => {
                 format!("{}:{}", what as char, random.below(4))
             }

@@ -32,7 +32,9 @@ async fn conformance(group: &Fixture, behind: bool) {
     let large: Vec<u8> = (0..8 * 1024 * 1024u32).map(|i| (i % 251) as u8).collect();
     // A disk store takes keys up to 65,535 bytes.
     let longest = vec![b'k'; 64 * 1024 - usize::from(group.source.as_local().is_some())];
-    let values: [(&[u8], &[u8]); 6] = [
+    let values: [(&[u8], &[u8]); 8] = [
+        (b"", b"of the empty key"),
+        (b"\0", b"not of the empty key"),
         (b"text", b"value"),
         (b"empty", b""),
         (b"binary", &all),

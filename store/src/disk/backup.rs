@@ -207,6 +207,7 @@ fn parse(mut chunk: Bytes) -> Option<HashMap<Bytes, Option<Bytes>>> {
         let (key, value) = (number(&part(2)?) as usize, number(&part(4)?) as usize);
         let (key, value) = (part(key)?, part(value)?);
         format::expiry(&value)?;
+        format::fits(&key).then_some(())?;
         writes.insert(key, Some(value));
     }
     Some(writes)

@@ -11,9 +11,47 @@
 use crate::{StoredValue, ValueKind};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
+use std::borrow::Cow;
 
 /// Longest key that the store takes, bytes: fjall keeps a key's length in 16 bits.
 pub const MAX_KEY: usize = u16::MAX as usize;
+
+/// Whether the store takes a key of this length.
+pub(super) fn fits(key: &[u8]) -> bool {
+    key.len() <= MAX_KEY - usize::from(is_lengthened(key))
+}
+
+/// fjall takes no empty key. So a key of zero bytes alone, which the empty one is too, is stored
+/// with one more. All other keys are stored as they are, and the order of keys stays.
+#[inline]
+pub(super) fn is_lengthened(key: &[u8]) -> bool {
+    key.iter().all(|byte| *byte == 0)
+}
+
+/// The key as fjall has it.
+#[inline]
+pub(super) fn stored_key(key: &[u8]) -> Cow<'_, [u8]> {
+    match is_lengthened(key) {
+        true => Cow::Owned(vec![0; key.len() + 1]),
+        false => Cow::Borrowed(key),
+    }
+}
+
+/// The same for a key that is owned.
+pub(super) fn owned_stored_key(key: Bytes) -> Bytes {
+    match stored_key(&key) {
+        Cow::Owned(longer) => longer.into(),
+        Cow::Borrowed(_) => key,
+    }
+}
+
+/// The key of an entry that fjall has under this one.
+pub(super) fn key_of(mut stored: Bytes) -> Bytes {
+    if is_lengthened(&stored) {
+        stored.advance(1);
+    }
+    stored
+}
 
 const PLAIN: u8 = 0x10;
 /// Added to `PLAIN`: an expiry follows.
@@ -112,7 +150,26 @@ mod tests {
         assert!(is_live(&encode(b"", Some(5)), 4) && !is_live(&encode(b"", Some(5)), 5));
     }
 
+    #[test]
+    fn the_empty_key_has_a_name_and_the_order_stays() {
+        assert_eq!(&*stored_key(b""), b"\0");
+        assert_eq!(&*stored_key(b"\0"), b"\0\0");
+        assert_eq!(&*stored_key(b"\0a"), b"\0a");
+        assert!(fits(b"") && fits(&[1; MAX_KEY]) && fits(&[0; MAX_KEY - 1]));
+        assert!(!fits(&[0; MAX_KEY]) && !fits(&[1; MAX_KEY + 1]));
+    }
+
     proptest! {
+        #[test]
+        fn stored_keys_keep_their_order_and_read_back(a in "[\0\x01a]{0,4}", b in "[\0\x01a]{0,4}") {
+            let (a, b) = (a.as_bytes(), b.as_bytes());
+            let (of_a, of_b) = (stored_key(a), stored_key(b));
+            prop_assert!(!of_a.is_empty());
+            prop_assert_eq!(of_a.cmp(&of_b), a.cmp(b));
+            prop_assert_eq!(&*key_of(Bytes::copy_from_slice(&of_a)), a);
+            prop_assert_eq!(owned_stored_key(Bytes::copy_from_slice(a)), &*of_a);
+        }
+
         #[test]
         fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>, is_document: bool) {
             let kind = if is_document { ValueKind::Document } else { ValueKind::String };

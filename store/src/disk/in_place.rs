@@ -21,7 +21,7 @@ use super::{
     batch_writer::BatchWriter,
     change::{StoreChange, bytes_of},
     commit_replies::Answer,
-    format::MAX_KEY,
+    format::fits,
     settings::Durability,
     shared::Shared,
     stats::Counts,
@@ -37,7 +37,7 @@ pub(super) fn write(shared: &Shared, change: &StoreChange) -> Option<Answer> {
         StoreChange::Clear => None,
         StoreChange::Apply(entries) => match &entries[..] {
             [(key, to)] => write_entry(shared, key, to.as_ref()),
-            _ if entries.iter().any(|(key, _)| key.len() > MAX_KEY) => None,
+            _ if entries.iter().any(|(key, _)| !fits(key)) => None,
             _ => as_writer(shared, change.bytes(), |writer| {
                 writer.commit(shared.to_write(), [change].into_iter(), false)
             }),
@@ -47,7 +47,7 @@ pub(super) fn write(shared: &Shared, change: &StoreChange) -> Option<Answer> {
 
 /// Stores, or with `None` deletes, one entry; otherwise as [`write()`].
 pub(super) fn write_entry(shared: &Shared, key: &[u8], to: Option<&StoredValue>) -> Option<Answer> {
-    if key.len() > MAX_KEY {
+    if !fits(key) {
         return None;
     }
     as_writer(shared, bytes_of(key, to), |writer| writer.commit_one(shared.to_write(), key, to))

@@ -3,7 +3,7 @@
 //! Entries are written in batches, in the order of the file. A load that is killed leaves a sound
 //! store with the entries before some line; the same load again completes it.
 use super::{
-    format::{EntryEncoder, MAX_KEY},
+    format::{EntryEncoder, MAX_KEY, fits},
     opening,
     settings::StoreSettings,
     tree::Tree,
@@ -82,6 +82,9 @@ struct Batch<'t> {
 
 impl Batch<'_> {
     fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
+        if !fits(key) {
+            return Err(TableError::Input(format!("a key of {} zero bytes is too long for a store", key.len()).into()));
+        }
         let stored = value.map(|value| self.encoder.entry(&StoredValue::string(Bytes::copy_from_slice(value), None)));
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.writes.insert(self.encoder.key(key), stored);

@@ -169,6 +169,64 @@ fn a_backup_ends_when_the_store_is_closed() {
     assert_eq!(Offline::open(&path, SETTINGS).expect("not locked").tree().count(), Ok(50_000));
 }
 
+/// The key, the value.
+fn walked(tree: &Tree, range: Range) -> Vec<(Bytes, Bytes)> {
+    let mut found = Vec::new();
+    let walk = tree.walk(range, clock::now(), |walk| {
+        found.push((walk.key, walk.live.expect("it lives").value));
+        std::ops::ControlFlow::Continue(())
+    });
+    walk.expect("the walk");
+    found
+}
+
+#[test]
+fn the_empty_key_is_stored_and_comes_first() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let dir = tempfile::tempdir().expect("a directory");
+    let keys = ["", "\0", "\0\0", "\0a", "a"].map(Bytes::from);
+    let store = open(dir.path(), SETTINGS);
+    let value = |key: &Bytes| Bytes::from(format!("of {key:?}"));
+    let put = |key: &Bytes| StoreChange::Apply(vec![(key.clone(), Some(StoredValue::string(value(key), None)))]);
+    write_all(&store, keys.iter().map(put));
+    assert!(
+        store.write_entry_now(b"", Some(&StoredValue::string(value(&keys[0]), None))).is_none_or(|done| done.is_ok())
+    );
+    drop(store);
+    let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+    let tree = store.tree();
+    let all: Vec<_> = keys.iter().map(|key| (key.clone(), value(key))).collect();
+    for (range, expected) in [
+        ((Unbounded, Unbounded), &all[..]),
+        ((Included(keys[0].clone()), Excluded(keys[1].clone())), &all[..1]),
+        ((Excluded(keys[0].clone()), Included(keys[2].clone())), &all[1..3]),
+        ((Excluded(keys[2].clone()), Unbounded), &all[3..]),
+    ] {
+        assert_eq!(walked(tree, Range { start: range.0, end: range.1, reverse: false }), expected);
+    }
+    let found = tree.get_many(&keys, clock::now()).expect("read");
+    assert_eq!(found.into_iter().flatten().map(|found| found.value).collect::<Vec<_>>(), keys.each_ref().map(value));
+    assert_eq!(tree.get(b"\0\0\0", clock::now()), Ok(None));
+}
+
+/// What a store has that was made before it took the empty key.
+#[test]
+fn keys_of_zero_bytes_keep_their_names() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = || Range { start: std::ops::Bound::Unbounded, end: std::ops::Bound::Unbounded, reverse: false };
+    drop(open(dir.path(), SETTINGS));
+    let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+    // Written by their own names, as it was then.
+    let names = ["\0", "\0\0", "\0a", "a"].map(Bytes::from);
+    store.tree().write_as_before(&names);
+    drop(store);
+    std::fs::remove_file(dir.path().join("keys-lengthened")).expect("a file");
+    for _ in 0..2 {
+        let store = Offline::open(dir.path(), SETTINGS).expect("a store");
+        assert_eq!(walked(store.tree(), all()), names.each_ref().map(|name| (name.clone(), name.clone())));
+    }
+}
+
 #[test]
 fn a_clear_that_was_interrupted_has_not_happened() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -4,12 +4,11 @@ use super::{
     cached_reads::{Cached, TwinTables},
     dir::Dir,
     expiry::DropExpired,
-    format::{self, MAX_KEY},
-    journal,
+    format, journal,
     settings::{Compression, StoreSettings},
     stats::{LEVELS, TreeStats},
 };
-use crate::{StoredValue, clock};
+use crate::{StoredValue, atomic_files, clock};
 use bytes::Bytes;
 use fjall::{
     AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,
@@ -89,6 +88,8 @@ struct Entries {
 }
 
 const NAME: &str = "entries-";
+/// The file beside fjall's that says that the empty key has a name.
+const LENGTHENED: &str = "keys-lengthened";
 
 impl Tree {
     pub(super) fn open(dir: &Dir, settings: &StoreSettings) -> Result<Tree, String> {
@@ -120,7 +121,7 @@ impl Tree {
         if *kept != options.data_block_compression_policy {
             tracing::warn!("disk store {}: keeps the store-compression that it was made with", dir.path().display());
         }
-        Ok(Tree {
+        let tree = Tree {
             entries: RwLock::new(entries),
             options,
             path,
@@ -130,7 +131,36 @@ impl Tree {
             writes: AtomicU64::new(0),
             expired,
             db,
-        })
+        };
+        tree.lengthen_keys(dir)?;
+        Ok(tree)
+    }
+
+    /// Stores that a Larder made which took no empty key have [keys of zero bytes
+    /// alone](format::stored_key) as they are. They are stored again under their names, once.
+    fn lengthen_keys(&self, dir: &Dir) -> Result<(), String> {
+        let mark = dir.path().join(LENGTHENED);
+        if mark.exists() {
+            return Ok(());
+        }
+        let keyspace = self.keyspace();
+        let mut writes: HashMap<Bytes, Option<Bytes>> = HashMap::new();
+        for entry in self.db.snapshot().range::<Bytes, _>(&keyspace, ..) {
+            let (key, stored) = Guard::into_inner(entry).map_err(|error| self.error(&error))?;
+            let (key, stored) = (Bytes::from(key), Bytes::from(stored));
+            // They are the first ones in the order of keys.
+            if !format::is_lengthened(&key) || !format::fits(&key) {
+                break;
+            }
+            let longer = Bytes::from(format::stored_key(&key).into_owned());
+            writes.entry(key).or_default();
+            writes.insert(longer, Some(stored));
+        }
+        if !writes.is_empty() {
+            self.commit_stored(&keyspace, writes, true)?;
+        }
+        let what = b"Keys of zero bytes alone are stored with one more.\n";
+        atomic_files::write(&mark, what).map_err(|error| format!("{}: cannot be written: {error}", mark.display()))
     }
 
     fn keyspace(&self) -> Keyspace {
@@ -157,10 +187,10 @@ impl Tree {
     /// # Errors
     /// As [`get`](Tree::get).
     pub(super) fn get_cached(&self, key: &[u8], now: Millis) -> Result<Cached<Option<StoredValue>>, String> {
-        if key.len() > MAX_KEY {
+        if !format::fits(key) {
             return Ok(Cached::Known(None));
         }
-        match self.twins.get(&self.keyspace().tree, key) {
+        match self.twins.get(&self.keyspace().tree, &format::stored_key(key)) {
             Cached::Unknown => Ok(Cached::Unknown),
             Cached::Known(stored) => self.live(key, stored, now).map(Cached::Known),
         }
@@ -180,8 +210,8 @@ impl Tree {
     pub fn get_many(&self, keys: &[Bytes], now: Millis) -> Result<Vec<Option<StoredValue>>, String> {
         let (snapshot, keyspace) = (self.db.snapshot(), self.keyspace());
         let read = |key: &Bytes| {
-            let stored = match key.len() <= MAX_KEY {
-                true => snapshot.get(&keyspace, key).map_err(|error| self.error(&error))?,
+            let stored = match format::fits(key) {
+                true => snapshot.get(&keyspace, format::stored_key(key)).map_err(|error| self.error(&error))?,
                 false => None,
             };
             self.live(key, stored.map(Bytes::from), now)
@@ -190,10 +220,10 @@ impl Tree {
     }
     /// As it is stored, expired or not.
     pub(super) fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>, String> {
-        if key.len() > MAX_KEY {
+        if !format::fits(key) {
             return Ok(None);
         }
-        let stored = self.keyspace().get(key).map_err(|error| self.error(&error))?;
+        let stored = self.keyspace().get(format::stored_key(key)).map_err(|error| self.error(&error))?;
         Ok(stored.map(Bytes::from))
     }
     fn live(&self, key: &[u8], stored: Option<Bytes>, now: Millis) -> Result<Option<StoredValue>, String> {
@@ -218,10 +248,11 @@ impl Tree {
             return Ok(());
         }
         // Of a snapshot: fjall's plain range sees what is written meanwhile.
-        let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (range.start, range.end));
+        let (start, end) = (range.start.map(format::owned_stored_key), range.end.map(format::owned_stored_key));
+        let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (start, end));
         let mut next = || if range.reverse { found.next_back() } else { found.next() };
         while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
-            let (key, stored) = (Bytes::from(key), Bytes::from(stored));
+            let (key, stored) = (format::key_of(Bytes::from(key)), Bytes::from(stored));
             let live = self.live(&key, Some(stored.clone()), now)?;
             if visit(TreeWalk { key, stored, live }).is_break() {
                 break;
@@ -256,25 +287,42 @@ impl Tree {
     /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if
     /// `sync`.
     pub(super) fn commit(&self, writes: HashMap<Bytes, Option<Bytes>>, sync: bool) -> Result<(), String> {
-        let keyspace = self.keyspace();
+        let writes = writes.into_iter().map(|(key, value)| (format::owned_stored_key(key), value));
+        self.commit_stored(&self.keyspace(), writes, sync)?;
+        // After it is there, so that a sync that comes after the count has it.
+        self.writes.fetch_add(1, Release);
+        Ok(())
+    }
+    fn commit_stored(
+        &self,
+        keyspace: &Keyspace,
+        writes: impl IntoIterator<Item = (Bytes, Option<Bytes>)>,
+        sync: bool,
+    ) -> Result<(), String> {
         let mut batch =
             self.db.batch().durability(Some(if sync { PersistMode::SyncData } else { PersistMode::Buffer }));
         for (key, value) in writes {
             match value {
-                Some(value) => batch.insert(&keyspace, key, value),
-                None => batch.remove(&keyspace, key),
+                Some(value) => batch.insert(keyspace, key, value),
+                None => batch.remove(keyspace, key),
             }
         }
-        batch.commit().map_err(|error| self.error(&error))?;
-        // After it is there, so that a sync that comes after the count has it.
-        self.writes.fetch_add(1, Release);
-        Ok(())
+        batch.commit().map_err(|error| self.error(&error))
+    }
+    /// Writes entries, each the value of itself, by their own names.
+    #[cfg(test)]
+    pub(super) fn write_as_before(&self, names: &[Bytes]) {
+        let mut encoder = format::EntryEncoder::default();
+        let writes =
+            names.iter().map(|name| (name.clone(), Some(encoder.entry(&StoredValue::string(name.clone(), None)))));
+        self.commit_stored(&self.keyspace(), writes, true).expect("the write");
     }
     /// Writes (or with `None` deletes) one entry, as [`commit`](Tree::commit) does without a sync:
     /// the same in the journal, at less than half of the time in memory.
     pub(super) fn commit_one(&self, key: Bytes, value: Option<Bytes>) -> Result<(), String> {
         // Only a writer replaces it, and the caller is the writer.
         let Entries { keyspace, .. } = &*self.entries.read();
+        let key = format::owned_stored_key(key);
         let written = match value {
             Some(value) => keyspace.insert(key, value),
             None => keyspace.remove(key),

@@ -2,7 +2,7 @@
 use super::{
     change::{StoreChange, WriteError},
     commit_replies::{CommitReplies, CommitReply, Sender},
-    format::MAX_KEY,
+    format::{MAX_KEY, fits},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{collections::VecDeque, sync::Arc};
@@ -30,7 +30,7 @@ pub(super) struct Op {
 }
 impl State {
     fn refusal(&self, change: &StoreChange, bytes: usize, max_bytes: usize) -> Option<WriteError> {
-        if let Some((key, _)) = change.entries().iter().find(|(key, _)| key.len() > MAX_KEY) {
+        if let Some((key, _)) = change.entries().iter().find(|(key, _)| !fits(key)) {
             let text = format!("ERR a key of {} bytes is longer than a disk store takes ({MAX_KEY})", key.len());
             return Some(WriteError::Invalid(text.into()));
         }

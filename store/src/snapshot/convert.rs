@@ -13,7 +13,7 @@ use crate::{
     rdb::{RdbError, RdbItem, RdbReader, RdbWriter},
     table::{MAX_KEY, MAX_VALUE},
 };
-use larder_engine::{End, Millis, PolicyState};
+use larder_engine::{End, MAX_EXPIRY, Millis, PolicyState};
 use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, HashSet},
@@ -22,9 +22,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::xxh3_128;
-
-/// The last moment that a snapshot has room for, in the year 10889.
-pub(super) const LAST: Millis = (1 << 48) - 1;
 
 /// What is converted.
 #[derive(Debug, Clone, Copy)]
@@ -124,10 +121,6 @@ pub fn from_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<C
                 continue;
             };
             let (key, value, expiry) = match item {
-                RdbItem::String { key: b"", .. } => {
-                    converted.leave_out("without a name".to_owned());
-                    continue;
-                }
                 RdbItem::String { key, value, expiry, .. } => (key, value, expiry),
                 RdbItem::Other { kind, .. } => {
                     converted.leave_out(format!("of type {kind}"));
@@ -138,10 +131,14 @@ pub fn from_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<C
                 converted.expired += 1;
                 continue;
             }
+            if expiry.is_some_and(|at| at > MAX_EXPIRY as i64) {
+                converted.leave_out("with an expiry after the year 6429".to_owned());
+                continue;
+            }
             if current.replace(place) != Some(place) {
                 writer.begin_group(place)?;
             }
-            let end = expiry.map(|at| End { at: LAST.min(at as Millis), is_soft: false });
+            let end = expiry.map(|at| End { at: at as Millis, is_soft: false });
             let policy = PolicyState::default();
             writer.push(&SavedEntry { key, value, end, metadata: b"", tags: SmallVec::new(), policy })?;
             converted.entries += 1;

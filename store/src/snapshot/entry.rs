@@ -145,9 +145,6 @@ impl<'a> SavedEntry<'a> {
         let mut rest = Rest(bytes);
         let head = rest.take(1)?[0];
         let key_len = rest.length(MAX_KEY, "a key of more than 64 KiB")?;
-        if key_len == 0 {
-            return Err(DecodeError::Invalid("an empty key"));
-        }
         let value_len = rest.length(MAX_VALUE, "a value of more than 512 MiB")?;
         let mut end = None;
         if head & END != 0 {
@@ -296,7 +293,6 @@ mod tests {
     #[test]
     fn lengths_over_their_limits_are_refused_before_their_bytes_are_there() {
         let refused = |bytes: &[u8]| matches!(SavedEntry::decode(bytes), Err(DecodeError::Invalid(_)));
-        assert!(refused(&[0, 0, 1]), "an empty key");
         assert!(refused(&[0, 0x81, 0x80, 0x04]), "64 KiB and a byte");
         assert!(refused(&[0, 1, 0x81, 0x80, 0x80, 0x80, 0x02]), "512 MiB and a byte");
         assert!(refused(&[0, 0xff, 0xff, 0xff, 0xff, 0xff]), "a length without an end");

@@ -1,6 +1,6 @@
 //! Snapshots from dumps of GCache: JSON documents with their ends.
 use super::{
-    convert::{Conversion, ConvertError, Converted, LAST, write_file},
+    convert::{Conversion, ConvertError, Converted, write_file},
     entry::SavedEntry,
     error::SnapshotError,
     format::Header,
@@ -62,7 +62,8 @@ pub fn from_gcache(
         let now = clock::now();
         writer.begin_group(0)?;
         for (key, value, end) in &items {
-            let end = end.map(|end| LAST.min((end / 1_000_000).max(0) as Millis));
+            // Nanoseconds in 64 bits end in the year 2262.
+            let end = end.map(|end| (end / 1_000_000).max(0) as Millis);
             if end.is_some_and(|at| at <= now) {
                 converted.expired += 1;
                 continue;

@@ -2,7 +2,7 @@
 use super::{
     error::TableError,
     format::Origin,
-    input::{Input, Line},
+    input::{Format, Input, Line, NO_KEY},
     limits::MAX_VALUE,
     progress::Progress,
 };
@@ -44,7 +44,8 @@ impl Input {
     ) -> Result<Origin, TableError> {
         self.read(progress, &mut |number, line| {
             let why = match line {
-                Ok(Line { key: [], .. }) => "it has no key".to_owned(),
+                // JSON writes out the empty key. Elsewhere a key was forgotten.
+                Ok(Line { key: [], .. }) if !matches!(self.format, Format::Json | Format::Table) => NO_KEY.to_owned(),
                 Ok(Line { key, .. }) if key.len() > rules.max_key => {
                     format!("its key has {} bytes, more than 64 KiB", key.len())
                 }

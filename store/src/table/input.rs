@@ -80,6 +80,8 @@ pub(super) struct Line<'a> {
     /// `None`: the key must be removed.
     pub(super) value: Option<&'a [u8]>,
 }
+/// What is wrong with a line that has none.
+pub(super) const NO_KEY: &str = "it has no key";
 /// Takes the lines, numbered from 1; for one that cannot be read, the reason.
 type Sink<'a> = dyn FnMut(u64, Result<Line<'_>, String>) -> Result<(), TableError> + 'a;
 
@@ -243,7 +245,8 @@ impl Input {
                 return sink(number, Err(format!("it is a part of the JSON array that begins in line {begin}")));
             }
             match fields.read(line) {
-                Ok((key, value)) => sink(number, Ok(Line { key: &key.unwrap_or_default(), value: value.as_deref() })),
+                Ok((None, _)) => sink(number, Err(NO_KEY.to_owned())),
+                Ok((Some(key), value)) => sink(number, Ok(Line { key: &key, value: value.as_deref() })),
                 Err(why) => sink(number, Err(why)),
             }
         })

@@ -131,9 +131,6 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let value = if name == "set" && words.len() > 1 { words.pop() } else { None };
     let bytes = |word: &OsString| word.clone().into_vec();
     let key = words.pop().map(bytes).unwrap_or_default();
-    if key.is_empty() {
-        return fail(USAGE, "the key is empty");
-    }
     let request = match name {
         "get" => ClientRequest::Get,
         "del" => ClientRequest::Del,

@@ -148,14 +148,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let (is_entity, decoded) = if let Some(key) = target.strip_prefix(b"/v1/kv/") {
             // A query may have a lifetime.
             (false, (!key.contains(&b'?')).then(|| target::decode_path(key, &mut self.scratch)))
-        } else if let Some(query) = target.strip_prefix(b"/v0/entity?") {
+        } else if let Some(query) = target.strip_prefix(b"/v0/entity?").filter(|query| !query.contains(&b'&')) {
             let key = target::parameter(query, ReadRoute::Entity.parameter());
             (true, key.map(|key| target::decode_query(key, &mut self.scratch)))
         } else {
             return false;
         };
         let key = match decoded {
-            Some(Ok(key)) if (1..=settings.max_key).contains(&key.len()) => key,
+            // The empty key is an id that is missing.
+            Some(Ok(key)) if key.len() <= settings.max_key && !(is_entity && key.is_empty()) => key,
             _ => return false,
         };
         if body.len() > settings.max_value {
@@ -264,7 +265,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
             let route = match path {
                 b"/lookup" | b"/v1/lookup" => ReadRoute::Lookup,
                 b"/" => ReadRoute::Text,
-                b"/v0/entity" => ReadRoute::Entity,
+                // The general path knows its other parameters.
+                b"/v0/entity" if !query.contains(&b'&') => ReadRoute::Entity,
                 _ if self.takes_item(BodyMethod::Get, target) => {
                     return self.item(BodyMethod::Get, (target, b""), (now, begun), date, output, text);
                 }
@@ -277,7 +279,12 @@ impl<S: ClientStream> FastConnection<'_, S> {
         };
         self.timed_with = route.timed_with();
         let key = match decoded {
-            Ok(key) if (1..=worker.app.settings.max_key).contains(&key.len()) => key,
+            Ok(key)
+                if key.len() <= worker.app.settings.max_key
+                    && !(key.is_empty() && !matches!(route, ReadRoute::Kv | ReadRoute::Peer)) =>
+            {
+                key
+            }
             _ => return false,
         };
         if self.user.check_key((worker, &worker.groups[number]), "get", (key, KeyAccess::READ)).is_err() {

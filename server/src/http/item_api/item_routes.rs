@@ -16,7 +16,7 @@ use super::{
 use crate::{identity::KeyAccess, read::Group, source::is_document, telemetry::RecordedOperation};
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use larder_engine::Millis;
+use larder_engine::{MAX_EXPIRY, Millis};
 use larder_store::clock;
 use std::{borrow::Cow, rc::Rc};
 
@@ -73,7 +73,8 @@ impl<'r> NewItem<'r> {
         let value = item.compact_value()?;
         let (shortest, longest) = (settings.item_min_ttl.as_secs(), settings.item_max_ttl.as_secs());
         let ttl = u64::try_from(item.ttl).ok().filter(|ttl| (shortest..=longest).contains(ttl));
-        let ttl = ttl.ok_or(ErrorCode::BadTtl)?;
+        let expiry = ttl.and_then(|ttl| now.checked_add(ttl * 1000)).filter(|at| *at <= MAX_EXPIRY);
+        let expiry = expiry.ok_or(ErrorCode::BadTtl)?;
         request.check_key(item.key.as_bytes()).map_err(|problem| ItemError::write_failed(&problem))?;
         allow(request, "set", item.key.as_bytes(), KeyAccess::WRITE)?;
         if value.len() > settings.max_value {
@@ -81,7 +82,7 @@ impl<'r> NewItem<'r> {
             return Err(ItemError::of(ErrorCode::CannotSet, detail));
         }
         request.note(RecordedOperation::Set(value.len()), item.key.as_bytes());
-        Ok(NewItem { item, value: value.into(), expiry: now.saturating_add(ttl * 1000) })
+        Ok(NewItem { item, value: value.into(), expiry })
     }
 }
 

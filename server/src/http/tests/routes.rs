@@ -168,7 +168,7 @@ fn mget_keeps_the_order_and_loses_no_byte() {
         for bad in ["", "[]", r#"{"keys":[1]}"#, r#"{"keys":[],"x":1}"#, r#"{"keys":[{"base64":"?"}]}"#] {
             assert_eq!(post(&mut client, "/v1/mget", bad).await.problem(), "bad-body", "{bad}");
         }
-        assert_eq!(post(&mut client, "/v1/mget", r#"{"keys":[""]}"#).await.problem(), "bad-key");
+        assert_eq!(post(&mut client, "/v1/mget", r#"{"keys":["","a"]}"#).await.text(), r#"{"values":[null,"1\""]}"#);
         let many = post(&mut client, "/v1/mget", r#"{"keys":["a","a","a","a"]}"#).await;
         assert_eq!((many.status, many.problem().as_str()), (413, "too-many-keys"));
         assert!(many.text().contains("max-pipeline"));
@@ -231,13 +231,18 @@ fn wrong_paths_methods_and_parameters() {
         assert_eq!((wrong.status, wrong.problem().as_str()), (405, "method-not-allowed"));
         assert_eq!(wrong.header("allow"), Some("GET, HEAD, PUT, PATCH, DELETE"));
         assert_eq!(client.get("/v1/mget").await.header("allow"), Some("POST"));
-        for target in ["/v1/kv/", "/v1/kv/%4", "/v1/kv/%zz"] {
+        for target in ["/v1/kv/%4", "/v1/kv/%zz"] {
             assert_eq!(client.get(target).await.problem(), "bad-key", "{target}");
         }
         let long = client.get("/v1/kv/12345678901").await;
         assert_eq!((long.status, long.problem().as_str()), (414, "key-too-large"));
         assert!(long.text().contains("max-key"));
-        for ttl in ["10", "x", "0s", "", "-1s"] {
+        for target in ["/lookup?key=", "/?key=", "/v0/entity?id=", "/data/"] {
+            assert_eq!(client.get(target).await.status, 400, "{target}");
+        }
+        let delete = client.send("DELETE /data/ HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        assert_eq!(delete.problem(), "bad-key", "not the empty key, but one that was left out");
+        for ttl in ["10", "x", "0s", "", "-1s", "1700000d", "9999999999999999ms"] {
             assert_eq!(
                 put(&mut client, &format!("/v1/kv/a?ttl={ttl}"), "", "1").await.problem(),
                 "bad-parameter",
@@ -245,6 +250,82 @@ fn wrong_paths_methods_and_parameters() {
             );
         }
         assert_eq!(client.get("/v1/kv/a").await.status, 404);
+    });
+}
+
+#[test]
+fn the_empty_key_is_one_like_others() {
+    run(|| async {
+        let server = Server::new(&[]);
+        for path in [Path::Any, Path::General] {
+            let mut client = server.connect_to(ListenerRole::Native, path).await;
+            assert_eq!(client.get("/v1/kv/").await.problem(), "key-not-found");
+            assert_eq!(put(&mut client, "/v1/kv/", "", "v").await.status, 201);
+            assert_eq!(client.get("/v1/kv/").await.text(), "v");
+            assert_eq!(client.get("/v1/keys").await.text(), r#"{"keys":[""],"cursor":"0"}"#);
+            assert_eq!(post(&mut client, "/v1/mget", r#"{"keys":[""]}"#).await.text(), r#"{"values":["v"]}"#);
+            assert_eq!(client.get("/v1/explain/").await.status, 200);
+            let delete = "DELETE /v1/kv/ HTTP/1.1\r\nHost: h\r\n\r\n";
+            assert_eq!(client.send(delete).await.status, 204);
+            assert_eq!(client.send(delete).await.status, 404);
+        }
+    });
+}
+
+#[test]
+fn one_key_is_removed_and_no_other() {
+    run(|| async {
+        let server = Server::new(&[]);
+        for key in ["k", "kk", "", "k%"] {
+            server.set(key.as_bytes(), b"v");
+        }
+        let mut client = server.connect().await;
+        let delete = |query: &str| format!("DELETE /v1/keys?{query} HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.send(delete("key=k")).await.status, 204);
+        assert_eq!(client.send(delete("key=none")).await.status, 204);
+        for (path, status) in [("k", 404), ("kk", 200), ("", 200), ("k%25", 200)] {
+            assert_eq!(client.get(&format!("/v1/kv/{path}")).await.status, status, "{path}");
+        }
+        assert_eq!(client.send(delete("key=")).await.status, 204);
+        assert_eq!(client.get("/v1/kv/").await.status, 404);
+        for query in ["key=kk&prefix=k", "key=kk&soft", "keys=kk", ""] {
+            assert_eq!(client.send(delete(query)).await.problem(), "bad-parameter", "{query}");
+        }
+        assert_eq!(client.send(delete("key=%z")).await.problem(), "bad-key");
+        assert_eq!(client.get("/v1/kv/kk").await.status, 200);
+        assert_eq!(client.send(delete("prefix=k")).await.status, 204);
+        assert_eq!(client.get("/v1/kv/kk").await.status, 404);
+    });
+}
+
+#[test]
+fn entities_know_their_parameters() {
+    run(|| async {
+        let server = Server::new(&[]);
+        let mut client = server.connect().await;
+        for (query, status) in [
+            ("id=k", 201),
+            ("id=k&ack=1&from=1", 201),
+            ("ack=1&id=k", 201),
+            ("id=k&from=1", 201),
+            ("id=k&ack=0&from=1", 400),
+            ("id=k&ack=2&from=1", 400),
+            ("id=k&ack=1&from=2", 400),
+            ("id=k&ack=x", 400),
+            ("id=k&ack=-1", 400),
+            ("id=k&replicas=2/3", 400),
+            ("id=k&x", 400),
+        ] {
+            let put = put(&mut client, &format!("/v0/entity?{query}"), "", "v").await;
+            assert_eq!(put.status, status, "{query}: {put:?}");
+            let read = client.get(&format!("/v0/entity?{query}")).await.status;
+            assert_eq!(read, if status == 201 { 200 } else { 400 }, "{query}");
+            let delete = client.send(format!("DELETE /v0/entity?{query} HTTP/1.1\r\nHost: h\r\n\r\n")).await.status;
+            assert_eq!(delete, if status == 201 { 202 } else { 400 }, "{query}");
+        }
+        let refused = put(&mut client, "/v0/entity?id=k&ack=2&from=3", "", "v").await;
+        assert!(refused.text().contains("this node has 0 connected replicas"), "{refused:?}");
+        assert_eq!(client.get("/v0/entities?start=a&limit=1").await.problem(), "bad-parameter");
     });
 }
 

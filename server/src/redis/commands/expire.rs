@@ -1,5 +1,5 @@
 //! Lifetimes: EXPIRE, TTL and related commands, PERSIST.
-use super::strings::invalid_expire;
+use super::strings::{check_latest, invalid_expire};
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, integer},
@@ -78,6 +78,7 @@ fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: M
         .checked_mul(unit)
         .and_then(|time| time.checked_add_unsigned(base))
         .ok_or_else(|| invalid_expire(call.command.name))?;
+    check_latest(at, call.command.name)?;
     let (key, now) = (call.key(1), call.now);
     let changed = tier.update(key, now, |entry, _| match entry {
         Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {

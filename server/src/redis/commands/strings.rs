@@ -5,7 +5,7 @@ use crate::redis::{
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
     string_values::check_string,
 };
-use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, Millis, Stored, Tier, Write};
+use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
 use smallvec::SmallVec;
 
@@ -29,15 +29,28 @@ impl Lifetime<'_> {
             true => time.checked_mul(1000).ok_or_else(invalid)?,
             false => time,
         };
-        match self.relative {
-            true => millis.checked_add_unsigned(now).map(|at| at as Millis).ok_or_else(invalid),
-            false => Ok(millis as Millis),
-        }
+        let at = match self.relative {
+            true => millis.checked_add_unsigned(now).ok_or_else(invalid)?,
+            false => millis,
+        };
+        check_latest(at, command)?;
+        Ok(at as Millis)
     }
 }
 
 pub(super) fn invalid_expire(command: &str) -> CommandError {
     CommandError::Owned(format!("ERR invalid expire time in '{command}' command").into_bytes())
+}
+
+/// Refuses an expiry that Redis takes, but that no entry can have.
+pub(super) fn check_latest(at: i64, command: &str) -> CommandResult {
+    match at <= MAX_EXPIRY as i64 {
+        true => Ok(()),
+        false => Err(CommandError::Owned(
+            format!("ERR invalid expire time in '{command}' command: the latest is {MAX_EXPIRY} ms, in the year 6429")
+                .into_bytes(),
+        )),
+    }
 }
 
 /// The options of SET and GETEX.

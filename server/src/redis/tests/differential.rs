@@ -153,7 +153,10 @@ const COMMANDS: &[&str] = &[
 /// A command that is not one if `None`.
 fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
     let text = match word {
-        "K" => format!("key:{}", random.below(12)),
+        "K" => match random.below(13) {
+            12 => String::new(),
+            number => format!("key:{number}"),
+        },
         "V" => match random.below(8) {
             0 => String::new(),
             1 => random.next().to_string(),
@@ -187,7 +190,7 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
         // Long enough not to pass while the test runs.
         "T" => match random.below(10) {
             0 => random
-                .pick(&["0", "-1", "abc", "9223372036854775807", "9223372036854775", "-9223372036854775808", "1.5"])
+                .pick(&["0", "-1", "abc", "9223372036854775807", "137000000000", "-9223372036854775808", "1.5"])
                 .into(),
             _ => (1_000_000 + random.below(1000) * 1000).to_string(),
         },
@@ -196,7 +199,8 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
             _ => (now / 1000 + 10_000 + random.below(1000) as u64).to_string(),
         },
         "@M" => match random.below(5) {
-            0 => random.pick(&["0", "-1", "1", "9223372036854775807", "x"]).into(),
+            // The latest that an entry can have. Redis takes later ones too.
+            0 => random.pick(&["0", "-1", "1", "140737488355327", "x"]).into(),
             _ => (now + 10_000_000 + random.below(1_000_000) as u64).to_string(),
         },
         "P" => random

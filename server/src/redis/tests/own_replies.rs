@@ -311,16 +311,15 @@ fn limits_of_keys_and_values() {
         let args: Vec<Vec<u8>> = args.iter().map(|a| a.to_vec()).collect();
         String::from_utf8_lossy(&client.call(&args)).into_owned()
     };
-    let key = "-ERR a key has 1 to 10 bytes (max-key)\r\n";
+    let key = "-ERR a key has at most 10 bytes (max-key)\r\n";
     let long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
     let (value, over) = (vec![b'x'; 1000], vec![b'x'; 1001]);
     for args in [
-        &[&b"GET"[..], b""][..],
-        &[b"GET", b"01234567890"],
-        &[b"SET", b"", b"v"],
+        &[&b"GET"[..], b"01234567890"][..],
+        &[b"SET", b"01234567890", b"v"],
         &[b"MGET", b"a", b"01234567890"],
-        &[b"DEL", b"a", b""],
-        &[b"WATCH", b""],
+        &[b"DEL", b"a", b"01234567890"],
+        &[b"WATCH", b"01234567890"],
     ] {
         assert_eq!(call(args), key, "{args:?}");
     }
@@ -340,8 +339,43 @@ fn limits_of_keys_and_values() {
     assert_eq!(call(&[b"EXISTS", b"k", b"l"]), ":0\r\n", "nothing was stored by halves");
     assert_eq!(call(&[b"SETRANGE", b"k", b"999", b"y"]), ":1000\r\n");
     call(&[b"MULTI"]);
-    assert_eq!(call(&[b"GET", b""]), key);
+    assert_eq!(call(&[b"GET", b"01234567890"]), key);
     assert_eq!(call(&[b"EXEC"]), "-EXECABORT Transaction discarded because of previous errors.\r\n");
+}
+
+#[test]
+fn lifetimes_that_no_entry_can_have_are_refused() {
+    let server = Server::new(&[]);
+    let mut client = server.client();
+    client.say("SET k old");
+    for command in [
+        "SET k v EX 1000000000000000",
+        "SET k v PX 1000000000000000",
+        "SET k v EXAT 140737488356",
+        "SET k v PXAT 140737488355328",
+        "SET k v PXAT 9223372036854775807",
+        "SETEX k 140737488355 v",
+        "PSETEX k 140737488355327 v",
+        "GETEX k PXAT 140737488355328",
+        "EXPIRE k 140737488355",
+        "EXPIREAT k 140737488356",
+        "PEXPIRE k 140737488355327",
+        "PEXPIREAT k 140737488355328",
+        "PEXPIREAT missing 9223372036854775807",
+    ] {
+        let name = command.split(' ').next().unwrap_or_default().to_lowercase();
+        let expected = format!(
+            "-ERR invalid expire time in '{name}' command: the latest is 140737488355327 ms, in the year 6429\r\n"
+        );
+        assert_eq!(client.say(command), expected, "{command}");
+        assert_eq!(client.say("GET k"), "$3\r\nold\r\n", "{command}");
+        assert_eq!(client.say("PEXPIRETIME k"), ":-1\r\n", "{command}");
+    }
+    for command in ["SET k v PXAT 140737488355327", "GETEX k PXAT 140737488355327", "PEXPIREAT k 140737488355327"] {
+        client.say("PERSIST k");
+        client.say(command);
+        assert_eq!(client.say("PEXPIRETIME k"), ":140737488355327\r\n", "{command}");
+    }
 }
 
 #[test]

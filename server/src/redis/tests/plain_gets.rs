@@ -89,7 +89,7 @@ fn what_needs_a_look_is_left_alone() {
     let none = |server: &Server, input: &[u8]| assert_eq!(begin(server, input, usize::MAX).0.commands, 0);
     let server = Server::new(&["--max-key=3"]);
     none(&server, &row(&["long"]));
-    none(&server, &row(&[""]));
+    assert_eq!(begin(&server, &row(&[""]), usize::MAX).0.commands, 1, "the empty key is one like others");
     none(&server, b"*2\r\n$3\r\nDEL\r\n$1\r\na\r\n");
     none(&Server::new(&["--password=secret"]), &row(&["a"]));
     // In a transaction it is queued.

@@ -13,6 +13,9 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// The key has no URL of its own.
 pub(super) fn request_target(url: &OriginUrl, key: &[u8]) -> Result<Uri, String> {
     let OriginUrl { before_key, after_key, .. } = url;
+    if key.is_empty() {
+        return Err("the empty key has no URL: it would be that of all keys".to_owned());
+    }
     let encoded = percent_encode(key, ENCODED);
     if is_dot_segment(before_key, key, after_key) {
         return Err(format!("the key `{encoded}` would be a step within the path, and not a name"));
@@ -51,7 +54,6 @@ mod tests {
             (b"a/b?c#d", "/v/a%2Fb%3Fc%23d"),
             (b"Az09-._~", "/v/Az09-._~"),
             (b"\x00 %+\xff", "/v/%00%20%25%2B%FF"),
-            (b"", "/v/"),
             (b"...", "/v/..."),
         ] {
             assert_eq!(target("http://h/v/{key}", key), Ok(expected.to_owned()));
@@ -63,6 +65,13 @@ mod tests {
 
     #[test]
     fn a_key_without_a_url_of_its_own_is_refused() {
+        // A `DELETE` of it would be one of the folder.
+        for url in ["http://h/v/{key}", "http://h/v?id={key}", "http://h/v/x{key}"] {
+            assert_eq!(
+                target(url, b"").expect_err("no name"),
+                "the empty key has no URL: it would be that of all keys"
+            );
+        }
         for key in [&b"."[..], b".."] {
             let error = target("http://h/v/{key}", key).expect_err("no name");
             assert!(error.contains("would be a step within the path"), "{error}");

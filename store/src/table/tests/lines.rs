@@ -189,6 +189,18 @@ fn a_key_alone_may_have_an_empty_value() {
 }
 
 #[test]
+fn only_json_and_tables_have_an_empty_key() {
+    let place = Place::new();
+    let lines = "{\"key\":\"\",\"value\":\"v\"}\n{\"key\":null,\"value\":\"w\"}\n{\"key\":\"a\",\"value\":\"\"}\n";
+    let (built, entries) = place.build(&place.options("x.json", lines)).unwrap();
+    assert_eq!(entries, model(&[("", "v"), ("a", "")]));
+    assert_eq!(built.bad.described, [(2, "it has no key".to_string())]);
+    let (built, entries) = place.build(&place.options("x.csv", "key,value\n,v\na,b\n")).unwrap();
+    assert_eq!(entries, model(&[("a", "b")]));
+    assert_eq!(built.bad.described, [(2, "it has no key".to_string())]);
+}
+
+#[test]
 fn files_of_other_kinds_are_no_input() {
     let place = Place::new();
     let utf16: Vec<u8> = "\u{feff}a 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -113,8 +113,10 @@ pub enum ClientTracking {
 /// Whether a reply answers the `PING` that ends [`DedicatedConnection::ask`]. The client's user may
 /// have no permission for `PING`.
 pub(crate) fn answers_ping(reply: &[u8]) -> bool {
-    let denied = |reply: &[u8]| reply.starts_with(b"-NOPERM ") && reply.windows(6).any(|part| part == b"'ping'");
-    reply == b"+PONG\r\n" || denied(reply)
+    // No name of a user has a space, so the words cannot be part of one.
+    const DENIED: &[u8] = b" run the 'ping' command";
+    let is_denied = || reply.starts_with(b"-NOPERM ") && reply.windows(DENIED.len()).any(|part| part == DENIED);
+    reply == b"+PONG\r\n" || is_denied()
 }
 
 /// A connection to a Redis server that belongs to one client. [Relayed](Relay) commands use it. A

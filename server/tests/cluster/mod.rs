@@ -3,7 +3,7 @@
 
 use crate::{common, larder, sentinel};
 
-mod fixture;
+pub(crate) mod fixture;
 mod password;
 mod sentinels;
 
@@ -146,6 +146,21 @@ fn what_needs_a_connection_of_its_own_finds_its_node() {
             assert_eq!(subscriber.read().unwrap(), array(&[kind, channel, "hello"]));
         }
     }
+    // Both at once, each at its node.
+    let mut subscriber = larder.client();
+    let confirmed = |kind: &str, channel: &str, count| {
+        Reply::Array(Some(vec![Reply::bulk(kind), Reply::bulk(channel), Reply::Int(count)]))
+    };
+    assert_eq!(subscriber.command(&["SUBSCRIBE", "a"]), confirmed("subscribe", "a", 1));
+    for channel in ["a", "b", "c", "d"] {
+        assert_eq!(subscriber.command(&["SSUBSCRIBE", channel]), confirmed("ssubscribe", channel, 1));
+        other.command(&["SPUBLISH", channel, "hello"]);
+        assert_eq!(subscriber.read().unwrap(), array(&["smessage", channel, "hello"]));
+        other.command(&["PUBLISH", "a", "hello"]);
+        assert_eq!(subscriber.read().unwrap(), array(&["message", "a", "hello"]));
+        assert_eq!(subscriber.command(&["SUNSUBSCRIBE"]), confirmed("sunsubscribe", channel, 0));
+    }
+    assert_eq!(subscriber.command(&["UNSUBSCRIBE"]), confirmed("unsubscribe", "a", 0));
 }
 
 /// Reads until the answer comes from the memory tier.

@@ -21,6 +21,7 @@ mod pipeline;
 mod pubsub;
 mod shards;
 mod startup;
+mod subscribed_names;
 mod throttle;
 mod tracking;
 mod transactions;

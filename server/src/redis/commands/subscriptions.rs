@@ -75,13 +75,18 @@ pub(in crate::redis) fn run_monitor<'a>(call: &'a mut CommandContext<'_>) -> Lat
 }
 
 async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(), CommandError> {
-    if call.session.upstream.subscribed.is_none() {
+    // A node of a cluster has only the shard channels of its own slots. All nodes have the others.
+    let is_of_slot = matches!(call.command.name, "ssubscribe" | "sunsubscribe");
+    let is_apart = is_of_slot && !requests::own_server(call)?.is_single();
+    if call.session.upstream.subscriptions_of(is_apart).is_none() {
         let relay = requests::server(call)?.get().open_dedicated(call.args, true).await?;
-        call.session.upstream.subscribed = Some(UpstreamSubscriptions { relay, counts: [0; 3], monitor: None });
+        let subscribed = UpstreamSubscriptions { relay, counts: [0; 3], monitor: None };
+        *call.session.upstream.subscriptions_of(is_apart) = Some(subscribed);
     }
     let resp3 = call.session.resp3;
     let silent = call.session.is_silent();
-    let Some(subscribed) = &mut call.session.upstream.subscribed else { return Ok(()) };
+    let mut taken = call.session.upstream.subscriptions_of(is_apart).take();
+    let Some(subscribed) = &mut taken else { return Ok(()) };
     if monitor {
         subscribed.relay.pushes().expect_lines();
     }
@@ -106,14 +111,10 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
                 out.put(reply);
             }
         }
-        Err(error) => {
-            call.session.upstream.subscribed = None;
-            return Err(error.into());
-        }
+        Err(error) => return Err(error.into()),
     }
-    if subscribed.counts == [0; 3] && subscribed.monitor.is_none() {
-        call.session.upstream.subscribed = None;
-    }
+    let is_used = |subscribed: &UpstreamSubscriptions| subscribed.counts != [0; 3] || subscribed.monitor.is_some();
+    *call.session.upstream.subscriptions_of(is_apart) = taken.filter(is_used);
     Ok(())
 }
 

@@ -3,7 +3,7 @@ use super::{tracking_redirect::TrackingRedirect, user::UpstreamUser};
 use crate::{clients::Monitoring, source::DedicatedConnection, telemetry::Counters};
 use larder_proto::{
     output::Output,
-    resp::{View, view},
+    resp::{Reply, View, view},
 };
 
 /// The state that an upstream Redis keeps on the client's dedicated connections.
@@ -22,11 +22,24 @@ pub(in crate::redis) struct UpstreamState {
     pub(in crate::redis) redirect: Option<TrackingRedirect>,
     /// The connection of the client's subscriptions, or of MONITOR.
     pub(in crate::redis) subscribed: Option<UpstreamSubscriptions>,
+    /// In front of a cluster: the connection of its shard channels, to the node of their slot.
+    pub(in crate::redis) shards: Option<UpstreamSubscriptions>,
     /// The number of replies of the dedicated connection that were passed on or skipped.
     pub(in crate::redis) passed: u64,
     /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never
     /// suppressed.
     pub(in crate::redis) held_pushes: Output,
+}
+
+impl UpstreamState {
+    /// The connections of the client's subscriptions.
+    pub(in crate::redis) fn subscriptions(&self) -> impl Iterator<Item = &UpstreamSubscriptions> {
+        self.subscribed.iter().chain(&self.shards)
+    }
+    /// One of them.
+    pub(in crate::redis) fn subscriptions_of(&mut self, shards: bool) -> &mut Option<UpstreamSubscriptions> {
+        if shards { &mut self.shards } else { &mut self.subscribed }
+    }
 }
 
 /// A client's subscriptions or its MONITOR, on a second dedicated connection.
@@ -53,15 +66,15 @@ impl UpstreamSubscriptions {
                 out.put(&frame);
                 continue;
             }
-            // In RESP2 a push is an array. The channel of an UNSUBSCRIBE without subscriptions is null.
-            out.put(b"*");
-            match frame.windows(3).position(|part| part == b"_\r\n").filter(|_| confirmed(&frame).is_some()) {
-                Some(at) => {
-                    out.put(&frame[1..at]);
-                    out.put(b"$-1\r\n");
-                    out.put(&frame[at + 3..]);
+            // In RESP2 a push is an array, and its null has another form: the channel of an UNSUBSCRIBE
+            // without subscriptions.
+            let Ok(View::Push(mut parts)) = view(&frame) else { continue };
+            Reply::new(out, false).array(parts.len());
+            while let Some(part) = parts.next_raw() {
+                match view(part) {
+                    Ok(View::Null) => Reply::new(out, false).null(),
+                    _ => out.put(part),
                 }
-                None => out.put(&frame[1..]),
             }
         }
         came

@@ -25,16 +25,18 @@ impl Session {
     /// Updates what other clients see of the subscriptions (CLIENT LIST).
     pub(in crate::redis) fn note_subscriptions(&self) {
         self.client.subscribed.store(self.has_subscriptions(), Relaxed);
-        self.client.about.lock().subscriptions = match (&self.subscriptions, &self.upstream.subscribed) {
-            (Some(subscriptions), _) => subscriptions.counts(),
-            (None, Some(subscribed)) => subscribed.counts,
-            (None, None) => [0; 3],
+        self.client.about.lock().subscriptions = match &self.subscriptions {
+            Some(subscriptions) => subscriptions.counts(),
+            None => self
+                .upstream
+                .subscriptions()
+                .fold([0; 3], |sums, subscribed| std::array::from_fn(|kind| sums[kind] + subscribed.counts[kind])),
         };
     }
 
     /// Whether the client has state at the upstream for which pushes may arrive.
     pub fn has_upstream_state(&self) -> bool {
-        self.upstream.tracking || self.upstream.database.is_some() || self.upstream.subscribed.is_some()
+        self.upstream.tracking || self.upstream.database.is_some() || self.upstream.subscriptions().next().is_some()
     }
 
     /// Whether only subscription commands are allowed: RESP2 with subscriptions.
@@ -44,8 +46,7 @@ impl Session {
 
     /// Whether the client has subscriptions. MONITOR is none.
     pub(in crate::redis) fn has_subscriptions(&self) -> bool {
-        self.subscriptions.is_some()
-            || self.upstream.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitor.is_none())
+        self.subscriptions.is_some() || self.upstream.subscriptions().any(|subscribed| subscribed.monitor.is_none())
     }
 
     /// Passes on the received pushes, if there is an output to write to.
@@ -58,12 +59,14 @@ impl Session {
         }
         let Some(out) = out else { return Poll::Pending };
         let mut came = false;
-        if let Some(subscribed) = &mut self.upstream.subscribed {
+        let mut changed = false;
+        for subscribed in self.upstream.subscribed.iter_mut().chain(&mut self.upstream.shards) {
             let before = subscribed.counts;
             came |= subscribed.take(u64::MAX, out, self.resp3, &self.counters);
-            if subscribed.counts != before {
-                self.note_subscriptions();
-            }
+            changed |= subscribed.counts != before;
+        }
+        if changed {
+            self.note_subscriptions();
         }
         came |= self.pass_pushes(out);
         self.write_held_pushes(out);
@@ -81,8 +84,7 @@ impl Session {
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {
-        let subscribed = self.upstream.subscribed.as_ref().map(|subscribed| &*subscribed.relay);
-        subscribed.into_iter().chain(self.dedicated.as_deref())
+        self.upstream.subscriptions().map(|subscribed| &*subscribed.relay).chain(self.dedicated.as_deref())
     }
 
     /// Passes on the pushes that came before the next reply of the dedicated connection. Returns

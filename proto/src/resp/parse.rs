@@ -1,6 +1,6 @@
 //! Commands of a client: RESP arrays of bulk strings, and inline commands (a line of words, for
 //! people and `nc`).
-use super::number::parse_i64;
+use super::{number::parse_i64, scan::Malformed};
 use crate::output::Output;
 use std::ops::Range;
 
@@ -230,6 +230,48 @@ pub fn first_arguments(mut input: &[u8]) -> impl Iterator<Item = Option<&[u8]>> 
         Some(argument)
     })
 }
+
+/// Name and first argument of each command that `input` consists of: a glance that checks no limits.
+/// An error ends it: what follows is inline, incomplete, or has an argument of 10 MB or more.
+pub fn commands_ahead(input: &[u8]) -> CommandsAhead<'_> {
+    CommandsAhead { rest: Some(input) }
+}
+/// See [`commands_ahead`].
+#[derive(Debug, Clone)]
+pub struct CommandsAhead<'a> {
+    /// `None` at the end.
+    rest: Option<&'a [u8]>,
+}
+impl<'a> CommandsAhead<'a> {
+    /// Takes a command from the beginning of `rest`.
+    fn command(rest: &mut &'a [u8]) -> Option<NameAndArgument<'a>> {
+        let (count, after) = header_ahead(rest, b'*')?;
+        *rest = after;
+        let name = CommandsAhead::argument(rest)?;
+        let mut first = None;
+        for _ in 1..count {
+            let argument = CommandsAhead::argument(rest)?;
+            first.get_or_insert(argument);
+        }
+        (count > 0).then_some((name, first))
+    }
+    fn argument(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (len, value) = header_ahead(rest, b'$')?;
+        *rest = value.get(len + 2..)?;
+        value.get(..len)
+    }
+}
+impl<'a> Iterator for CommandsAhead<'a> {
+    type Item = Result<NameAndArgument<'a>, Malformed>;
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut rest = self.rest.take()?;
+        let command = CommandsAhead::command(&mut rest);
+        self.rest = Some(rest).filter(|rest| command.is_some() && !rest.is_empty());
+        Some(command.ok_or(Malformed))
+    }
+}
+/// Of a command; the argument if there is one.
+type NameAndArgument<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// The number after `mark`, if it has at most seven digits, and what follows its line.
 #[inline]

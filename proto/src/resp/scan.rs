@@ -24,6 +24,8 @@ pub struct Scanner {
     at: usize,
     /// Bytes from `at` on that are known to hold no line end.
     scanned: usize,
+    /// A string ends at `at`.
+    is_string: bool,
     /// Values still to come.
     left: u64,
     max_len: usize,
@@ -32,7 +34,7 @@ pub struct Scanner {
 impl Scanner {
     /// For replies of at most `max_len` bytes.
     pub fn new(max_len: usize) -> Scanner {
-        Scanner { at: 0, scanned: 0, left: 1, max_len }
+        Scanner { at: 0, scanned: 0, is_string: false, left: 1, max_len }
     }
 
     /// The length of the reply that `input` begins with (attributes that precede it included), or
@@ -71,11 +73,14 @@ impl Scanner {
         }
         let seen = self.at.min(input.len());
         self.at -= seen;
+        // The end of a string may be gone in part.
+        self.is_string &= self.at >= 2;
         Ok((seen, false))
     }
 
     /// Goes on to the reply's end, or as far as the heads of its parts are there.
     fn advance(&mut self, input: &[u8], max_len: usize) -> Result<(), Malformed> {
+        self.check_string(input)?;
         while self.left > 0 {
             let rest = input.get(self.at..).unwrap_or(&[]);
             let Some(end) = line_end(rest, &mut self.scanned)? else {
@@ -96,11 +101,24 @@ impl Scanner {
             // The whole of a string is skipped at once, seen or not.
             self.at = self.at.checked_add(skip).ok_or(Malformed)?;
             self.scanned = 0;
+            self.is_string = matches!(head.body, Body::Bytes(_));
+            self.check_string(input)?;
             if self.at > max_len {
                 return Err(Malformed);
             }
         }
         Ok(())
+    }
+
+    /// A string ends with CRLF, once that is there.
+    fn check_string(&mut self, input: &[u8]) -> Result<(), Malformed> {
+        match input.get(..self.at) {
+            Some(seen) if self.is_string => {
+                self.is_string = false;
+                if seen.ends_with(b"\r\n") { Ok(()) } else { Err(Malformed) }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// After `None` for an input of `have` bytes: how many more are needed at least.
@@ -109,16 +127,16 @@ impl Scanner {
     }
 }
 
-/// Position of the first CRLF of `rest`, of which `scanned` bytes are known to hold none.
+/// Position of the first CRLF of `rest`, of which `scanned` bytes are known to hold none. CR and LF
+/// stand nowhere else in a line: clients disagree about where such a line would end.
 fn line_end(rest: &[u8], scanned: &mut usize) -> Result<Option<usize>, Malformed> {
-    match rest.iter().skip(*scanned).position(|&b| b == b'\n') {
-        Some(found) => match *scanned + found {
-            end if end >= 2 && rest[end - 1] == b'\r' => Ok(Some(end - 1)),
-            _ => Err(Malformed),
-        },
-        None if rest.len() > MAX_LINE => Err(Malformed),
-        None => {
-            *scanned = rest.len();
+    let end = rest.iter().skip(*scanned).position(|&b| matches!(b, b'\r' | b'\n')).map(|found| *scanned + found);
+    match end {
+        Some(end) if end > 0 && rest[end..].starts_with(b"\r\n") => Ok(Some(end)),
+        Some(end) if rest[end..] != *b"\r" => Err(Malformed),
+        _ if rest.len() > MAX_LINE => Err(Malformed),
+        end => {
+            *scanned = end.unwrap_or(rest.len());
             Ok(None)
         }
     }
@@ -471,7 +489,19 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_reply() {
-        for bad in ["x\r\n", "\r\n", "$x\r\n", "$-2\r\n", "*99999999999\r\n", "+a\n", "$?\r\n", "+\n"] {
+        for bad in [
+            "x\r\n",
+            "\r\n",
+            "$x\r\n",
+            "$-2\r\n",
+            "*99999999999\r\n",
+            "+a\n",
+            "$?\r\n",
+            "+\n",
+            "+a\rb\r\n",
+            "$1\r\nabc",
+            "*2\r\n$0\r\n:1\r\n",
+        ] {
             assert_eq!(Scanner::new(1000).scan(bad.as_bytes()), Err(Malformed), "{bad:?}");
         }
         assert_eq!(Scanner::new(1000).scan(b"$1001\r\n"), Err(Malformed), "too long");

@@ -67,6 +67,10 @@ impl PushQueue {
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
+    /// Whether the connection is a client's own, so that pushes may come.
+    pub(super) fn is_of_client(&self) -> bool {
+        self.requests.get() > 0
+    }
     pub(super) fn note_request(&self, count: usize) {
         self.requests.set(self.requests.get() + count as u64);
     }

@@ -8,8 +8,21 @@ pub struct RawReplies {
     pub(super) bytes: Bytes,
     /// Where each ends.
     pub(super) ends: Vec<usize>,
+    /// See [`is_broken`](RawReplies::is_broken).
+    pub(super) is_broken: bool,
+    /// See [`may_be_forged`](RawReplies::may_be_forged).
+    pub(super) may_be_forged: bool,
 }
 impl RawReplies {
+    /// Whether a reply broke the protocol: text in it reads like more replies. There may be fewer
+    /// replies than commands, and the client's connection must end.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+    /// Whether a reply may hold text of the client that reads like the replies behind it.
+    pub fn may_be_forged(&self) -> bool {
+        self.may_be_forged
+    }
     /// All replies, unchanged.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
@@ -22,12 +35,15 @@ impl RawReplies {
     pub fn last(&self) -> Bytes {
         self.bytes.slice(self.begin(self.ends.len().saturating_sub(1))..)
     }
-    /// A range of the replies.
+    /// A range of the replies. Those that are missing are left out.
     pub(crate) fn part(&self, which: Range<usize>) -> RawReplies {
+        let which = which.start.min(self.ends.len())..which.end.min(self.ends.len());
         let (begin, end) = (self.begin(which.start), self.begin(which.end));
         RawReplies {
             bytes: self.bytes.slice(begin..end),
             ends: self.ends[which].iter().map(|end| end - begin).collect(),
+            is_broken: self.is_broken,
+            may_be_forged: self.may_be_forged,
         }
     }
     fn begin(&self, at: usize) -> usize {
@@ -41,7 +57,7 @@ impl FromIterator<Bytes> for RawReplies {
             bytes.extend_from_slice(&reply);
             ends.push(bytes.len());
         }
-        RawReplies { bytes: bytes.into(), ends }
+        RawReplies { bytes: bytes.into(), ends, ..RawReplies::default() }
     }
 }
 impl std::ops::Index<usize> for RawReplies {

@@ -46,7 +46,7 @@ const PARAMETERS: [&str; 8] = [
     "proto-max-bulk-len",
     "aclfile",
 ];
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 50] = [
     "f:a",
     "f:b",
     "f:c",
@@ -91,6 +91,13 @@ const WORDS: [&str; 44] = [
     "HELP",
     "TIMEOUT",
     "\u{0}\r\n\"'",
+    // Like parts of replies, as they are and with escapes that Redis decodes.
+    "x\r\n$6\r\nFORGED",
+    "x\r\n+QUEUED\r\n:1",
+    "#!lua flags=\"x\\r\\n$6\\r\\nFORGED\"\nreturn 1",
+    "#!lua name=\"x\\r\\n$99999\\r\\n\"\nreturn 1",
+    "error('x\\r\\n-y')",
+    "_\r\n",
 ];
 const LINES: [&str; 17] = [
     "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET f:a owned\r\n",

@@ -4,6 +4,7 @@ use crate::{common, differential::resp, innocent, larder};
 
 mod access;
 mod blocking;
+mod broken_replies;
 mod buffers;
 mod client_pause;
 mod connections;

@@ -324,6 +324,30 @@ proptest! {
             rest = &rest[consumed..];
         }
     }
+
+    #[test]
+    fn the_commands_ahead_are_those_that_the_parser_sees(
+        commands in proptest::collection::vec(
+            proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 1..4), 1..4),
+        cut: prop::sample::Index,
+    ) {
+        let encoded = |command: &Vec<Vec<u8>>| {
+            crate::resp::encode(&command.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        };
+        let input: Vec<u8> = commands.iter().flat_map(encoded).collect();
+        let ahead: Vec<_> = commands_ahead(&input).collect();
+        let expected: Vec<_> =
+            commands.iter().map(|command| Ok((command[0].as_slice(), command.get(1).map(Vec::as_slice)))).collect();
+        prop_assert_eq!(ahead, expected);
+        // Whatever is cut off is seen to be missing, unless it is whole commands.
+        let cut = &input[..cut.index(input.len())];
+        let (mut parser, mut rest) = (Parser::default(), cut);
+        while let Ok(Parsed::Command { consumed }) = parser.parse(rest, &Limits::new(1024)) {
+            rest = &rest[consumed..];
+        }
+        let is_part = !rest.is_empty() || cut.is_empty();
+        prop_assert_eq!(commands_ahead(cut).any(|command| command.is_err()), is_part);
+    }
 }
 
 #[test]

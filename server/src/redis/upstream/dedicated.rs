@@ -125,8 +125,17 @@ impl Session {
         out.put_bytes(reply);
     }
 
+    /// Ends the client's connection, once what it has begun is answered, if a reply broke the
+    /// protocol: the client cannot know which reply answers which command.
+    pub(in crate::redis) fn end_if_broken(&self, replies: &RawReplies) {
+        if replies.is_broken() {
+            self.client.finish();
+        }
+    }
+
     /// Passes on replies with the pushes between them, and counts errors.
     pub(in crate::redis) fn pass_on(&mut self, replies: &RawReplies, out: &mut Output) {
+        self.end_if_broken(replies);
         replies.iter().for_each(|reply| self.count_error(reply));
         self.pass_replies(replies, out);
     }

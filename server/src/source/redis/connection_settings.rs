@@ -12,7 +12,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
 };
 use tokio::sync::watch;
 
@@ -39,6 +39,9 @@ pub(super) struct ConnectionSettings {
     pub(super) commands: Arc<Mutex<Option<KnownCommands>>>,
     /// The protocols in which replies can be fetched and cached, from the latest handshake.
     pub(super) reply_protocols: ReplyProtocols,
+    /// Whether the user may call `ECHO`, from the latest handshake: Larder marks with it the end of
+    /// replies that may break the protocol.
+    pub(super) can_mark: AtomicBool,
     pub(super) affinity: Arc<AffinityTable>,
     /// The server's identity from the latest handshake.
     pub(super) identity: Arc<Mutex<Option<Arc<ServerIdentity>>>>,
@@ -77,6 +80,7 @@ impl ConnectionSettings {
             connected: watch::Sender::default(),
             commands: Arc::default(),
             reply_protocols: ReplyProtocols::default(),
+            can_mark: AtomicBool::new(true),
             affinity: Arc::default(),
             identity: Arc::default(),
         })
@@ -113,6 +117,7 @@ impl ConnectionSettings {
             connected: watch::Sender::default(),
             commands: self.commands.clone(),
             reply_protocols: ReplyProtocols::default(),
+            can_mark: AtomicBool::new(true),
             affinity: Arc::default(),
             identity: self.identity.clone(),
         }

@@ -78,6 +78,8 @@ impl DedicatedConnection for PooledConnection {
         self.resp3 = resp3;
     }
     fn release(self: Box<Self>) {
-        self.pool.put(self.connection, self.resp3);
+        if !self.connection.is_doubtful() {
+            self.pool.put(self.connection, self.resp3);
+        }
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct QueuedRelay {
     pub(super) deadline: Instant,
     /// The time limit behind `deadline`.
     pub(super) limit: Duration,
+    /// Whether a reply may break the protocol. A marker then follows the commands.
+    pub(super) may_break: bool,
     /// `None` for a probe.
     pub(super) answer: Option<oneshot::Sender<RelayResult>>,
 }

@@ -25,7 +25,7 @@ use crate::{
         source_error::SourceError,
         source_health::SourceHealth,
         source_trait::Source,
-        upstream_commands::UpstreamCommands,
+        upstream_commands::{UpstreamCommands, framed_replies::may_break},
     },
 };
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     iter,
     rc::{Rc, Weak},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -143,7 +143,9 @@ impl RedisSource {
         async move {
             let (answer, connection) = sent?;
             let answer = answer.await?;
-            pool.put(connection, resp3);
+            if !connection.is_doubtful() {
+                pool.put(connection, resp3);
+            }
             Ok(answer)
         }
     }
@@ -166,7 +168,7 @@ impl RedisSource {
             drop(charge);
             let answer = connection.relay_within(commands, count, limit).await?;
             // After an error the server may be about to close the connection.
-            if clean && !answer.iter().any(|reply| reply.starts_with(b"-")) {
+            if clean && !connection.is_doubtful() && !answer.iter().any(|reply| reply.starts_with(b"-")) {
                 pool.put(connection, resp3);
             }
             Ok(answer)
@@ -211,6 +213,11 @@ impl RedisSource {
         let commands = Arc::new(commands);
         *self.settings.commands.lock() = Some((now, commands.clone()));
         Ok(commands)
+    }
+    /// Whether commands may go over a connection that clients share. A reply that may break the
+    /// protocol needs a marker there.
+    fn may_share(&self, commands: &[u8]) -> bool {
+        self.settings.can_mark.load(Relaxed) || !may_break(commands)
     }
     /// The connection for relayed RESP2 commands. Always the same one, so that a client's commands
     /// stay in order.
@@ -278,6 +285,9 @@ impl Relay for RedisSource {
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        if !self.may_share(&commands) {
+            return self.relay_isolated(commands, count, resp3, false);
+        }
         let connection = if resp3 {
             self.resp3.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), true))
         } else {
@@ -291,6 +301,9 @@ impl Relay for RedisSource {
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        if !self.may_share(&commands) {
+            return self.relay_isolated(commands, count, resp3, false);
+        }
         let connection =
             self.slow[usize::from(resp3)].get_or_init(|| UpstreamConnection::shared(self.settings.clone(), resp3));
         let limit = self.settings.limits.slow_timeout;

@@ -6,7 +6,10 @@ use crate::{
 };
 use bytes::{Buf, BytesMut};
 use larder_proto::resp::{self, Scanner, View, view};
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Maximum size of a handshake reply; real ones are much shorter.
@@ -81,6 +84,8 @@ enum OnError {
     NoSwitch,
     /// It is unknown whether hash fields expire.
     NoInfo,
+    /// The user may not call `ECHO`, or the server is busy.
+    NoMarker,
     /// The attempt fails, unless a script keeps the server busy: the connection may be needed to
     /// kill the script.
     FailUnlessBusy,
@@ -105,7 +110,9 @@ fn steps(
     ConnectionPurpose { fetches, keeps_replies }: ConnectionPurpose,
     password: Option<&Secret>,
 ) -> Vec<Step> {
-    use OnError::{Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMaster, NoSwitch, Untracked};
+    use OnError::{
+        Fail, FailIfNeeded, FailUnlessBusy, Ignore, NoHello, NoInfo, NoMarker, NoMaster, NoSwitch, Untracked,
+    };
     let (url, of_user) = (&settings.url, settings.is_of_user);
     let mut commands: Vec<(Vec<&[u8]>, OnError)> = Vec::new();
     let resp3 = !matches!(mode, ConnectionMode::Resp2);
@@ -162,6 +169,7 @@ fn steps(
         }
         commands.push((tracking, Untracked));
     }
+    commands.push((vec![b"ECHO", NAME], NoMarker));
     // A server that is loading its data or needs a password accepts the commands above and fails this
     // one.
     if !of_user {
@@ -223,11 +231,14 @@ pub(super) async fn perform_handshake(
                 OnError::Untracked => untracked = Some(text),
                 OnError::NoSwitch => switches = false,
                 OnError::NoInfo => informs = false,
+                OnError::NoMarker if !text.starts_with("BUSY ") => settings.can_mark.store(false, Relaxed),
                 OnError::FailUnlessBusy if !text.starts_with("BUSY ") => return Err(HandshakeError::Failed(text)),
-                OnError::FailUnlessBusy | OnError::Ignore | OnError::NoMaster => {}
+                OnError::FailUnlessBusy | OnError::Ignore | OnError::NoMaster | OnError::NoMarker => {}
             }
         } else if step.on_error == OnError::NoMaster && !is_master(&input[..len]) {
             return Err(HandshakeError::Failed("it is not the master (ROLE)".into()));
+        } else if step.on_error == OnError::NoMarker {
+            settings.can_mark.store(true, Relaxed);
         } else if let Some(identity) = &mut identity {
             match step.identity_reply {
                 Some(IdentityReply::ConnectionMode) => {

@@ -6,6 +6,7 @@
 mod cacheable_replies;
 pub(super) mod cluster_policies;
 mod forward_rules;
+pub(super) mod framed_replies;
 mod key_specs;
 pub(super) mod reply_fields;
 mod upstream_command_table;

@@ -198,6 +198,12 @@ impl UpstreamCommands {
     /// How to cache the whole reply to `args`, if that is possible.
     pub(crate) fn keeps_reply(&self, args: Args<'_>) -> Option<CacheableReply> {
         let row = self.find(args).filter(|row| row.keeps_reply && row.takes(args.len()))?;
+        // Modules put arguments into error lines, some after they have decoded `\n` in them. Fetches of
+        // several clients share a connection.
+        let may_break = |part: &[u8]| part.iter().any(|byte| matches!(byte, b'\r' | b'\n' | b'\\'));
+        if (row.of_module || row.name.contains('.')) && args.from(1).any(may_break) {
+            return None;
+        }
         let unless_fields_expire = self.fields_expire && row.of_hashes;
         if let Some(key) = row.only_key {
             return Some(CacheableReply { key, unless_fields_expire });

@@ -22,7 +22,7 @@ use crate::{
             requests,
         },
     },
-    source::SourceError,
+    source::{RawReplies, SourceError},
 };
 use bytes::Bytes;
 use larder_proto::resp::{View, view, write_command};
@@ -81,7 +81,10 @@ async fn send_queue(
                 call.session.watch = Watch::Nothing;
             }
             call.session.skip_replies(count - 1, call.reply.output());
-            sent.map(|replies| replies.last())
+            sent.map(|replies| {
+                call.session.end_if_broken(&replies);
+                if replies.is_broken() { broken(&replies) } else { replies.last() }
+            })
         }
     };
     let transacted = match &sent {
@@ -96,6 +99,19 @@ async fn send_queue(
         call.group().flushed();
     }
     Ok((sent, transacted))
+}
+
+/// EXEC's reply in place of one that broke the protocol: the first error in it.
+fn broken(replies: &RawReplies) -> Bytes {
+    fn first_error<'r>(reply: View<'r>) -> Option<&'r [u8]> {
+        match reply {
+            View::Error(text) => Some(text),
+            View::Array(mut values) => values.find_map(first_error),
+            _ => None,
+        }
+    }
+    let error = replies.iter().find_map(|reply| first_error(view(reply).ok()?));
+    [b"-", error.unwrap_or(b"ERR the source's reply breaks the protocol"), b"\r\n"].concat().into()
 }
 
 /// Whether the upstream runs this command within a transaction.

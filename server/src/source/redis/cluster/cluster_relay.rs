@@ -8,8 +8,8 @@ use super::{
 use crate::{
     config::RedisAddress,
     source::{
-        local_future::LocalFuture, redis::queued_request::RelayResult, redis_server_trait::RedisServer,
-        source_error::SourceError, upstream_commands::UpstreamCommands,
+        local_future::LocalFuture, raw_replies::RawReplies, redis::queued_request::RelayResult,
+        redis_server_trait::RedisServer, source_error::SourceError, upstream_commands::UpstreamCommands,
     },
 };
 use bytes::Bytes;
@@ -147,6 +147,8 @@ impl ClusterCore {
             let lost = parts.iter().position(|part| matches!(part, Err(SourceError::Lost(_))));
             return parts.swap_remove(lost.unwrap_or(0));
         }
-        Ok(plan.assemble(parts, self.map().shards().len()))
+        let any = |is: fn(&RawReplies) -> bool| parts.iter().flatten().any(is);
+        let (is_broken, may_be_forged) = (any(RawReplies::is_broken), any(RawReplies::may_be_forged));
+        Ok(RawReplies { is_broken, may_be_forged, ..plan.assemble(parts, self.map().shards().len()) })
     }
 }

@@ -5,6 +5,7 @@ use super::{
     cluster_core::ClusterCore,
     command_routing::{Destination, RoutedCommands},
     key_slot::{SLOTS, slot},
+    slot_map::SlotMap,
 };
 use crate::{
     config::RedisAddress,
@@ -18,6 +19,7 @@ use crate::{
         },
         redis_server_trait::Relay,
         source_error::SourceError,
+        upstream_commands::framed_replies::may_break,
     },
 };
 use bytes::Bytes;
@@ -50,11 +52,19 @@ impl SlotRedirect {
     pub(super) fn of(answer: &RelayResult) -> Option<SlotRedirect> {
         match answer {
             Err(error) => SlotRedirect::of_error(error),
+            Ok(replies) if replies.is_broken() => None,
             // A transaction reports the redirect for the refused command, and EXEC then fails.
             Ok(replies) if replies.last().starts_with(b"-") => replies
                 .iter()
                 .find_map(|reply| SlotRedirect::of_text(&String::from_utf8_lossy(reply.strip_prefix(b"-")?))),
             Ok(_) => None,
+        }
+    }
+    /// Whether it leads to a node of this map.
+    fn is_within(&self, map: &SlotMap) -> bool {
+        match self {
+            SlotRedirect::Moved(_, address) | SlotRedirect::Ask(address) => map.has(map.resolve(address)),
+            SlotRedirect::Later => true,
         }
     }
     fn of_error(error: &SourceError) -> Option<SlotRedirect> {
@@ -128,8 +138,17 @@ impl ClusterCore {
     ) -> RelayResult {
         let mut pause = PAUSE.0;
         let mut hops = 0;
-        while let Some(redirect) = SlotRedirect::of(&answer).filter(|_| Instant::now() < deadline) {
+        while let Some(mut redirect) = SlotRedirect::of(&answer).filter(|_| Instant::now() < deadline) {
             hops += 1;
+            // A script may return such an error. It leads to no node that the cluster has not named, and
+            // it says nothing about the slot.
+            let is_doubtful = may_break(&part.commands);
+            if is_doubtful && !redirect.is_within(&self.map()) {
+                if hops > MAX_HOPS {
+                    break;
+                }
+                redirect = SlotRedirect::Later;
+            }
             if redirect == SlotRedirect::Later || hops > MAX_HOPS {
                 self.setup.refresh.notify_one();
                 if Instant::now() + pause >= deadline {
@@ -141,7 +160,10 @@ impl ClusterCore {
             let map = self.map();
             answer = match &redirect {
                 SlotRedirect::Moved(slot, address) => {
-                    self.moved(*slot, address);
+                    match is_doubtful {
+                        true => self.setup.refresh.notify_one(),
+                        false => self.moved(*slot, address),
+                    }
                     self.send(part, map.resolve(address), route, false).await
                 }
                 SlotRedirect::Ask(address) => self.send(part, map.resolve(address), route, true).await,

@@ -125,6 +125,7 @@ impl ConnectionIo<'_> {
             count: 1,
             deadline: now + self.probe_limit,
             limit: self.probe_limit,
+            may_break: false,
             answer: None,
         };
         let mut queue = self.queue.requests.borrow_mut();

@@ -11,11 +11,12 @@ use crate::{
         raw_replies::RawReplies,
         redis::{
             connection_settings::ConnectionSettings,
-            queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, RelayResult},
+            queued_request::{FetchRedirector, QueuedFetch, QueuedRelay, QueuedRequest, RelayResult, UNTIL_PONG},
             upstream_handshake::{ConnectionMode, ConnectionPurpose},
         },
         source_error::SourceError,
         source_health::ConnectionHealth,
+        upstream_commands::framed_replies::may_break,
     },
 };
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use std::{
     cell::{Cell, RefCell},
     future::Future,
     rc::{Rc, Weak},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
@@ -32,6 +33,8 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 /// One core's handle on a connection; dropping it ends the connection.
 pub(crate) struct UpstreamConnection {
     inner: Rc<RequestQueue>,
+    /// A reply may have broken the protocol, and no marker followed it.
+    is_doubtful: Cell<bool>,
     task: AbortHandle,
 }
 impl UpstreamConnection {
@@ -80,7 +83,7 @@ impl UpstreamConnection {
             down: RefCell::default(),
         });
         let task = tokio::task::spawn_local(run(inner.clone())).abort_handle();
-        UpstreamConnection { inner, task }
+        UpstreamConnection { inner, is_doubtful: Cell::new(false), task }
     }
 
     /// Fails while the source is down.
@@ -89,6 +92,11 @@ impl UpstreamConnection {
             Some(reason) => Err(SourceError::Unavailable(reason.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether its next reply may be something else.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.get()
     }
 
     /// Takes over admitted fetches.
@@ -119,9 +127,14 @@ impl UpstreamConnection {
         limit: Duration,
     ) -> impl Future<Output = RelayResult> + use<> {
         let (sender, answer) = oneshot::channel();
+        let settings = &self.inner.settings;
+        let breaks = count != UNTIL_PONG && may_break(&commands);
+        let may_break = breaks && settings.can_mark.load(Relaxed);
+        self.is_doubtful.set(self.is_doubtful.get() || breaks && !may_break);
         // The commands may outlive the client that sent them.
         let commands = self.inner.settings.buffers.count(BufferKind::Relayed, commands);
-        let relay = QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, answer: Some(sender) };
+        let relay =
+            QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, may_break, answer: Some(sender) };
         match self.check() {
             Err(error) => relay.finish(Err(error)),
             Ok(()) if count == 0 => relay.finish(Ok(RawReplies::default())),

@@ -115,7 +115,7 @@ impl Pipeline {
             return Ok(true);
         }
         if batch.whole && matches!(batch.stage, Stage::Guard | Stage::Switch(_) | Stage::Value) {
-            let reply = match self.scan(input)? {
+            let reply = match self.scan(input, input.len())? {
                 Scanned::Part => return Ok(false),
                 Scanned::Reply(len) => take(input, len),
                 Scanned::TooLong(error) => error,

@@ -1,5 +1,8 @@
 //! The state of a pipeline: what is in flight, and what happens to it when the connection is lost.
-use super::fetch_batch::FetchBatch;
+use super::{
+    fetch_batch::FetchBatch,
+    marked_replies::{Marker, Markers},
+};
 use crate::source::{
     fetch_refusals::timeout_reason,
     invalidation::InvalidationScope,
@@ -46,7 +49,7 @@ pub(crate) struct Protocol {
 /// A request whose replies are still to come.
 pub(super) enum PipelinedRequest {
     Batch(FetchBatch),
-    Relay { relay: QueuedRelay, replies: BytesMut, ends: Vec<usize> },
+    Relay { relay: QueuedRelay, replies: BytesMut, ends: Vec<usize>, marker: Option<Marker> },
 }
 
 /// The first reply in the input.
@@ -82,6 +85,7 @@ pub(crate) struct Pipeline {
     pub(super) sent: VecDeque<QueuedFetch>,
     pub(super) body: Option<LargeBody>,
     pub(super) scanner: Scanner,
+    pub(super) markers: Markers,
     /// The current reply is too long and is skipped.
     pub(super) skipping: bool,
     /// A reply says that authentication is missing. A script may return the same text, so a probe
@@ -124,6 +128,7 @@ impl Pipeline {
             sent: VecDeque::new(),
             body: None,
             scanner: Scanner::new(max_reply),
+            markers: Markers::default(),
             skipping: false,
             auth_doubted: false,
             auth_error: None,
@@ -147,7 +152,12 @@ impl Pipeline {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = match self.in_flight.front()? {
             PipelinedRequest::Batch(_) => self.sent.front()?.deadline,
-            PipelinedRequest::Relay { relay, .. } => relay.deadline,
+            PipelinedRequest::Relay { relay, marker, .. } => {
+                if let Some(until) = marker.as_ref().and_then(Marker::until) {
+                    return Some(until);
+                }
+                relay.deadline
+            }
         };
         // A server that reads both commands at once may answer the first only together with the slow one
         // behind it.
@@ -168,6 +178,7 @@ impl Pipeline {
     pub(crate) fn timeout_reason(&self) -> Arc<str> {
         let limits = &self.settings.limits;
         match self.in_flight.front() {
+            Some(PipelinedRequest::Relay { .. }) if self.is_in_doubt() => "the source refuses ECHO".into(),
             Some(PipelinedRequest::Relay { relay, .. }) => timeout_reason(relay.limit, limits),
             _ => timeout_reason(limits.timeout, limits),
         }
@@ -195,28 +206,41 @@ impl Pipeline {
         self.body.as_ref().map_or(0, |body| body.value.len()) + replies
     }
 
-    /// Finds the end of the first reply in `input`; skips a reply that is too long.
-    pub(super) fn scan(&mut self, input: &mut BytesMut) -> Result<Scanned, Malformed> {
+    /// Finds the end of the first reply in the first `visible` bytes of `input`; skips a reply that
+    /// is too long.
+    pub(super) fn scan(&mut self, input: &mut BytesMut, visible: usize) -> Result<Scanned, Malformed> {
         if !self.skipping {
-            match self.scanner.scan(input) {
+            match self.scanner.scan(&input[..visible]) {
                 Ok(Some(len)) => return Ok(Scanned::Reply(len)),
                 Ok(None) => return Ok(Scanned::Part),
                 Err(_) if self.scanner.is_too_long() => self.skipping = true,
                 Err(malformed) => return Err(malformed),
             }
         }
-        let (len, ended) = self.scanner.skip(input)?;
+        let (len, ended) = self.scanner.skip(&input[..visible])?;
         input.advance(len);
         if !ended {
             return Ok(Scanned::Part);
         }
         self.skipping = false;
-        let max = self.settings.limits.max_value.saturating_add(REPLY_MARGIN);
+        let max = self.max_reply();
         Ok(Scanned::TooLong(
             format!("-ERR the source's reply is longer than {max} bytes (follows from max-value)\r\n").into(),
         ))
     }
 
+    fn max_reply(&self) -> usize {
+        self.settings.limits.max_value.saturating_add(REPLY_MARGIN)
+    }
+    /// The next byte begins a reply.
+    pub(super) fn reset_scanner(&mut self) {
+        self.scanner = Scanner::new(self.max_reply());
+    }
+
+    /// Notes a reply to a client's command that says that authentication is missing.
+    pub(super) fn note_auth(&mut self, reply: &[u8]) {
+        self.auth_doubted |= reply.starts_with(NO_AUTH);
+    }
     /// Whether a probe must check the authentication; resets the flag.
     pub(crate) fn take_auth_doubt(&mut self) -> bool {
         std::mem::take(&mut self.auth_doubted)
@@ -243,9 +267,12 @@ impl Pipeline {
         let mut gone = Vec::new();
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight {
-                PipelinedRequest::Relay { relay, .. } => {
-                    let reason = why(relay.deadline, relay.limit);
-                    relay.finish(Err(SourceError::Lost(reason)));
+                PipelinedRequest::Relay { relay, replies, ends, marker } => {
+                    let lost = Err(SourceError::Lost(why(relay.deadline, relay.limit)));
+                    relay.finish(match marker {
+                        Some(marker) => marker.unseen(replies, ends, lost),
+                        None => lost,
+                    });
                 }
                 PipelinedRequest::Batch(batch) => {
                     for mut queued in self.sent.drain(..batch.left.min(self.sent.len())) {

@@ -38,6 +38,9 @@ impl Pipeline {
 
     /// Takes one reply, or one part of a batch's replies; false if the input is too short.
     fn step(&mut self, input: &mut BytesMut, now: Millis) -> Result<bool, Malformed> {
+        if let Some(PipelinedRequest::Relay { marker: Some(_), .. }) = self.in_flight.front() {
+            return self.step_marked(input);
+        }
         let is_push = match input.first() {
             _ if self.skipping => false,
             Some(b'>') => self.is_between_replies(),
@@ -57,8 +60,8 @@ impl Pipeline {
             None if input.is_empty() => Ok(false),
             None => Err(Malformed),
             Some(PipelinedRequest::Relay { .. }) => {
-                let scanned = self.scan(input)?;
-                let Some(PipelinedRequest::Relay { relay, replies, ends }) = self.in_flight.front_mut() else {
+                let scanned = self.scan(input, input.len())?;
+                let Some(PipelinedRequest::Relay { relay, replies, ends, .. }) = self.in_flight.front_mut() else {
                     return Ok(false);
                 };
                 match scanned {
@@ -88,10 +91,10 @@ impl Pipeline {
                 } else if noauth {
                     self.auth_error = Some(String::from_utf8_lossy(replies[1..].trim_ascii_end()).into());
                 }
-                if over && let Some(PipelinedRequest::Relay { relay, replies, ends }) = self.in_flight.pop_front() {
+                if over && let Some(PipelinedRequest::Relay { relay, replies, ends, .. }) = self.in_flight.pop_front() {
                     let bytes = self.settings.buffers.count(BufferKind::Fetched, replies);
                     self.slow -= usize::from(relay.is_slow(&self.settings.limits));
-                    relay.finish(Ok(RawReplies { bytes, ends }));
+                    relay.finish(Ok(RawReplies { bytes, ends, ..RawReplies::default() }));
                 }
                 Ok(true)
             }
@@ -112,7 +115,7 @@ impl Pipeline {
 
     /// Handles a RESP3 push message, which answers no command. It must be handled in order: it
     /// affects the fills of the replies before it, which are stored, and none behind it.
-    fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn pushed(&self, message: &[u8]) -> Result<(), Malformed> {
         let (Some(scope), View::Push(mut parts)) = (&self.scope, view(message)?) else {
             return if self.pushes.push(message) { Ok(()) } else { Err(Malformed) };
         };

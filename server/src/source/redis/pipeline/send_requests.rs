@@ -33,7 +33,7 @@ fn hello(resp3: bool) -> &'static [u8] {
 impl Pipeline {
     /// Encodes queued requests into `out` until it is full.
     pub(crate) fn send(&mut self, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
-        while out.len() < OUTPUT {
+        while out.len() < OUTPUT && !self.is_in_doubt() {
             match queue.pop_front() {
                 None => return,
                 Some(QueuedRequest::Fetch(first)) => self.send_batch(first, queue, out),
@@ -44,9 +44,11 @@ impl Pipeline {
                     } else {
                         out.put_shared(commands);
                     }
+                    let marker = relay.may_break.then(|| self.markers.put(out));
                     let ends = Vec::with_capacity(relay.count.min(BATCH));
                     self.slow += usize::from(relay.is_slow(&self.settings.limits));
-                    self.in_flight.push_back(PipelinedRequest::Relay { relay, replies: BytesMut::new(), ends });
+                    let replies = BytesMut::new();
+                    self.in_flight.push_back(PipelinedRequest::Relay { relay, replies, ends, marker });
                 }
             }
         }

@@ -1,3 +1,5 @@
+mod marked;
+
 use super::{Pipeline, Protocol, batch_replies::QUEUED};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
@@ -229,7 +231,7 @@ fn what_is_owed_before_a_slow_call_may_take_as_long() {
     let relay = |limit| {
         let deadline = Instant::now() + limit;
         let commands = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-        QueuedRequest::Relay(QueuedRelay { commands, count: 1, deadline, limit, answer: None })
+        QueuedRequest::Relay(QueuedRelay { commands, count: 1, deadline, limit, may_break: false, answer: None })
     };
     let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(20));
     sent.queue.extend([relay(quick), relay(slow), relay(quick)]);
@@ -253,6 +255,7 @@ fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
         count: 1,
         deadline: Instant::now() + Duration::from_secs(1),
         limit: Duration::from_secs(1),
+        may_break: false,
         answer,
     };
     // A client's command, which may have been answered by a script; then a question of our own.

@@ -6,7 +6,7 @@ mod tier_shrink;
 
 use crate::{
     buffers::Buffers,
-    clients::{Client, Clients, Cursors, PubSub, Tracking, push_inbox::Backlog},
+    clients::{Client, Clients, Cursors, PubSub, SubscribesInFlight, Tracking, push_inbox::Backlog},
     config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
     identity::{ChangedUsers, CommandCatalog, UpstreamRights, Users},
     lifecycle::{
@@ -95,6 +95,8 @@ pub struct App {
     pub tracking: Arc<Tracking>,
     /// The pub/sub registry, used without a Redis source.
     pub pubsub: Arc<PubSub>,
+    /// Subscribing commands on their way to a Redis source.
+    pub subscribes: Arc<SubscribesInFlight>,
     /// The limits on requests.
     pub throttle: Throttle,
     /// The state of CLIENT PAUSE.
@@ -224,6 +226,7 @@ impl App {
             bound_changes: BoundChanges::default(),
             tls,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
+            subscribes: Arc::default(),
             tracking,
             backlog,
             sources,

@@ -14,6 +14,7 @@ pub mod monitors;
 mod pubsub_registry;
 pub mod push_inbox;
 mod scan_cursors;
+mod subscribes_in_flight;
 mod tracking_table;
 
 pub(crate) use client::Closing;
@@ -25,5 +26,7 @@ pub(crate) use client_registry::{Monitoring, Seat};
 pub use pubsub_registry::PubSub;
 pub(crate) use pubsub_registry::SubscriptionKind;
 pub use scan_cursors::Cursors;
+pub(crate) use subscribes_in_flight::SubscribeInFlight;
+pub use subscribes_in_flight::SubscribesInFlight;
 pub(crate) use tracking_table::TrackingMode;
 pub use tracking_table::{Totals, Tracking};

@@ -7,7 +7,7 @@
 use crate::source::{FillPolicy, InvalidationScope, Invalidations};
 use larder_engine::Cache;
 use larder_store::clock;
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 /// Applies the invalidations of a source to the tier of one group.
 #[derive(Debug)]
@@ -22,6 +22,9 @@ impl Invalidations for TierInvalidator {
     }
     fn all(&self) {
         self.cache.tier().clear();
+    }
+    fn patience(&self) -> Duration {
+        Duration::from_millis(if self.policy.serves_stale() { self.policy.longest_stale() } else { 0 })
     }
     fn are_wanted(&self) -> bool {
         self.cache.is_listened_to() || self.cache.stats().entries > 0

@@ -12,7 +12,7 @@ use super::{
     command_handlers::{at_source, at_source_in_multi, handler},
     command_lookup::{FoundCommand, find_for},
     command_times::row_of,
-    commands::get,
+    commands::{get, subscriptions},
     executor::{executor, pipeline::ClientPipeline},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
@@ -169,6 +169,7 @@ pub async fn run(
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };
+    call.session.upstream.subscribing = None;
     let flow = match done {
         Ok(flow) => flow,
         Err(fault) => {
@@ -281,6 +282,7 @@ fn unusual(
         Ok((command, _))
             if !session.may_begin(command) && !cached_replies::joins_reads(worker, session, command, *args) =>
         {
+            subscriptions::note_behind(worker, session, command);
             return Flow::Behind;
         }
         Ok((command, decided_by)) => {
@@ -390,6 +392,7 @@ pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: St
 /// executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
     worker.counters.redis_error(fault.text());
+    session.upstream.subscribing = None;
     if let FoundCommand::Command(command) | FoundCommand::UnknownSub(command) = found
         && command.kind != CommandKind::Forward
     {

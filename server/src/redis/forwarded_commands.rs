@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    source::{ForwardRule, KnownKeys, LARGE, UpstreamCommand, UpstreamCommands},
+    source::{BusyFor, ForwardRule, KnownKeys, LARGE, UpstreamCommand, UpstreamCommands},
 };
 use larder_proto::resp::Args;
 
@@ -80,8 +80,14 @@ pub(super) struct Reach {
     pub(super) everything: bool,
     /// It may block until something happens.
     pub(super) blocks: bool,
-    /// It may keep the source busy for long.
+    /// It may keep the source busy for long, and travels apart from commands that do not.
     pub(super) slow: bool,
+    /// For how long it may keep the source busy; `None`: no longer than any command.
+    pub(super) busy: Option<BusyFor>,
+    /// It may touch more keys than it names.
+    pub(super) touches_others: bool,
+    /// It publishes a message, or may.
+    pub(super) publishes: bool,
     /// It may not share a connection with other clients' commands.
     pub(super) apart: Option<Apart>,
 }
@@ -124,14 +130,19 @@ pub(super) fn touched<'a>(
         let (writes, flushes) = (command.flags.has(Flags::WRITE), command.flags.has(Flags::FLUSH));
         command.keys.of(args).for_each(|key| each(key, writes));
         let slow = command.flags.has(Flags::SLOW);
-        return Some(Reach { everything: flushes, blocks: false, slow, apart: Apart::of_size(size(args)) });
+        // The cost of commands on strings does not grow with what is stored.
+        let may_take_time = !command.flags.has(Flags::FAST) && command.group != "string";
+        let busy = if slow { Some(BusyFor::Long) } else { may_take_time.then_some(BusyFor::Moment) };
+        let apart = Apart::of_size(size(args));
+        return Some(Reach { everything: flushes, slow, busy, apart, ..Reach::default() });
     }
     let known = known?;
     let Some(command) = known.find(args) else {
         let everything = known.is_empty();
         // A server that shows no table is likely asked for a common command, and that command may block.
         let apart = Some(if everything { Apart::Alone } else { Apart::Unsafe });
-        return Some(Reach { everything, apart, ..Reach::default() });
+        let busy = Some(BusyFor::Long);
+        return Some(Reach { everything, apart, busy, touches_others: true, publishes: true, ..Reach::default() });
     };
     let apart = match command.forward_rule(args) {
         ForwardRule::Free => Apart::of_size(size(args)),
@@ -146,6 +157,9 @@ pub(super) fn touched<'a>(
         everything: keys == KnownKeys::Everything,
         blocks: command.blocks(args),
         slow: command.is_slow(),
+        busy: if apart == Some(Apart::Unsafe) { Some(BusyFor::Long) } else { command.busy() },
+        touches_others: command.touches_others() || apart == Some(Apart::Unsafe),
+        publishes: command.publishes(),
         apart,
     })
 }

@@ -1,5 +1,5 @@
 //! Invalidation: how a source announces that keys have changed.
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 /// Receives the announcements of a source. The source calls it on the core that hears of a change.
 /// When a call returns, no older copy is served any more.
@@ -10,6 +10,10 @@ pub trait Invalidations {
     fn all(&self);
     /// The source no longer announces changes.
     fn lost(&self);
+    /// For how long copies may be served if the source cannot tell what has changed.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Whether any client or the tier may have a copy. If not, the source need not find out which
     /// keys changed.
     fn are_wanted(&self) -> bool {

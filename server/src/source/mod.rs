@@ -31,6 +31,7 @@
 //! The files here that are no implementation are the contract. Implementations import them; they
 //! import an implementation only where a name in the contract needs it ([`Reads::Table`]).
 mod admission;
+mod busy_server;
 mod copy_metadata;
 mod demo;
 mod disk;
@@ -73,6 +74,7 @@ mod user_servers;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
+pub use busy_server::BusyCommand;
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
@@ -100,7 +102,7 @@ pub use source_limits::{BreakerPolicy, SourceLimits};
 pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource, table_build};
-pub use upstream_commands::{ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
+pub use upstream_commands::{BusyFor, ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub(crate) use upstream_stream::{Stream, connect_tcp, stop_pacing};
 pub use user_servers::UserServers;
 pub use value_stream::{ValueChunks, ValueStream};

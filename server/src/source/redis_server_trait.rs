@@ -1,8 +1,14 @@
 //! What a source can do besides if it is a Redis server: relay whole commands, over shared or
 //! dedicated connections.
 use super::{
-    fetch_result::CacheableReply, local_future::LocalFuture, push_queue::PushQueue, raw_replies::RawReplies,
-    server_identity::ServerIdentity, source_error::SourceError, upstream_commands::UpstreamCommands,
+    busy_server::BusyCommand,
+    fetch_result::CacheableReply,
+    local_future::LocalFuture,
+    push_queue::PushQueue,
+    raw_replies::RawReplies,
+    server_identity::ServerIdentity,
+    source_error::SourceError,
+    upstream_commands::{BusyFor, UpstreamCommands},
 };
 use crate::config::Secret;
 use bytes::Bytes;
@@ -58,6 +64,16 @@ pub trait RedisServer: Relay {
         resp3: bool,
         clean: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
+    /// A command is being sent that may keep the server busy for this long. Until the result is
+    /// dropped, the deadlines of requests that were sent are put off.
+    fn keeps_busy(&self, _busy: BusyFor) -> Option<BusyCommand> {
+        None
+    }
+    /// Ready when all changes are applied that the server announced before it answered these
+    /// encoded commands, and when the databases count as swapped if a script swapped them.
+    fn announced(&self, _commands: Bytes) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// Opens a dedicated connection, for lasting state (WATCH, SELECT, SUBSCRIBE, CLIENT TRACKING).
     /// `args` is the command that needs it.
     fn open_dedicated<'a>(

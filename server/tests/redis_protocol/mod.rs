@@ -21,6 +21,7 @@ mod password;
 mod pipeline;
 mod pubsub;
 mod shards;
+mod slow_commands;
 mod startup;
 mod subscribed_names;
 mod throttle;

@@ -1,7 +1,7 @@
-//! Publish and subscribe in one Larder alone, its clients on two cores.
+//! Publish and subscribe, the clients on two cores.
 use super::{
-    common::{Reply, wait_until},
-    larder::{Larder, connect, expect, expect_end},
+    common::{RedisServer, Reply, wait_until},
+    larder::{self, Larder, connect, expect, expect_end},
 };
 use std::{io::Write, net::TcpStream, thread};
 
@@ -102,4 +102,50 @@ fn transactions_and_reset() {
         &mut client,
         b"*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n$-1\r\n",
     );
+}
+
+/// The subscriber does not wait for its confirmation. The reply to its `PING` says that Larder has
+/// read the command behind it too.
+#[test]
+fn a_message_does_not_overtake_a_subscription() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--threads", "2", "--source", &redis.url()]);
+    let mut client = larder.client();
+    wait_until("the source to be connected", || client.command(&["SET", "k", "v"]) == Reply::ok());
+    let script = "return redis.call('PUBLISH', ARGV[1], 'm')";
+    let mut subscribed = connect(larder.redis);
+    for round in 0..60 {
+        // The first one opens a connection to Redis.
+        let mut fresh = connect(larder.redis);
+        for (reader, channel) in [(&mut fresh, format!("fresh{round}")), (&mut subscribed, format!("more{round}"))] {
+            let (subscribe, publish) = match round % 3 {
+                0 => ("SUBSCRIBE", "PUBLISH"),
+                1 => ("PSUBSCRIBE", "PUBLISH"),
+                _ => ("SSUBSCRIBE", "SPUBLISH"),
+            };
+            send(reader, &["HELLO 3", "PING read", &format!("{subscribe} {channel}")]);
+            larder::skip_until(reader, b"$4\r\nread\r\n");
+            let publish: &[&str] = if round % 5 == 1 && round % 3 != 2 {
+                &["EVAL", script, "0", &channel]
+            } else {
+                &[publish, &channel, "m"]
+            };
+            if round % 5 == 2 {
+                for command in [&["MULTI"], publish, &["EXEC"]] {
+                    client.send(command).unwrap();
+                }
+                client.read().unwrap();
+                client.read().unwrap();
+                assert_eq!(client.read().unwrap(), Reply::Array(Some(vec![Reply::Int(1)])), "round {round}");
+                continue;
+            }
+            // In a pipeline: the replies keep their order.
+            for command in [&["INCR", "n"], publish, &["GET", "k"]] {
+                client.send(command).unwrap();
+            }
+            client.read().unwrap();
+            assert_eq!(client.read().unwrap(), Reply::Int(1), "{publish:?} in round {round}");
+            assert_eq!(client.read().unwrap(), Reply::bulk("v"));
+        }
+    }
 }

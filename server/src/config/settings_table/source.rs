@@ -75,7 +75,9 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         example: "10m",
         help: "Maximum time of forwarded commands that can be slow at Redis: scripts and functions, \
                KEYS, SORT, LCS, and commands that Redis lists as `@dangerous`. They use a separate \
-               connection per thread. Values below `source-timeout` are raised to it.",
+               connection per thread. Commands over several sets (ZUNIONSTORE, SINTER) have as \
+               long, and so have other commands that wait while one of them runs. Values below \
+               `source-timeout` are raised to it.",
         ..ROW
     },
     SettingSpec {

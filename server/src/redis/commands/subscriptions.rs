@@ -1,11 +1,14 @@
 //! SUBSCRIBE, MONITOR and related commands: at an upstream Redis on a second dedicated connection,
 //! or among the clients of this process.
 use crate::{
+    app::Worker,
     clients::SubscriptionKind,
     redis::{
+        command::Command,
         command_context::CommandContext,
         command_error::CommandError,
         command_flow::{Flow, Later},
+        session::Session,
         subscribed_topics::SubscribedTopics,
         upstream::{client_state::UpstreamSubscriptions, replies::is_error, requests},
     },
@@ -16,15 +19,15 @@ type Done = Result<Flow, CommandError>;
 
 /// SUBSCRIBE
 pub(in crate::redis) fn subscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, SubscriptionKind::Channel))
+    begin_subscribe(call, SubscriptionKind::Channel)
 }
 /// PSUBSCRIBE
 pub(in crate::redis) fn psubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, SubscriptionKind::Pattern))
+    begin_subscribe(call, SubscriptionKind::Pattern)
 }
 /// SSUBSCRIBE
 pub(in crate::redis) fn ssubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| add(call, SubscriptionKind::Shard))
+    begin_subscribe(call, SubscriptionKind::Shard)
 }
 /// UNSUBSCRIBE
 pub(in crate::redis) fn unsubscribe(call: &mut CommandContext<'_>) -> Done {
@@ -37,6 +40,25 @@ pub(in crate::redis) fn punsubscribe(call: &mut CommandContext<'_>) -> Done {
 /// SUNSUBSCRIBE
 pub(in crate::redis) fn sunsubscribe(call: &mut CommandContext<'_>) -> Done {
     begin(call, |call| remove(call, SubscriptionKind::Shard))
+}
+
+fn begin_subscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+    if call.group().source.as_redis().is_some() {
+        note_subscribing(call.worker, call.session);
+    }
+    begin(call, |call| add(call, kind))
+}
+/// Notes that the client's next command subscribes at the upstream. PUBLISH of other clients waits
+/// for it.
+fn note_subscribing(worker: &Worker, session: &mut Session) {
+    session.upstream.subscribing.get_or_insert_with(|| worker.app.subscribes.begin());
+}
+/// The same for a command that begins later.
+pub(in crate::redis) fn note_behind(worker: &Worker, session: &mut Session, command: &Command) {
+    let subscribes = matches!(command.name, "subscribe" | "psubscribe" | "ssubscribe");
+    if subscribes && worker.groups[0].source.as_redis().is_some() {
+        note_subscribing(worker, session);
+    }
 }
 
 fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'_>)) -> Done {

@@ -3,7 +3,10 @@ use super::{
     support::{Redis, words},
     upstream::with_redis,
 };
-use crate::redis::forwarded_commands::{FORWARDED, touched};
+use crate::{
+    redis::forwarded_commands::{FORWARDED, touched},
+    source::BusyFor,
+};
 use larder_proto::resp::Args;
 
 #[test]
@@ -166,5 +169,32 @@ fn the_keys_are_those_that_redis_names() {
             theirs.sort_unstable();
             assert_eq!(ours, theirs, "{line}");
         }
+    });
+}
+
+#[test]
+fn what_keeps_redis_busy_is_known_by_its_table() {
+    with_redis(|redis, server| async move {
+        let _running = &redis;
+        let relay = server.worker.groups[0].source.as_redis().expect("it is a Redis");
+        let commands = relay.commands().await.expect("it shows them");
+        let busy = |names: &str, expected: Option<BusyFor>| {
+            for name in names.split(' ') {
+                let (name, sub) = name.split_once('|').map_or((name, None), |(name, sub)| (name, Some(sub.as_bytes())));
+                let row = commands.find_named(name.as_bytes(), sub).unwrap_or_else(|| panic!("{name}"));
+                assert_eq!(row.busy(), expected, "{name}");
+            }
+        };
+        busy(
+            "eval fcall_ro keys sort sort_ro lcs flushall save zunionstore zinterstore zdiffstore",
+            Some(BusyFor::Long),
+        );
+        busy("zrangestore zunion sunionstore sinter sdiff sintercard geosearchstore", Some(BusyFor::Long));
+        busy("del copy rename hgetall smembers zrange zremrangebyrank lrem linsert lpos", Some(BusyFor::Moment));
+        busy("pfmerge pfcount bitop xrange xtrim", Some(BusyFor::Moment));
+        busy("get set mset getrange incr hset hget sadd zadd lpush unlink expire xadd publish", None);
+        let touches = |name: &str| commands.find_named(name.as_bytes(), None).expect("it is known").touches_others();
+        assert!(["eval", "evalsha", "fcall", "EVAL_RO"].into_iter().all(touches));
+        assert!(!["set", "sort", "function", "zunionstore", "publish"].into_iter().any(touches));
     });
 }

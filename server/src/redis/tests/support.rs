@@ -77,6 +77,7 @@ impl Server {
             tls: None,
             peers: None,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
+            subscribes: Arc::default(),
             tracking,
             backlog,
             buffers,

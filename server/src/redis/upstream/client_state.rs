@@ -1,6 +1,10 @@
 //! The state of one client at an upstream Redis: database, user, tracking, subscriptions.
 use super::{tracking_redirect::TrackingRedirect, user::UpstreamUser};
-use crate::{clients::Monitoring, source::DedicatedConnection, telemetry::Counters};
+use crate::{
+    clients::{Monitoring, SubscribeInFlight},
+    source::DedicatedConnection,
+    telemetry::Counters,
+};
 use larder_proto::{
     output::Output,
     resp::{Reply, View, view},
@@ -24,6 +28,8 @@ pub(in crate::redis) struct UpstreamState {
     pub(in crate::redis) subscribed: Option<UpstreamSubscriptions>,
     /// In front of a cluster: the connection of its shard channels, to the node of their slot.
     pub(in crate::redis) shards: Option<UpstreamSubscriptions>,
+    /// The subscribing command that was read and is not confirmed yet.
+    pub(in crate::redis) subscribing: Option<SubscribeInFlight>,
     /// The number of replies of the dedicated connection that were passed on or skipped.
     pub(in crate::redis) passed: u64,
     /// Pushes that came while a command's reply was suppressed (CLIENT REPLY). Pushes are never

@@ -9,6 +9,7 @@ use crate::{
     },
     source::{RawReplies, RedisServer, Relay, SourceError},
 };
+use bytes::Bytes;
 use larder_proto::resp::{Args, encode};
 use std::rc::Rc;
 
@@ -16,7 +17,7 @@ use std::rc::Rc;
 /// connection.
 pub(in crate::redis) async fn send(
     call: &CommandContext<'_>,
-    commands: Vec<u8>,
+    commands: impl Into<Bytes>,
     count: usize,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;

@@ -1,20 +1,26 @@
 //! The settings and shared state of all connections to one server.
-use super::{reply_affinity::AffinityTable, sentinel_master::SentinelMaster, upstream_password::Password};
+use super::{
+    announcing_connections::AnnouncingConnections, reply_affinity::AffinityTable, sentinel_master::SentinelMaster,
+    upstream_password::Password,
+};
 use crate::{
     buffers::Buffers,
     config::{Deployment, RedisAddress, RedisUrl, Secret},
     source::{
-        server_identity::ServerIdentity, source_health::SourceHealth, source_limits::SourceLimits,
-        upstream_commands::UpstreamCommands,
+        busy_server::BusyServer, server_identity::ServerIdentity, source_health::SourceHealth,
+        source_limits::SourceLimits, upstream_commands::UpstreamCommands,
     },
     tls::ClientTls,
 };
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// The settings and shared state of the connections of all cores to one server.
 pub(super) struct ConnectionSettings {
@@ -43,6 +49,10 @@ pub(super) struct ConnectionSettings {
     /// replies that may break the protocol.
     pub(super) can_mark: AtomicBool,
     pub(super) affinity: Arc<AffinityTable>,
+    /// The commands in flight that may keep the server busy; in a cluster those of all its nodes.
+    pub(super) busy: Arc<BusyServer>,
+    /// The connections that announce changes.
+    pub(super) announcing: Arc<AnnouncingConnections>,
     /// The server's identity from the latest handshake.
     pub(super) identity: Arc<Mutex<Option<Arc<ServerIdentity>>>>,
 }
@@ -82,6 +92,8 @@ impl ConnectionSettings {
             reply_protocols: ReplyProtocols::default(),
             can_mark: AtomicBool::new(true),
             affinity: Arc::default(),
+            busy: Arc::new(BusyServer::new(&limits)),
+            announcing: Arc::default(),
             identity: Arc::default(),
         })
     }
@@ -119,6 +131,8 @@ impl ConnectionSettings {
             reply_protocols: ReplyProtocols::default(),
             can_mark: AtomicBool::new(true),
             affinity: Arc::default(),
+            busy: self.busy.clone(),
+            announcing: Arc::default(),
             identity: self.identity.clone(),
         }
     }
@@ -152,6 +166,12 @@ impl ConnectionSettings {
     /// The last known command table, possibly of a previous server.
     pub(super) fn last_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.commands.lock().as_ref().map(|(_, known)| known.clone())
+    }
+    /// Until when a deadline that is past at `now` is put off because the server is busy, for at
+    /// most `patience`. `None`: it counts. In short steps, because the server may hang afterwards.
+    pub(super) fn put_off(&self, deadline: Instant, patience: Duration, now: Instant) -> Option<Instant> {
+        let until = Instant::from_std(self.busy.until(now.into_std())?);
+        Some(until.min(now + self.limits.timeout).min(deadline + patience)).filter(|until| *until > now)
     }
     /// The server's address, for logs: no user, no password.
     pub(super) fn name(&self) -> String {

@@ -28,6 +28,7 @@
 //! - Relayed RESP3 commands use a connection of their own, opened at first use. Slow commands use
 //!   one more.
 //! - With several servers, `sentinel` finds the master, and `cluster` has a source for each node.
+mod announcing_connections;
 mod cluster;
 mod connection;
 mod connection_settings;

@@ -1,5 +1,6 @@
 //! One core's connections to a Redis server, as a [`Source`] and as a [`RedisServer`].
 use super::{
+    announcing_connections::CatchUps,
     connection::UpstreamConnection,
     connection_settings::{ConnectionSettings, KnownCommands},
     dedicated_connection::{ConnectionPool, FOREVER, PooledConnection},
@@ -14,6 +15,7 @@ use crate::{
     buffers::BufferKind,
     config::Secret,
     source::{
+        busy_server::BusyCommand,
         fetch::Fetch,
         fetch_gate::FetchGate,
         fetch_result::CacheableReply,
@@ -25,7 +27,7 @@ use crate::{
         source_error::SourceError,
         source_health::SourceHealth,
         source_trait::Source,
-        upstream_commands::{UpstreamCommands, framed_replies::may_break},
+        upstream_commands::{BusyFor, UpstreamCommands, framed_replies::may_break},
     },
 };
 use bytes::Bytes;
@@ -59,6 +61,7 @@ pub(super) struct RedisSource {
     commands: RefCell<Option<KnownCommands>>,
     asking: tokio::sync::Mutex<()>,
     pool: Rc<ConnectionPool>,
+    catch_ups: CatchUps,
 }
 
 impl RedisSource {
@@ -99,10 +102,15 @@ impl RedisSource {
             commands: RefCell::default(),
             asking: tokio::sync::Mutex::default(),
             pool: Rc::default(),
+            catch_ups: CatchUps::default(),
         }
     }
     /// Admits fetches itself.
     pub(super) fn gated(self, me: &Weak<RedisSource>) -> RedisSource {
+        if let Some(scope) = &self.scope {
+            let watch = self.settings.announcing.clone().watch_swaps(scope.to.clone(), me.clone());
+            tokio::task::spawn_local(watch);
+        }
         let me = me.clone();
         let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|source| source.send(batch));
         RedisSource { gate: Some(FetchGate::new(self.settings.health.clone(), send)), ..self }
@@ -128,6 +136,14 @@ impl RedisSource {
         }
         if !batch.is_empty() {
             self.next_connection().fetch(batch.drain(..));
+        }
+    }
+    /// See [`RedisServer::announced`].
+    pub(super) fn caught_up(&self) -> LocalFuture<'static, ()> {
+        match &self.scope {
+            // A node of a cluster has one database.
+            Some(scope) => Box::pin(self.catch_ups.catch_up(&self.settings.announcing, self.gate.is_some(), &scope.to)),
+            None => Box::pin(std::future::ready(())),
         }
     }
     /// Sends commands without a deadline over a connection of their own. They are queued when this
@@ -343,6 +359,12 @@ impl RedisServer for RedisSource {
         }
         let cacheable = self.cacheable_reply(args)?;
         self.can_cache(cacheable, args.get(cacheable.key)?, resp3).then_some(cacheable)
+    }
+    fn keeps_busy(&self, busy: BusyFor) -> Option<BusyCommand> {
+        Some(self.settings.busy.begin(busy))
+    }
+    fn announced(&self, _commands: Bytes) -> LocalFuture<'static, ()> {
+        self.caught_up()
     }
     fn open_dedicated<'a>(
         &'a self,

@@ -44,7 +44,7 @@ const NEVER: &[(&str, &str)] = &[
     ("fcall*", "a script may do anything"),
 ];
 
-/// Modules whose readonly commands depend only on their one key. Other modules are unknown.
+/// Modules whose commands touch only the keys that they name. Other modules are unknown.
 const MODULES: &[&str] = &["json.", "bf.", "cf.", "cms.", "topk.", "tdigest."];
 /// Suffixes of module commands that show state instead of a value (for subcommands, suffixes of the
 /// parent).
@@ -62,9 +62,12 @@ pub(super) fn is_cacheable(name: &str, module: bool) -> bool {
     }
     let parent = name.split('|').next().unwrap_or_default();
     let of_module = module || name.contains('.');
-    !of_module
-        || MODULES.iter().any(|module| name.starts_with(module))
-            && !MODULE_STATE.iter().any(|state| parent.ends_with(state))
+    !of_module || touches_named_keys(name) && !MODULE_STATE.iter().any(|state| parent.ends_with(state))
+}
+
+/// Whether this command of a module touches no other keys than its arguments name.
+pub(super) fn touches_named_keys(name: &str) -> bool {
+    MODULES.iter().any(|module| name.starts_with(module))
 }
 
 /// Whether the tip says that the same value may give different replies. (A different order does no

@@ -83,6 +83,14 @@ impl KeySpec {
         Some(KeySpec { begin, find, writes: !reads, access: Some(access), is_incomplete })
     }
 
+    /// Whether it may describe several keys.
+    pub(super) fn has_several(&self) -> bool {
+        match self.find {
+            Find::Range { last, .. } => last != 0,
+            Find::Number { .. } | Find::Unknown => true,
+        }
+    }
+
     /// The specifications for servers before version 7, from the three legacy numbers, and from
     /// this list for commands that need more.
     pub(super) fn without_specs(name: &str, (first, last, step): (i64, i64, i64), movable: bool) -> Vec<KeySpec> {

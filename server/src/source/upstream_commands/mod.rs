@@ -12,4 +12,4 @@ pub(super) mod reply_fields;
 mod upstream_command_table;
 
 pub use forward_rules::ForwardRule;
-pub use upstream_command_table::{KnownKeys, UpstreamCommand, UpstreamCommands};
+pub use upstream_command_table::{BusyFor, KnownKeys, UpstreamCommand, UpstreamCommands};

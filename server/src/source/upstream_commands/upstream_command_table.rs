@@ -5,7 +5,7 @@
 //! From version 7 on the table describes key positions in full (<https://redis.io/docs/latest/develop/reference/key-specs/>);
 //! for older servers the few commands that need it are described in `key_specs`.
 use super::{
-    cacheable_replies::{is_cacheable, is_nondeterministic},
+    cacheable_replies::{is_cacheable, is_nondeterministic, touches_named_keys},
     cluster_policies::ClusterPolicies,
     forward_rules::ForwardRule,
     key_specs::KeySpec,
@@ -54,6 +54,7 @@ pub struct UpstreamCommand {
     /// Whether it may change something (scripts included), or is replicated (PUBLISH).
     pub may_write: bool,
     slow: bool,
+    busy: Option<BusyFor>,
     forward_rule: ForwardRule,
     /// Redis's ACL categories.
     pub categories: Categories,
@@ -71,6 +72,15 @@ pub struct UpstreamCommand {
     of_hashes: bool,
     /// Whether a module has it.
     of_module: bool,
+}
+
+/// For how long a command may keep the server busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BusyFor {
+    /// A few times `source-timeout`: its cost grows with what is stored.
+    Moment,
+    /// `source-slow-timeout`: a script, or a command over several sets.
+    Long,
 }
 
 /// The keys that a command touches, as far as known.
@@ -112,6 +122,7 @@ impl UpstreamCommands {
         };
         let legacy = (number(), number(), number());
         let mut slow = text == "lcs";
+        let (mut of_strings, mut of_sets) = (false, false);
         let mut categories = Categories::default();
         for category in values(row.next()) {
             let named = std::str::from_utf8(text_of(&category))
@@ -120,6 +131,8 @@ impl UpstreamCommands {
             categories = categories.with(named.unwrap_or_default());
             flags.of_hashes |= matches!(text_of(&category), b"@hash" | b"@keyspace");
             slow |= matches!(text_of(&category), b"@scripting" | b"@dangerous");
+            of_strings |= text_of(&category) == b"@string";
+            of_sets |= matches!(text_of(&category), b"@set" | b"@sortedset" | b"@geo");
         }
         let (mut cluster, mut nondeterministic) = (ClusterPolicies::default(), false);
         for tip in values(row.next()) {
@@ -141,6 +154,12 @@ impl UpstreamCommands {
         }
         let has_keys = !specs.is_empty();
         let rule = ForwardRule::of(&text, flags.admin);
+        let several_sets = of_sets && !flags.fast && (specs.len() > 1 || specs.iter().any(KeySpec::has_several));
+        let busy = match (slow || several_sets, flags.fast || of_strings) {
+            (true, _) => Some(BusyFor::Long),
+            (false, false) => Some(BusyFor::Moment),
+            (false, true) => None,
+        };
         let keeps_reply = flags.readonly
             && rule == ForwardRule::Free
             && !(flags.write || flags.blocking || flags.may_replicate || flags.random || nondeterministic)
@@ -163,6 +182,7 @@ impl UpstreamCommands {
             blocking: flags.blocking,
             no_multi: flags.no_multi,
             slow,
+            busy,
             has_subs,
             only_key: match &specs[..] {
                 [only] => only.single_key(),
@@ -231,6 +251,7 @@ struct Flags {
     blocking: bool,
     no_multi: bool,
     movable: bool,
+    fast: bool,
     random: bool,
     module: bool,
     admin: bool,
@@ -245,6 +266,7 @@ impl Flags {
             b"blocking" => self.blocking = true,
             b"no_multi" => self.no_multi = true,
             b"movablekeys" => self.movable = true,
+            b"fast" => self.fast = true,
             // Before version 7.
             b"random" => self.random = true,
             b"module" => self.module = true,
@@ -284,6 +306,24 @@ impl UpstreamCommand {
     /// `@dangerous` (`KEYS`, `SORT`).
     pub fn is_slow(&self) -> bool {
         self.slow
+    }
+
+    /// For how long it may keep the server busy. Redis flags commands `fast` whose cost does not
+    /// grow with what is stored. Commands on strings cost little too, and commands that combine
+    /// sets cost the most.
+    pub fn busy(&self) -> Option<BusyFor> {
+        self.busy
+    }
+
+    /// Whether it may touch more keys than its arguments name: scripts, functions, and commands of
+    /// unknown modules that write.
+    pub fn touches_others(&self) -> bool {
+        SCRIPTS.contains(&&*self.name) || self.of_module && !self.reads && !touches_named_keys(&self.name)
+    }
+
+    /// Whether it publishes a message, or may.
+    pub fn publishes(&self) -> bool {
+        matches!(&*self.name, "publish" | "spublish") || self.touches_others()
     }
 
     /// Whether the specifications locate all keys.

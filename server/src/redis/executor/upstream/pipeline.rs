@@ -16,8 +16,9 @@ use crate::{
         session::Session,
         upstream::{replies::is_error, requests},
     },
-    source::{LocalFuture, RedisServer, SourceError},
+    source::{BusyFor, LocalFuture, RedisServer, SourceError},
 };
+use bytes::Bytes;
 use larder_proto::{
     output::Output,
     resp::{Reply, write_command},
@@ -45,6 +46,10 @@ pub struct UpstreamPipeline {
     /// Whether the commands may keep the upstream busy for long: all of them, or none. `None` while
     /// the pipeline is empty.
     slow: Option<bool>,
+    /// For how long the commands may keep the upstream busy.
+    busy: Option<BusyFor>,
+    /// A command may touch keys that it does not name.
+    touches_others: bool,
     /// The answer to come, after they are sent.
     answer: Option<LocalFuture<'static, Answered>>,
     answered: Option<Answered>,
@@ -61,6 +66,8 @@ impl UpstreamPipeline {
             len: 0,
             resp3: session.resp3,
             slow: behind,
+            busy: None,
+            touches_others: false,
             answer: None,
             answered: None,
         }
@@ -92,9 +99,12 @@ impl UpstreamPipeline {
         let server = call.group().source.as_redis().filter(|_| call.command.kind == CommandKind::Forward);
         let known = server.and_then(RedisServer::known_commands);
         let (slow, mut joined) = (self.slow, Joined::Alone);
+        let subscribes = call.worker.app.subscribes.any();
         let reach = self.effects.note(call, (call.command, call.args), known.as_deref(), |reach| {
             joined = match reach {
                 reach if reach.everything || reach.blocks || reach.apart.is_some() => Joined::Alone,
+                // It waits for the subscriptions.
+                reach if subscribes && reach.publishes => Joined::Alone,
                 reach if slow.is_some_and(|slow| slow != reach.slow) => Joined::Not,
                 _ => Joined::Yes,
             };
@@ -102,6 +112,8 @@ impl UpstreamPipeline {
         });
         if joined == Joined::Yes {
             self.slow = reach.map(|reach| reach.slow);
+            self.busy = self.busy.max(reach.and_then(|reach| reach.busy));
+            self.touches_others |= reach.is_some_and(|reach| reach.touches_others);
             call.show_forwarded();
             let timed = call.session.times.later_shown(call.worker, call.args, &mut self.shown);
             self.timed.extend(timed.map(|timed| (timed, self.shown.len())));
@@ -115,11 +127,27 @@ impl UpstreamPipeline {
     /// Sends the commands.
     pub(in crate::redis) fn send(&mut self, worker: &Worker, session: &Session) {
         if let Some(relay) = requests::connection_for(worker, session) {
-            let commands = mem::take(&mut self.encoded).into();
+            let commands = Bytes::from(mem::take(&mut self.encoded));
             let count = self.effects.count() as usize;
-            self.answer = Some(match self.is_slow() {
+            let upstream = worker.groups[0].source.as_redis();
+            let busy = self.busy.and_then(|busy| upstream?.keeps_busy(busy));
+            let touches_others = self.touches_others.then(|| (worker.groups[0].source.clone(), commands.clone()));
+            let answer = match self.is_slow() {
                 true => relay.relay_slow(commands, count, self.resp3),
                 false => relay.relay(commands, count, self.resp3),
+            };
+            self.answer = Some(match (busy, touches_others) {
+                (None, None) => answer,
+                (busy, touches_others) => Box::pin(async move {
+                    let answered = answer.await;
+                    drop(busy);
+                    if let Some((source, commands)) = touches_others
+                        && let Some(upstream) = source.as_redis()
+                    {
+                        upstream.announced(commands).await;
+                    }
+                    answered
+                }),
             });
         }
     }

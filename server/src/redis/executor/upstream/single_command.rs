@@ -16,6 +16,7 @@ use crate::{
     },
     source::{RawReplies, SourceError, UpstreamCommands},
 };
+use bytes::Bytes;
 use larder_proto::resp::Args;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
         true => blocking::block(call, encoded).await,
         false => {
             call.show_forwarded();
-            send(call, encoded, 1, &reach).await
+            send_in_order(call, encoded, 1, &reach).await
         }
     };
     if sent.as_ref().is_ok_and(|replies| *replies.last() == *b"+OK\r\n") {
@@ -61,23 +62,46 @@ pub(super) async fn checked(
     Ok(Some(known))
 }
 
-/// Sends commands that may be slow, or that may not share a connection.
-pub(super) async fn send(
+/// Sends commands behind the subscriptions that were read before, if they publish. Their answer
+/// comes behind the announcements of changes that they do not name.
+pub(super) async fn send_in_order(
     call: &CommandContext<'_>,
     commands: Vec<u8>,
+    count: usize,
+    reach: &Reach,
+) -> Result<RawReplies, SourceError> {
+    let subscribes = &call.worker.app.subscribes;
+    if reach.publishes && subscribes.any() {
+        subscribes.wait(call.worker.app.settings.groups[0].freshness.source_timeout).await;
+    }
+    let upstream = requests::own_server(call)?;
+    let commands = Bytes::from(commands);
+    let busy = reach.busy.and_then(|busy| upstream.keeps_busy(busy));
+    let sent = send(call, commands.clone(), count, reach).await;
+    drop(busy);
+    if reach.touches_others {
+        upstream.announced(commands).await;
+    }
+    sent
+}
+
+/// Sends commands that may be slow, or that may not share a connection.
+async fn send(
+    call: &CommandContext<'_>,
+    commands: Bytes,
     count: usize,
     reach: &Reach,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
     match (reach.apart, reach.slow, &call.session.dedicated) {
         (None, false, _) => requests::send(call, commands, count).await,
-        (Some(_), _, Some(own)) => own.relay_slow(commands.into(), count, resp3).await,
+        (Some(_), _, Some(own)) => own.relay_slow(commands, count, resp3).await,
         (Some(apart), _, None) => {
-            requests::server(call)?.get().relay_isolated(commands.into(), count, resp3, apart == Apart::Alone).await
+            requests::server(call)?.get().relay_isolated(commands, count, resp3, apart == Apart::Alone).await
         }
         (None, true, _) => {
             let relay = requests::connection_for(call.worker, call.session).ok_or_else(requests::no_redis)?;
-            relay.relay_slow(commands.into(), count, resp3).await
+            relay.relay_slow(commands, count, resp3).await
         }
     }
 }

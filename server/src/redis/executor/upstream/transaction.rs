@@ -2,7 +2,7 @@
 //! concern only Larder run here, in their places.
 use super::{
     effects::{Effects, Transacted},
-    single_command::{checked, send},
+    single_command::{checked, send_in_order},
 };
 use crate::{
     redis::{
@@ -67,6 +67,9 @@ async fn send_queue(
         let reach = effects.note(call, (command, args), known.as_deref(), |_| true).unwrap_or_default();
         all.everything |= reach.everything;
         all.slow |= reach.slow;
+        all.busy = all.busy.max(reach.busy);
+        all.touches_others |= reach.touches_others;
+        all.publishes |= reach.publishes;
         all.apart = all.apart.max(reach.apart);
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
@@ -75,7 +78,7 @@ async fn send_queue(
         // No queued command concerns the upstream.
         true => Ok(Bytes::from_static(b"*0\r\n")),
         false => {
-            let sent = send(call, encoded, count, &all).await;
+            let sent = send_in_order(call, encoded, count, &all).await;
             if sent.is_ok() && matches!(call.session.watch, Watch::Upstream) {
                 // EXEC ended the watch, whatever its outcome.
                 call.session.watch = Watch::Nothing;

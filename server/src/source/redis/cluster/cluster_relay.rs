@@ -8,8 +8,12 @@ use super::{
 use crate::{
     config::RedisAddress,
     source::{
-        local_future::LocalFuture, raw_replies::RawReplies, redis::queued_request::RelayResult,
-        redis_server_trait::RedisServer, source_error::SourceError, upstream_commands::UpstreamCommands,
+        local_future::LocalFuture,
+        raw_replies::RawReplies,
+        redis::{queued_request::RelayResult, redis_source::RedisSource},
+        redis_server_trait::RedisServer,
+        source_error::SourceError,
+        upstream_commands::UpstreamCommands,
     },
 };
 use bytes::Bytes;
@@ -87,6 +91,19 @@ impl ClusterCore {
                 let sent = self.send_all(&plan, route);
                 self.answer(plan, sent, route, deadline).await
             }),
+        }
+    }
+
+    /// The nodes that may have answered these commands.
+    pub(super) fn nodes_of(&self, commands: &Bytes) -> Vec<Rc<RedisSource>> {
+        let map = self.map();
+        let parts = self.known_commands().map(|known| RoutingPlan::new(commands, &known, &map).parts);
+        let has_places = |part: &RoutedCommands| !matches!(part.to, Destination::Anyone);
+        match parts.filter(|parts| parts.iter().all(has_places)) {
+            Some(parts) => {
+                parts.iter().filter_map(|part| self.node(&self.address(&map, &part.to).ok()?).ok()).collect()
+            }
+            None => self.nodes.borrow().values().cloned().collect(),
         }
     }
 

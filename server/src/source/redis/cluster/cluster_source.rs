@@ -11,6 +11,7 @@ use crate::{
     buffers::Buffers,
     config::{RedisUrl, Secret},
     source::{
+        busy_server::BusyCommand,
         fetch::Fetch,
         fetch_gate::FetchGate,
         fetch_result::CacheableReply,
@@ -28,7 +29,7 @@ use crate::{
         source_health::SourceHealth,
         source_limits::SourceLimits,
         source_trait::Source,
-        upstream_commands::UpstreamCommands,
+        upstream_commands::{BusyFor, UpstreamCommands},
     },
 };
 use bytes::Bytes;
@@ -195,6 +196,17 @@ impl RedisServer for ClusterSource {
         let key = command.get(cacheable.key)?;
         let node = core.node(core.reader(&core.map(), key)?).ok()?;
         node.can_cache(cacheable, key, resp3).then_some(cacheable)
+    }
+    fn keeps_busy(&self, busy: BusyFor) -> Option<BusyCommand> {
+        Some(self.core.setup.settings.busy.begin(busy))
+    }
+    fn announced(&self, commands: Bytes) -> LocalFuture<'static, ()> {
+        let nodes: Vec<_> = self.core.nodes_of(&commands).iter().map(|node| node.caught_up()).collect();
+        Box::pin(async {
+            for node in nodes {
+                node.await;
+            }
+        })
     }
     fn open_dedicated<'a>(
         &'a self,

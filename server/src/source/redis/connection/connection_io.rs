@@ -5,6 +5,7 @@ use crate::{
     buffers::{BufferCharge, BufferKind},
     source::{
         redis::{
+            announcing_connections::{Announcing, CatchUp},
             pipeline::{CONFUSED, Pipeline, Protocol},
             queued_request::{QueuedRelay, QueuedRequest},
             upstream_handshake::{ConnectionMode, reason},
@@ -54,6 +55,12 @@ pub(super) struct ConnectionIo<'l> {
     pub(super) unflushed: bool,
     pub(super) pipeline: Pipeline,
     pub(super) timer: DeadlineTimer,
+    /// If the server announces changes here: the requests to catch up with them.
+    pub(super) announcing: Option<Announcing>,
+    /// How long past their deadlines requests may wait for a server that is busy.
+    pub(super) patience: Duration,
+    /// Until then deadlines are put off, because the server is busy.
+    pub(super) put_off: Option<Instant>,
     /// When the server last replied or was probed.
     pub(super) heard: Instant,
     /// Deadline of a probe.
@@ -74,6 +81,7 @@ impl ConnectionIo<'_> {
         if let Some(reason) = self.queue.settings.health.cut() {
             return Poll::Ready(reason);
         }
+        self.take_catch_ups(cx);
         loop {
             self.pipeline.send(&mut self.queue.requests.borrow_mut(), &mut self.out);
             if let Err(error) = self.write(cx) {
@@ -100,14 +108,17 @@ impl ConnectionIo<'_> {
                 }
                 Poll::Pending => {}
             }
-            let next = [
-                self.pipeline.deadline(),
-                self.queue.deadline(),
-                (!self.pipeline.has_in_flight()).then(|| self.heard + PROBE),
-            ];
-            let next = next.into_iter().flatten().min();
+            let deadline = [self.pipeline.deadline(), self.queue.deadline()].into_iter().flatten().min();
+            let due = deadline.map(|deadline| self.put_off.map_or(deadline, |until| until.max(deadline)));
+            let probe = (!self.pipeline.has_in_flight()).then(|| self.heard + PROBE);
+            let next = [due, probe].into_iter().flatten().min();
             ready!(self.timer.poll(cx, next));
             let now = Instant::now();
+            if let Some(deadline) = deadline.filter(|deadline| *deadline <= now)
+                && self.is_put_off(deadline, now)
+            {
+                continue;
+            }
             self.queue.expire(now, "");
             if self.pipeline.deadline().is_some_and(|at| at <= now) {
                 return Poll::Ready(self.pipeline.timeout_reason());
@@ -115,6 +126,28 @@ impl ConnectionIo<'_> {
             if !self.pipeline.has_in_flight() && self.heard + PROBE <= now {
                 self.probe(now);
             }
+        }
+    }
+
+    /// Whether this deadline, which is past, does not count yet.
+    fn is_put_off(&mut self, deadline: Instant, now: Instant) -> bool {
+        self.put_off = self.queue.settings.put_off(deadline, self.patience, now);
+        self.put_off.is_some()
+    }
+
+    /// Queues the requests to catch up with the announcements.
+    fn take_catch_ups(&mut self, cx: &mut Context<'_>) {
+        let Some(announcing) = &mut self.announcing else { return };
+        while let Poll::Ready(Some(CatchUp { command, answer })) = announcing.poll(cx) {
+            let request = QueuedRelay {
+                commands: command,
+                count: 1,
+                deadline: Instant::now() + self.probe_limit,
+                limit: self.probe_limit,
+                may_break: false,
+                answer: Some(answer),
+            };
+            self.queue.requests.borrow_mut().push_back(QueuedRequest::Relay(request));
         }
     }
 
@@ -191,6 +224,10 @@ impl RequestQueue {
         let tracking = tracking_wanted.then(|| TrackingGuard::new(self.settings.health.clone(), scope.clone()));
         let timeout = self.settings.limits.timeout;
         let probe_limit = if scope.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
+        let slow = self.settings.limits.slow_timeout;
+        // Copies count as fresh meanwhile, although the network may be silent.
+        let patience = scope.as_ref().map_or(slow, |scope| scope.to.patience().min(slow));
+        let announcing = scope.as_ref().map(|_| self.settings.announcing.add());
         let mut io = ConnectionIo {
             queue: self,
             stream,
@@ -205,6 +242,9 @@ impl RequestQueue {
                 self.redirector.clone(),
             ),
             timer: DeadlineTimer::new(),
+            announcing,
+            patience,
+            put_off: None,
             heard: Instant::now(),
             probe_limit,
             charge: self.settings.buffers.charge(BufferKind::Fetched),
@@ -227,6 +267,7 @@ impl RequestQueue {
         .await;
         // Before the loss is visible, and before the next fetch.
         drop(tracking);
+        drop(io.announcing.take());
         self.settings.master.iter().for_each(|master| master.request_refresh());
         self.settings.health.note_error(&reason);
         let mut requests = self.requests.borrow_mut();

@@ -31,34 +31,22 @@ pub struct Tag {
 
 impl Tags {
     /// Parses the values of all the header lines of one name; `None` if they are not a list of
-    /// tags.
+    /// tags. A tag may lack its quotes: some clients strip them.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Tags> {
         let mut list = Vec::new();
         let mut any = false;
         for line in lines {
-            let mut rest = line.trim_ascii();
-            if rest == b"*" {
+            if line.trim_ascii() == b"*" {
                 any = true;
                 continue;
             }
-            while !rest.is_empty() {
-                // Empty elements are ignored (RFC 9110 section 5.6.1.2).
-                if let Some(more) = rest.strip_prefix(b",") {
-                    rest = more.trim_ascii_start();
-                    continue;
-                }
-                let (weak, quoted) = match rest.strip_prefix(b"W/") {
-                    Some(quoted) => (true, quoted),
-                    None => (false, rest),
-                };
-                let inside = quoted.strip_prefix(b"\"")?;
-                let end = inside.iter().position(|&b| b == b'"')?;
-                if let Some(version) = version(&inside[..end]) {
-                    list.push(Tag { version, weak });
-                }
-                rest = inside[end + 1..].trim_ascii_start();
-                if !rest.is_empty() && !rest.starts_with(b",") {
+            for element in elements(line) {
+                let (weak, opaque) = parts(element);
+                if !is_tag(element) || opaque.is_empty() && !element.ends_with(b"\"") || element == b"*" {
                     return None;
+                }
+                if let Some(version) = version(opaque) {
+                    list.push(Tag { version, weak });
                 }
             }
         }
@@ -85,28 +73,50 @@ impl Tags {
 }
 
 /// Whether a list that [`Tags::parse`] takes has this tag, which is not one of ours: as it was
-/// sent, with its quotes and perhaps `W/`.
+/// sent, whether the two have quotes or not.
 pub fn is_listed<'a>(mut lines: impl Iterator<Item = &'a [u8]>, tag: &[u8], weakly: bool) -> bool {
-    let (is_weak, wanted) = match tag.strip_prefix(b"W/") {
-        Some(opaque) => (true, opaque),
-        None => (false, tag),
-    };
+    let (is_weak, wanted) = parts(tag);
     lines.any(|line| {
-        let mut rest = line.trim_ascii();
-        if rest == b"*" {
-            return true;
-        }
-        while let Some(start) = rest.iter().position(|&byte| byte == b'"') {
-            let weak = rest[..start].ends_with(b"W/");
-            let Some(length) = rest[start + 1..].iter().position(|&byte| byte == b'"') else { break };
-            let end = start + 1 + length + 1;
-            if &rest[start..end] == wanted && (weakly || !weak && !is_weak) {
-                return true;
-            }
-            rest = &rest[end..];
-        }
-        false
+        line.trim_ascii() == b"*"
+            || elements(line).any(|element| {
+                let (weak, opaque) = parts(element);
+                opaque == wanted && (weakly || !weak && !is_weak)
+            })
     })
+}
+
+/// The elements of a list that are not empty (RFC 9110 section 5.6.1.2). A comma within quotes does
+/// not end one.
+fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    line.split(move |&byte| {
+        quoted ^= byte == b'"';
+        byte == b',' && !quoted
+    })
+    .map(<[u8]>::trim_ascii)
+    .filter(|element| !element.is_empty())
+}
+
+/// Whether a tag is weak, and what it says without quotes.
+fn parts(tag: &[u8]) -> (bool, &[u8]) {
+    let (weak, opaque) = match tag {
+        [b'W' | b'w', b'/', opaque @ ..] => (true, opaque),
+        opaque => (false, opaque),
+    };
+    match opaque {
+        [b'"', inside @ .., b'"'] => (weak, inside),
+        bare => (weak, bare),
+    }
+}
+
+/// Whether the quotes of an element are closed, and it is one word.
+fn is_tag(element: &[u8]) -> bool {
+    let mut quoted = false;
+    let one_word = element.iter().all(|&byte| {
+        quoted ^= byte == b'"';
+        quoted || !byte.is_ascii_whitespace()
+    });
+    one_word && !quoted
 }
 
 /// Exactly what [`write()`] writes between the quotes.
@@ -152,6 +162,14 @@ mod tests {
             (&["*"], "\"b\"", true, true),
             (&["\"A\""], "\"a\"", false, false),
             (&["\"a"], "\"a\"", false, false),
+            (&["a"], "\"a\"", true, true),
+            (&["\"a\""], "a", true, true),
+            (&["b, a"], "a", true, true),
+            (&["W/a"], "\"a\"", true, false),
+            (&["w/\"a\""], "w/\"a\"", true, false),
+            (&["W\"a\""], "W\"a\"", true, true),
+            (&["\"\""], "\"\"", true, true),
+            (&["a\\"], "\"a\\\"", true, true),
             (&[], "\"a\"", false, false),
         ] {
             assert_eq!((listed(lines, tag, true), listed(lines, tag, false)), (weak, strong), "{lines:?} {tag}");
@@ -177,7 +195,7 @@ mod tests {
 
     #[test]
     fn malformed_lists() {
-        for bad in ["x", "\"open", "\"a\" \"b\"", "w/\"a\"", "*, \"a\"", "W/"] {
+        for bad in ["\"open", "x\"", "\"a\" \"b\"", "a b", "*, \"a\"", "W/"] {
             assert_eq!(parse(&[bad]), None, "{bad}");
         }
         assert_eq!(parse(&[""]), Some(Tags::List(Vec::new())));
@@ -187,7 +205,9 @@ mod tests {
         #[test]
         fn a_tag_comes_back_as_its_version(version: u64, weak: bool) {
             let line = format!("{}{}", if weak { "W/" } else { "" }, text(version));
-            prop_assert_eq!(parse(&[&line]), Some(Tags::List(vec![Tag { version, weak }])));
+            let expected = Some(Tags::List(vec![Tag { version, weak }]));
+            prop_assert_eq!(parse(&[&line.replace('"', "")]), expected.clone(), "without quotes");
+            prop_assert_eq!(parse(&[&line]), expected);
         }
 
         #[test]

@@ -152,7 +152,7 @@ const PLAIN_TARGET: [bool; 256] = {
     plain
 };
 
-/// A header changes the answer, or the length of the body cannot be told.
+/// A header changes the answer, the length of the body cannot be told, or there is not one `Host`.
 struct NotHarmless;
 
 /// The length that the headers give the body (`None`: there is no `Content-Length`), and the
@@ -162,6 +162,10 @@ fn body<'h>(
     takes_authorization: bool,
 ) -> Result<(Option<usize>, Option<&'h [u8]>), NotHarmless> {
     let (mut body, mut authorization) = (None, None);
+    // The general server says what is wrong with none or two (RFC 9112 section 3.2).
+    if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count() != 1 {
+        return Err(NotHarmless);
+    }
     for header in headers {
         if takes_authorization && header.name.eq_ignore_ascii_case("authorization") {
             if authorization.replace(header.value).is_some() {
@@ -231,7 +235,7 @@ mod tests {
     fn plain_requests_are_recognised() {
         let curl = b"GET /v1/kv/a%20b?c HTTP/1.1\r\nHost: h:1\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
         assert_eq!(front(curl), Front::Plain { target: b"/v1/kv/a%20b?c", len: curl.len() });
-        let bare = b"GET / HTTP/1.1\r\n\r\nGET";
+        let bare = b"GET / HTTP/1.1\r\nhost:\r\n\r\nGET";
         assert_eq!(front(bare), Front::Plain { target: b"/", len: bare.len() - 3 });
     }
 
@@ -300,7 +304,9 @@ mod tests {
         ] {
             assert_eq!(front(other.as_bytes()), Front::Other, "{other:?}");
         }
+        assert_eq!(front(b"GET /v1/kv/a HTTP/1.1\r\nAccept: */*\r\n\r\n"), Front::Other, "no Host");
         for header in [
+            "Host: h",
             "Connection: close",
             "Connection: Upgrade",
             "Upgrade: h2c",

@@ -1,6 +1,6 @@
 //! The routes of one key: route it in four formats, storing and deleting it.
 use super::{
-    document_routes,
+    content_codings, document_routes,
     preconditions::Preconditions,
     problem_json::{Problem, ProblemKind},
     read_responses::{self, EntryMetadata, ReadRoute},
@@ -15,7 +15,7 @@ use crate::{
     telemetry::RecordedOperation,
 };
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Expiry, MAX_EXPIRY, Stored};
 use larder_proto::http::target;
 use larder_store::clock;
@@ -26,7 +26,7 @@ use std::{borrow::Cow, time::Duration};
 pub(super) enum ReadOutcome {
     /// With what its source said about the copy.
     Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
-    /// Too large to be kept.
+    /// Too large to be kept, or encoded.
     PassesThrough(ValueStream),
     Absent,
     Failed(SourceError),
@@ -95,7 +95,11 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
             let said = value.metadata.encode();
             match preconditions.of_read(0, &CopyMetadataView::read(&said)) {
                 Ok(true) => route.passed_through(value, request.now),
-                Ok(false) => not_modified(None, &said, 0),
+                Ok(false) => {
+                    let mut response = not_modified(None, &said, 0);
+                    read_responses::insert_vary(response.headers_mut(), &value);
+                    response
+                }
                 Err(problem) => problem.into_response(),
             }
         }
@@ -129,26 +133,32 @@ pub(super) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8
         StartedRead::Absent => ReadOutcome::Absent,
         StartedRead::Wait(mut wait) => {
             let ended = Group::ended((&mut wait).await);
-            finish_read(group, route, key, ended, wait.metadata()).await
+            let accepted = request.headers.get_all(header::ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+            let accepted = accepted.collect::<Vec<_>>().join(&b","[..]);
+            finish_read(group, route, key, ended, wait.metadata(), &accepted).await
         }
     }
 }
 
-/// How a read that had to fetch ended. A value that is too large to be kept is asked for once more,
-/// by each reader for itself.
+/// How a read that had to fetch ended. A value that is too large to be kept, or encoded, is asked for
+/// once more, by each reader for itself. `accept_encoding`: the codings that the client accepts.
 pub(super) async fn finish_read(
     group: &Group,
     route: ReadRoute,
     key: &[u8],
     ended: Result<Option<Bytes>, SourceError>,
     said: Option<Bytes>,
+    accept_encoding: &[u8],
 ) -> ReadOutcome {
-    if let Err(SourceError::TooLarge(_)) = ended
+    if let Err(SourceError::OnlyStreamed(_)) = ended
         && route.gives_bytes()
         && let Some(stream) = group.source.stream(key, &group.policy)
     {
         return match stream.await {
-            Ok(Some(value)) => ReadOutcome::PassesThrough(value),
+            Ok(Some(value)) => match content_codings::for_client(value, accept_encoding) {
+                Ok(value) => ReadOutcome::PassesThrough(value),
+                Err(error) => ReadOutcome::Failed(error),
+            },
             Ok(None) => ReadOutcome::Absent,
             Err(error) => ReadOutcome::Failed(error),
         };
@@ -161,8 +171,9 @@ fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>,
     match ended {
         Ok(Some(value)) => {
             let now = clock::now();
+            // The source has answered, and not failed, if it said something.
             let look = |entry: Entry<'_>| {
-                let about = EntryMetadata::fetched(&entry, now);
+                let about = EntryMetadata::fetched(&entry, now, said.is_some());
                 ReadOutcome::Found(Some(about), entry.metadata().into(), entry.value.to_bytes())
             };
             // It is not necessarily fresh: the fetch may have failed, or taken too long.
@@ -193,7 +204,7 @@ fn not_modified(about: Option<EntryMetadata>, said: &[u8], instance: u64) -> Res
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     match about {
         Some(about) => about.insert_into(response.headers_mut(), instance, said),
-        None => read_responses::insert_said(response.headers_mut(), &CopyMetadataView::read(said)),
+        None => read_responses::insert_said(response.headers_mut(), &CopyMetadataView::read(said), None, clock::now()),
     }
     response
 }

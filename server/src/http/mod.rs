@@ -25,6 +25,7 @@ mod connection_context;
 mod connection_deadlines;
 mod connection_routes;
 mod console;
+mod content_codings;
 mod contents_route;
 mod data_content_type;
 mod docs_page;

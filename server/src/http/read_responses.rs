@@ -4,7 +4,8 @@
 //! An entry of the tier is written in two ways: as bytes straight into the output
 //! ([`ReadRoute::write_entry`], the fast path), and as a response for hyper ([`ReadRoute::found`]).
 //! The names, order and values of the headers are the same; hyper adds `content-length` and `date`
-//! at the end as [`end_head`] does. Every other answer is a response on both paths.
+//! at the end as [`end_head`] does, unless the source gave a date. Every other answer is a response
+//! on both paths.
 use super::{
     data_content_type,
     problem_json::{self, Problem, ProblemKind},
@@ -22,11 +23,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_engine::{Entry, Millis, Value};
 use larder_proto::{
     http::{
-        etag, json,
+        cache_control, etag, json,
         text::{Date, Sink},
     },
     output::Output,
 };
+use larder_store::clock;
 use prost::Message;
 
 /// A route that reads one key.
@@ -65,10 +67,12 @@ impl ReadRoute {
 pub(super) struct EntryMetadata {
     /// The entry's version.
     pub(super) version: u64,
-    /// Since it was stored.
+    /// Since its origin made it, or since it was stored.
     age: u64,
     /// Until it expires or stops being fresh; `None`: it does not.
     left: Option<u64>,
+    /// From the moment from which `age` counts to the end; 0 for what is out of date.
+    lifetime: Option<u64>,
     /// Since it is out of date: at least 1, because there is no `ttl=-0`.
     stale: Option<u64>,
     /// It was fetched for this request.
@@ -80,19 +84,26 @@ impl EntryMetadata {
     /// An entry that was found.
     pub(super) fn hit(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
         let stale = entry.stale_since().map(|since| (now.saturating_sub(since) / 1000).max(1));
-        EntryMetadata {
-            version: entry.version(),
-            age: now.saturating_sub(entry.stored()) / 1000,
-            left: if stale.is_some() { Some(0) } else { entry.expiry().map(|at| at.saturating_sub(now) / 1000) },
-            stale,
-            fetched: false,
-            now,
-        }
+        let born = match entry.metadata() {
+            [] => None,
+            said => CopyMetadataView::read(said).born,
+        };
+        let age = now.saturating_sub(born.unwrap_or_else(|| entry.stored())) / 1000;
+        let left = entry.expiry().map(|at| at.saturating_sub(now) / 1000);
+        let (left, lifetime) = match (stale, born) {
+            (Some(_), _) => (Some(0), Some(0)),
+            (None, Some(born)) => (left, entry.expiry().map(|at| at.saturating_sub(born) / 1000)),
+            // The moment of storing is known to a second or so: clients are told the rest exactly.
+            (None, None) => (left, left.map(|left| age + left)),
+        };
+        EntryMetadata { version: entry.version(), age, left, lifetime, stale, fetched: false, now }
     }
 
-    /// An entry that had to be fetched first.
-    pub(super) fn fetched(entry: &Entry<'_>, now: Millis) -> EntryMetadata {
-        EntryMetadata { fetched: true, ..EntryMetadata::hit(entry, now) }
+    /// An entry that had to be fetched first. `is_new`: the source has just given it, so that it is
+    /// not out of date, even if its lifetime is 0.
+    pub(super) fn fetched(entry: &Entry<'_>, now: Millis, is_new: bool) -> EntryMetadata {
+        let about = EntryMetadata::hit(entry, now);
+        EntryMetadata { fetched: true, stale: about.stale.filter(|_| !is_new), ..about }
     }
 
     /// `Cache-Status` up to the lifetime that is left, which is negative for what is out of date
@@ -124,16 +135,11 @@ impl EntryMetadata {
     pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &[u8]) {
         let said = CopyMetadataView::read(said);
         headers.insert(header::ETAG, tag(self.version, instance));
-        insert_said(headers, &said);
+        insert_validators(headers, &said);
         headers.insert(header::AGE, self.age.into());
+        insert_cache_control(headers, &said, self.lifetime);
         let mut status = Vec::with_capacity(48);
         status.put(self.status());
-        if let Some(left) = self.left {
-            let mut max_age = Vec::with_capacity(28);
-            max_age.put(b"max-age=");
-            max_age.put_number(left);
-            headers.insert(header::CACHE_CONTROL, ascii(max_age));
-        }
         if let Some(ttl) = self.ttl() {
             status.put(self.before_ttl());
             status.put_number(ttl);
@@ -142,8 +148,36 @@ impl EntryMetadata {
     }
 }
 
-/// Adds what the source said about a value, but for its content type.
-pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) {
+/// Adds what the source said about a value that the tier does not hold, but for its content type.
+/// `fresh_for`: until the end of its freshness, ms.
+pub(super) fn insert_said(
+    headers: &mut HeaderMap,
+    said: &CopyMetadataView<'_>,
+    fresh_for: Option<Millis>,
+    now: Millis,
+) {
+    insert_validators(headers, said);
+    let age = said.born.map(|born| now.saturating_sub(born));
+    // An answer that no cache has kept has no age.
+    if let Some(age) = age.filter(|age| *age >= 1000 || !said.is_not_kept) {
+        headers.insert(header::AGE, (age / 1000).into());
+    }
+    match said {
+        CopyMetadataView { is_not_kept: true, cache_control: None, .. } => {
+            headers.insert(header::CACHE_CONTROL, NO_STORE);
+        }
+        said => insert_cache_control(headers, said, fresh_for.map(|left| (age.unwrap_or(0) + left) / 1000)),
+    }
+}
+
+/// Other clients get other bytes of an encoded value.
+pub(super) fn insert_vary(headers: &mut HeaderMap, value: &ValueStream) {
+    if value.encoding.is_some() {
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    }
+}
+
+fn insert_validators(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) {
     let text = |field: Option<&[u8]>| field.and_then(|field| HeaderValue::from_bytes(field).ok());
     if let Some(tag) = text(said.etag) {
         headers.insert(header::ETAG, tag);
@@ -151,8 +185,17 @@ pub(super) fn insert_said(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) 
     if let Some(date) = text(said.last_modified) {
         headers.insert(header::LAST_MODIFIED, date);
     }
-    if said.is_not_kept {
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
+    // A cache keeps the date of the answer (RFC 9110, 6.6.1); `Age` is what tells how old that is.
+    if let Some(date) = text(said.date) {
+        headers.insert(header::DATE, date);
+    }
+}
+
+fn insert_cache_control(headers: &mut HeaderMap, said: &CopyMetadataView<'_>, lifetime: Option<u64>) {
+    let mut text = Vec::with_capacity(28);
+    let says = cache_control::write(&mut text, b"", said.cache_control.unwrap_or_default(), said.max_age, lifetime);
+    if says && let Ok(text) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
+        headers.insert(header::CACHE_CONTROL, text);
     }
 }
 
@@ -171,6 +214,7 @@ const FETCHED: &[u8] = b"larder; fwd=miss; stored";
 const STALE_HIT: &[u8] = b"larder; hit; detail=stale";
 const STALE_FETCH: &[u8] = b"larder; fwd=stale; detail=stale";
 const PASSED_THROUGH: HeaderValue = HeaderValue::from_static("larder; fwd=miss; detail=too-large");
+const ENCODED: HeaderValue = HeaderValue::from_static("larder; fwd=miss; detail=encoded");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOT_STORED: HeaderValue = HeaderValue::from_static("larder; fwd=miss");
 
@@ -205,40 +249,32 @@ impl ReadRoute {
         let value = entry.value.as_bytes();
         match self {
             ReadRoute::Kv => {
+                let mut date = Some(date);
                 match entry.metadata() {
                     [] => {
                         out.reserve(ROOM + value.len());
                         out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
                         etag::write(out, about.version ^ instance);
+                        out.put(b"\r\nage: ");
+                        out.put_number(about.age);
+                        if let Some(seconds) = about.lifetime {
+                            out.put(b"\r\ncache-control: max-age=");
+                            out.put_number(seconds);
+                        }
                     }
                     said => {
                         out.reserve(ROOM + said.len() + value.len());
                         out.put(b"HTTP/1.1 200 OK\r\ncontent-type: ");
-                        put_said(out, said, about.version ^ instance);
+                        date = date.filter(|_| !put_said(out, said, &about, about.version ^ instance));
                     }
-                }
-                out.put(b"\r\nage: ");
-                out.put_number(about.age);
-                let mut left = itoa::Buffer::new();
-                let left = about.left.map(|seconds| left.format(seconds).as_bytes());
-                if let Some(left) = left {
-                    out.put(b"\r\ncache-control: max-age=");
-                    out.put(left);
                 }
                 out.put(b"\r\ncache-status: ");
                 out.put(about.status());
-                match (about.stale, left) {
-                    (Some(stale), _) => {
-                        out.put(about.before_ttl());
-                        out.put_number(stale);
-                    }
-                    (None, Some(left)) => {
-                        out.put(about.before_ttl());
-                        out.put(left);
-                    }
-                    (None, None) => {}
+                if let Some(ttl) = about.ttl() {
+                    out.put(about.before_ttl());
+                    out.put_number(ttl);
                 }
-                end_head(out, value.len(), date);
+                end_dated_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
             ReadRoute::Lookup => {
@@ -296,7 +332,7 @@ impl ReadRoute {
                 match about {
                     Some(about) => about.insert_into(headers, instance, said),
                     None => {
-                        insert_said(headers, &CopyMetadataView::read(said));
+                        insert_said(headers, &CopyMetadataView::read(said), None, clock::now());
                         headers.insert(CACHE_STATUS, NOT_STORED);
                     }
                 }
@@ -323,7 +359,7 @@ impl ReadRoute {
             }
             ReadRoute::Peer => {
                 headers.insert(header::CONTENT_TYPE, MESSAGE);
-                let message = GetResponse::not_held(value, &CopyMetadataView::read(said).to_owned());
+                let message = GetResponse::not_held(value, said, clock::now());
                 *response.body_mut() = ResponseBody::full(message.encode_to_vec());
             }
         }
@@ -335,7 +371,7 @@ impl ReadRoute {
         matches!(self, ReadRoute::Kv | ReadRoute::Data | ReadRoute::Text | ReadRoute::Entity)
     }
 
-    /// The value is too large to be kept, and passes through to a route that
+    /// The value is too large to be kept, or encoded, and passes through to a route that
     /// [`gives_bytes`](ReadRoute::gives_bytes).
     pub(super) fn passed_through(self, value: ValueStream, now: Millis) -> Response<ResponseBody> {
         let mut response = Response::default();
@@ -345,18 +381,12 @@ impl ReadRoute {
                 let said = value.metadata.encode();
                 let said = CopyMetadataView::read(&said);
                 headers.insert(header::CONTENT_TYPE, content_type(said.shown_type()));
-                insert_said(headers, &said);
-                match value.fresh {
-                    FreshUntil::Policy => {}
-                    FreshUntil::NotKept => {
-                        headers.insert(header::CACHE_CONTROL, NO_STORE);
-                    }
-                    FreshUntil::At(until) => {
-                        let max_age = format!("max-age={}", until.saturating_sub(now) / 1000);
-                        headers.insert(header::CACHE_CONTROL, ascii(max_age.into()));
-                    }
-                }
-                headers.insert(CACHE_STATUS, PASSED_THROUGH);
+                let fresh_for = match value.fresh {
+                    FreshUntil::At(until) => Some(until.saturating_sub(now)),
+                    FreshUntil::Policy | FreshUntil::NotKept => None,
+                };
+                insert_said(headers, &said, fresh_for, now);
+                headers.insert(CACHE_STATUS, if value.encoding.is_some() { ENCODED } else { PASSED_THROUGH });
             }
             ReadRoute::Data => {
                 headers.insert(header::CONTENT_TYPE, content_type(value.metadata.content_type.as_deref()));
@@ -364,6 +394,12 @@ impl ReadRoute {
             ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Peer => {
                 headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Text { TEXT } else { OCTETS });
             }
+        }
+        insert_vary(headers, &value);
+        if let Some(codings) = value.encoding.as_deref().filter(|codings| *codings != b"identity")
+            && let Ok(codings) = HeaderValue::from_bytes(codings)
+        {
+            headers.insert(header::CONTENT_ENCODING, codings);
         }
         *response.body_mut() = ResponseBody::streamed(value);
         response
@@ -427,10 +463,10 @@ const BEFORE_KEY: &[u8] = b"{\"key\": ";
 const BEFORE_VALUE: &[u8] = b", \"value\": ";
 const AFTER_FOUND: &[u8] = b", \"status\": 200}";
 
-/// Content type and validators of an entry whose source said something about it, up to the end of
-/// the line.
+/// Content type, validators, age and `Cache-Control` of an entry whose source said something about
+/// it, up to the end of the line. True if that has a `Date`.
 #[cold]
-fn put_said(out: &mut Output, said: &[u8], version: u64) {
+fn put_said(out: &mut Output, said: &[u8], about: &EntryMetadata, version: u64) -> bool {
     let said = CopyMetadataView::read(said);
     out.put(said.shown_type().unwrap_or(b"application/octet-stream"));
     out.put(b"\r\netag: ");
@@ -442,13 +478,28 @@ fn put_said(out: &mut Output, said: &[u8], version: u64) {
         out.put(b"\r\nlast-modified: ");
         out.put(date);
     }
+    if let Some(date) = said.date {
+        out.put(b"\r\ndate: ");
+        out.put(date);
+    }
+    out.put(b"\r\nage: ");
+    out.put_number(about.age);
+    let origin = said.cache_control.unwrap_or_default();
+    cache_control::write(out, b"\r\ncache-control: ", origin, said.max_age, about.lifetime);
+    said.date.is_some()
 }
 
 fn end_head(out: &mut Output, len: usize, date: &[u8; Date::LEN]) {
+    end_dated_head(out, len, Some(date));
+}
+
+fn end_dated_head(out: &mut Output, len: usize, date: Option<&[u8; Date::LEN]>) {
     out.put(b"\r\ncontent-length: ");
     out.put_number(len as u64);
-    out.put(b"\r\ndate: ");
-    out.put(date);
+    if let Some(date) = date {
+        out.put(b"\r\ndate: ");
+        out.put(date);
+    }
     out.put(b"\r\n\r\n");
 }
 

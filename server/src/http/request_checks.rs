@@ -14,13 +14,33 @@ use crate::{
     lifecycle::throttle::{Allowance, Caller, CommandClass, Throttled},
     read::Group,
 };
-use http::{HeaderMap, HeaderValue, request};
+use http::{HeaderMap, HeaderValue, Version, header, request, uri::Authority};
 use larder_proto::http::{forwarded::ClientAddress, target};
 use std::rc::Rc;
 
 /// The client that a request is from, which a trusted proxy may name.
 pub(super) fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
     context.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
+}
+
+/// HTTP/1.1 has one `Host`; HTTP/1.0 and HTTP/2 may lack it (RFC 9112, 3.2; RFC 9113, 8.3.1).
+/// Proxies route by it: a second one could name another server than the first.
+pub(super) fn check_host(head: &request::Parts) -> Result<(), Problem> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    let detail = match host {
+        None if head.version == Version::HTTP_11 => "Host is missing",
+        Some(_) if hosts.next().is_some() => "Host is there twice",
+        Some(host) if !is_host(host.as_bytes()) => "Host is not a host and a port",
+        None | Some(_) => return Ok(()),
+    };
+    Err(Problem::of(ProblemKind::BadHost, detail))
+}
+
+fn is_host(host: &[u8]) -> bool {
+    let is_authority = |host: &[u8]| !host.contains(&b'@') && Authority::try_from(host).is_ok();
+    // Empty for a target without an authority.
+    host.is_empty() || is_authority(host)
 }
 
 /// Counts a request against the limits. What is left is returned if clients are told.

@@ -61,8 +61,10 @@ pub(super) fn write_head(out: &mut Output, response: &Response<ResponseBody>, da
         }
         None => out.put(b"\r\ntransfer-encoding: chunked"),
     }
-    out.put(b"\r\ndate: ");
-    out.put(date);
+    if !response.headers().contains_key(header::DATE) {
+        out.put(b"\r\ndate: ");
+        out.put(date);
+    }
     out.put(b"\r\n\r\n");
     response.body().left().is_none()
 }

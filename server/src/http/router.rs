@@ -18,7 +18,9 @@ use super::{
     read_responses::ReadRoute,
     record_operations,
     request_body::{self, BodyLimit},
-    request_checks::{check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites},
+    request_checks::{
+        check_host, check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites,
+    },
     response_body::ResponseBody,
     route_request::{RouteRequest, not_empty},
     route_table::{Route, RouteHandler, RouteRights, find},
@@ -145,6 +147,7 @@ where
     if head_size(&head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
+    check_host(&head)?;
     let path = item_path(context, &head.uri);
     let no_such_route = || Problem::no_such_route(head.uri.path());
     let found = path.in_table().ok_or_else(no_such_route).and_then(|path| find(context.role, &head.method, path));

@@ -35,6 +35,10 @@ pub struct GetResponse {
     /// It must not be kept. A Larder's.
     #[prost(bool, optional, tag = "103")]
     pub not_kept: Option<bool>,
+    /// Since its origin made it, or since it was stored, ms. A Larder's; it does not depend on
+    /// clocks.
+    #[prost(uint64, optional, tag = "104")]
+    pub age: Option<u64>,
 }
 
 /// The body of a `PUT`.
@@ -188,13 +192,14 @@ pub fn of_expire(expire: Option<i64>) -> Option<Millis> {
 }
 
 impl GetResponse {
-    /// The answer that is not held: `metadata` is what its source said about it.
-    pub fn not_held(value: Bytes, metadata: &CopyMetadata) -> GetResponse {
+    /// The answer that is not held: `said` is what its source said about it, encoded.
+    pub fn not_held(value: Bytes, said: &[u8], now: Millis) -> GetResponse {
         GetResponse {
             value: Some(value),
             expire: Some(0),
             not_kept: Some(true),
-            metadata: Some(metadata.encode().into()).filter(|encoded: &Bytes| !encoded.is_empty()),
+            metadata: (!said.is_empty()).then(|| Bytes::copy_from_slice(said)),
+            age: CopyMetadataView::read(said).born.map(|born| now.saturating_sub(born)),
             ..GetResponse::default()
         }
     }
@@ -208,9 +213,10 @@ impl GetResponse {
     }
 
     /// What the answer says about the value, tags included.
-    pub fn copy_metadata(&self) -> CopyMetadata {
+    pub fn copy_metadata(&self, now: Millis) -> CopyMetadata {
         let said = self.metadata.as_deref().map(CopyMetadataView::read).unwrap_or_default();
-        CopyMetadata { tags: self.tags.iter().map(|tag| Box::from(&**tag)).collect(), ..said.to_owned() }
+        let tags = self.tags.iter().map(|tag| Box::from(&**tag)).collect();
+        CopyMetadata { tags, born: self.age.map(|age| now.saturating_sub(age)), ..said.to_owned() }
     }
 }
 
@@ -238,6 +244,7 @@ impl EncodedEntry {
             fresh_for: end.map(|end| signed(end) - signed(now)),
             metadata: Some(metadata),
             tags: entry.tags().map(Bytes::copy_from_slice).collect(),
+            age: Some(now.saturating_sub(said.born.unwrap_or_else(|| entry.stored()))),
             ..GetResponse::default()
         };
         let value_len = entry.value.as_bytes().len();
@@ -301,8 +308,12 @@ mod tests {
         let message = GetResponse::decode(&*written.expect("the entry")).expect("a message");
         assert_eq!(message.value.as_deref(), Some(&b"abc"[..]));
         assert_eq!((message.expire, message.fresh_for), (Some(10_000_000_000), Some(9000)));
-        let expected =
-            CopyMetadata { etag: Some(b"\"1\"".as_slice().into()), tags: vec![b"t".as_slice().into()], ..said };
-        assert_eq!(message.copy_metadata(), expected);
+        let expected = CopyMetadata {
+            etag: Some(b"\"1\"".as_slice().into()),
+            tags: vec![b"t".as_slice().into()],
+            born: Some(7000),
+            ..said
+        };
+        assert_eq!(message.copy_metadata(7000), expected);
     }
 }

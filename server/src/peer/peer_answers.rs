@@ -23,12 +23,17 @@ pub(crate) fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result
             if message.metadata.is_some() {
                 member.note_larder();
             }
-            let fresh = match message.fresh_until(clock::now()) {
+            let now = clock::now();
+            let fresh = match message.fresh_until(now) {
                 _ if message.not_kept == Some(true) => FreshUntil::NotKept,
                 Some(at) => FreshUntil::At(at),
                 None => FreshUntil::Policy,
             };
-            let metadata = message.copy_metadata();
+            let mut metadata = message.copy_metadata(now);
+            // Clients are told how long the owner's copy is fresh, and not how long one is here.
+            if let (FreshUntil::At(at), None) = (fresh, &metadata.cache_control) {
+                metadata.bound_max_age(at, now);
+            }
             Ok(PeerAnswer::Found { value: message.value.unwrap_or_default(), fresh, metadata })
         }
         // The owner remembers it.

@@ -3,7 +3,7 @@
 use super::group::{Group, StartedRead};
 use crate::{
     peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer},
-    source::{CopyMetadata, Fetch, RequestTrace, SourceError},
+    source::{Fetch, RequestTrace, SourceError},
 };
 use bytes::Bytes;
 use http::StatusCode;
@@ -143,19 +143,20 @@ impl PeerRequest<'_> {
     }
 
     async fn end(&self, key: &[u8], begun: StartedRead<Bytes>) -> Result<Option<Bytes>, SourceError> {
-        let wait = match begun {
+        let mut wait = match begun {
             StartedRead::Hit(body) => return Ok(Some(body)),
             StartedRead::Absent => return Ok(None),
             StartedRead::Wait(wait) => wait,
         };
-        let Some(value) = Group::end(wait).await? else { return Ok(None) };
+        let Some(value) = Group::ended((&mut wait).await)? else { return Ok(None) };
         let (group, now) = (self.group, clock::now());
         let look = |entry: Entry<'_>| (entry.value.as_bytes() == value).then(|| encoded(&entry, self.instance, now));
         let held = match group.policy.serves(key) {
             true => group.cache.peek_stale(group.cache.key(key), now, look).flatten(),
             false => None,
         };
-        Ok(Some(held.unwrap_or_else(|| GetResponse::not_held(value, &CopyMetadata::default()).encode_to_vec().into())))
+        let said = wait.metadata().unwrap_or_default();
+        Ok(Some(held.unwrap_or_else(|| GetResponse::not_held(value, &said, now).encode_to_vec().into())))
     }
 }
 

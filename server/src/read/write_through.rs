@@ -243,7 +243,7 @@ fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {
         SourceError::Unavailable(_)
         | SourceError::Throttled(..)
         | SourceError::Refused(_)
-        | SourceError::TooLarge(_)
+        | SourceError::OnlyStreamed(_)
         | SourceError::ReadOnly(_) => {
             writing.refused();
         }

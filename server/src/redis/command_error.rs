@@ -78,7 +78,7 @@ impl From<SourceError> for CommandError {
     fn from(error: SourceError) -> CommandError {
         let text = match error {
             // The text begins with its own error code.
-            SourceError::Refused(text) | SourceError::TooLarge(text) => text.to_string(),
+            SourceError::Refused(text) | SourceError::OnlyStreamed(text) => text.to_string(),
             error => format!("ERR {error}"),
         };
         CommandError::Owned(text.into_bytes())

@@ -16,8 +16,14 @@ const GONE_AT: u8 = 7;
 const NOT_KEPT: u8 = 8;
 /// Not what a source says: the mark of a document. See [`documents`](super::documents).
 pub(super) const DOCUMENT: u8 = 9;
+const CACHE_CONTROL: u8 = 10;
+const EXPIRES: u8 = 11;
+const BORN: u8 = 12;
+const MAX_AGE: u8 = 13;
+const DATE: u8 = 14;
+const CDN_CACHE_CONTROL: u8 = 15;
 /// A field that is longer is not kept.
-const LONGEST: usize = 4096;
+pub(super) const LONGEST: usize = 4096;
 
 /// What a source says about a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +34,19 @@ pub struct CopyMetadata {
     pub etag: Option<Box<[u8]>>,
     /// `Last-Modified`, as it was sent.
     pub last_modified: Option<Box<[u8]>>,
+    /// `Cache-Control`, as it was sent; several lines are one list.
+    pub cache_control: Option<Box<[u8]>>,
+    /// `CDN-Cache-Control`, likewise (RFC 9213).
+    pub cdn_cache_control: Option<Box<[u8]>>,
+    /// `Expires`, as it was sent.
+    pub expires: Option<Box<[u8]>>,
+    /// `Date`, as it was sent, if it is a date.
+    pub date: Option<Box<[u8]>>,
+    /// When the origin made it: its age is counted from then (RFC 9111, 4.2.3).
+    pub born: Option<Millis>,
+    /// A bound on the `max-age` that clients are told, seconds: the policy keeps the copy for less
+    /// time than the origin allows.
+    pub max_age: Option<u64>,
     /// How long after its freshness the copy may be served while it is renewed, ms; `None`: as the
     /// policy says.
     pub stale_while_revalidate: Option<u64>,
@@ -59,10 +78,24 @@ impl CopyMetadata {
         }
     }
 
+    /// Clients are told no `max-age` that goes beyond this moment.
+    pub fn bound_max_age(&mut self, last: Millis, now: Millis) {
+        let at_most = last.saturating_sub(self.born.unwrap_or(now)) / 1000;
+        self.max_age = Some(self.max_age.map_or(at_most, |max_age| max_age.min(at_most)));
+    }
+
     /// The bytes that the memory tier keeps; empty if there is nothing to say.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let texts = [(CONTENT_TYPE, &self.content_type), (ETAG, &self.etag), (LAST_MODIFIED, &self.last_modified)];
+        let texts = [
+            (CONTENT_TYPE, &self.content_type),
+            (ETAG, &self.etag),
+            (LAST_MODIFIED, &self.last_modified),
+            (CACHE_CONTROL, &self.cache_control),
+            (CDN_CACHE_CONTROL, &self.cdn_cache_control),
+            (EXPIRES, &self.expires),
+            (DATE, &self.date),
+        ];
         for (kind, text) in texts {
             if let Some(text) = text.as_deref().filter(|text| text.len() <= LONGEST) {
                 put(&mut out, kind, text);
@@ -73,6 +106,8 @@ impl CopyMetadata {
             (STALE_IF_ERROR, self.stale_if_error),
             (FETCH_DURATION, self.fetch_duration),
             (GONE_AT, self.gone_at),
+            (BORN, self.born),
+            (MAX_AGE, self.max_age),
         ];
         for (kind, number) in numbers {
             if let Some(number) = number {
@@ -102,6 +137,12 @@ pub struct CopyMetadataView<'a> {
     pub content_type: Option<&'a [u8]>,
     pub etag: Option<&'a [u8]>,
     pub last_modified: Option<&'a [u8]>,
+    pub cache_control: Option<&'a [u8]>,
+    pub cdn_cache_control: Option<&'a [u8]>,
+    pub expires: Option<&'a [u8]>,
+    pub date: Option<&'a [u8]>,
+    pub born: Option<Millis>,
+    pub max_age: Option<u64>,
     pub stale_while_revalidate: Option<u64>,
     pub stale_if_error: Option<u64>,
     pub fetch_duration: Option<u64>,
@@ -125,6 +166,12 @@ impl<'a> CopyMetadataView<'a> {
                 STALE_IF_ERROR => view.stale_if_error = number(),
                 FETCH_DURATION => view.fetch_duration = number(),
                 GONE_AT => view.gone_at = number(),
+                CACHE_CONTROL => view.cache_control = Some(field),
+                CDN_CACHE_CONTROL => view.cdn_cache_control = Some(field),
+                EXPIRES => view.expires = Some(field),
+                DATE => view.date = Some(field),
+                BORN => view.born = number(),
+                MAX_AGE => view.max_age = number(),
                 NOT_KEPT => view.is_not_kept = true,
                 DOCUMENT => view.is_document = true,
                 _ => {}
@@ -145,6 +192,12 @@ impl<'a> CopyMetadataView<'a> {
             content_type: self.content_type.map(Box::from),
             etag: self.etag.map(Box::from),
             last_modified: self.last_modified.map(Box::from),
+            cache_control: self.cache_control.map(Box::from),
+            cdn_cache_control: self.cdn_cache_control.map(Box::from),
+            expires: self.expires.map(Box::from),
+            date: self.date.map(Box::from),
+            born: self.born,
+            max_age: self.max_age,
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
             fetch_duration: self.fetch_duration,
@@ -156,13 +209,20 @@ impl<'a> CopyMetadataView<'a> {
     }
 }
 
-/// What a conditional request asks with (RFC 9110, 13.1).
+/// What a conditional request asks with (RFC 9110, 13.1), and what holds on after a 304 that does
+/// not replace it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators {
     /// For `If-None-Match`.
     pub etag: Option<Box<[u8]>>,
     /// For `If-Modified-Since`.
     pub last_modified: Option<Box<[u8]>>,
+    /// The `Cache-Control` of the copy.
+    pub cache_control: Option<Box<[u8]>>,
+    /// The `CDN-Cache-Control` of the copy.
+    pub cdn_cache_control: Option<Box<[u8]>>,
+    /// The `Expires` of the copy.
+    pub expires: Option<Box<[u8]>>,
 }
 
 /// Until when a source says that its answer is fresh.
@@ -191,9 +251,11 @@ mod tests {
             (content_type, etag, last_modified) in (text(), text(), text()),
             (stale_while_revalidate, stale_if_error) in any::<(Option<u64>, Option<u64>)>(),
             (fetch_duration, gone_at, is_not_kept, is_document) in any::<(Option<u64>, Option<u64>, bool, bool)>(),
+            (cache_control, cdn_cache_control, expires, date) in (text(), text(), text(), text()),
+            (born, max_age) in any::<(Option<u64>, Option<u64>)>(),
         ) {
             let tags = Vec::new();
-            let whole = CopyMetadata { content_type, etag, last_modified, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, is_document, tags };
+            let whole = CopyMetadata { content_type, etag, last_modified, cache_control, cdn_cache_control, expires, date, born, max_age, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, is_document, tags };
             prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
         }
 

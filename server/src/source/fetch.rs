@@ -175,7 +175,13 @@ impl Fetch {
                 (entry.value.to_bytes(), CopyMetadata { tags, ..said.to_owned() })
             })
         })??;
-        let validators = Validators { etag: metadata.etag.clone(), last_modified: metadata.last_modified.clone() };
+        let validators = Validators {
+            etag: metadata.etag.clone(),
+            last_modified: metadata.last_modified.clone(),
+            cache_control: metadata.cache_control.clone(),
+            cdn_cache_control: metadata.cdn_cache_control.clone(),
+            expires: metadata.expires.clone(),
+        };
         self.held = Some(Box::new((value, metadata)));
         Some(validators)
     }
@@ -213,10 +219,7 @@ impl Fetch {
     /// otherwise like [`finish`](Fetch::finish).
     pub fn finish_copy(mut self, answer: Result<FetchAnswer, SourceError>, now: Millis) {
         let ending = match answer {
-            Ok(FetchAnswer::Copy { value, fresh, metadata }) => {
-                let metadata = CopyMetadata { is_not_kept: fresh == FreshUntil::NotKept, ..metadata };
-                Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
-            }
+            Ok(FetchAnswer::Copy { value, fresh, metadata }) => self.copy(value, fresh, metadata, now),
             Ok(FetchAnswer::Absent { fresh }) => {
                 let longest = self.policy.of(self.key()).negative_ttl;
                 let end = match fresh {
@@ -227,10 +230,7 @@ impl Fetch {
                 Ending::Answer(None, end, CopyMetadata::default())
             }
             Ok(FetchAnswer::NotModified { fresh, metadata }) => match self.held.take().map(|held| *held) {
-                Some((value, held)) => {
-                    let metadata = CopyMetadata { is_not_kept: fresh == FreshUntil::NotKept, ..metadata.over(held) };
-                    Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
-                }
+                Some((value, held)) => self.copy(value, fresh, metadata.over(held), now),
                 None => Ending::Failed(SourceError::Unavailable(
                     "the origin says 304 to a request without validators".into(),
                 )),
@@ -238,6 +238,18 @@ impl Fetch {
             Err(error) => Ending::Failed(error),
         };
         self.end(ending, now);
+    }
+
+    /// A value with what its source says about it.
+    fn copy(&self, value: Bytes, fresh: FreshUntil, mut metadata: CopyMetadata, now: Millis) -> Ending {
+        metadata.is_not_kept = fresh == FreshUntil::NotKept;
+        let last = self.policy.of(self.key()).ttl.map(|ttl| now.saturating_add(ttl));
+        if let (FreshUntil::At(at), Some(last)) = (fresh, last)
+            && last < at
+        {
+            metadata.bound_max_age(last, now);
+        }
+        Ending::Answer(Some(value), self.end_of_copy(fresh, now), metadata)
     }
 
     /// Until when a copy is fresh; `None`: it may not be kept.

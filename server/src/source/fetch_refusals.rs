@@ -1,18 +1,35 @@
 //! Why a source's answer is refused, or none came: the texts that all sources share.
 use super::{
-    source_error::{SourceError, TOO_LARGE},
+    source_error::{ONLY_STREAMED, SourceError},
     source_limits::SourceLimits,
 };
 use std::{sync::Arc, time::Duration};
 
 /// The error for a value larger than `max-value`.
 pub(super) fn too_large(size: usize, max: usize) -> SourceError {
-    SourceError::TooLarge(format!("{TOO_LARGE}{size} bytes is larger than allowed: {max} (max-value)").into())
+    SourceError::OnlyStreamed(
+        format!("{ONLY_STREAMED}of {size} bytes is larger than allowed: {max} (max-value)").into(),
+    )
 }
 
 /// The same where only the beginning of the value is known, which has this many bytes.
 pub(super) fn too_large_so_far(size: usize, max: usize) -> SourceError {
-    SourceError::TooLarge(format!("{TOO_LARGE}{size} bytes or more is larger than allowed: {max} (max-value)").into())
+    SourceError::OnlyStreamed(
+        format!("{ONLY_STREAMED}of {size} bytes or more is larger than allowed: {max} (max-value)").into(),
+    )
+}
+
+/// The error for a value with a `Content-Encoding`.
+pub(super) fn encoded(codings: &[u8]) -> SourceError {
+    let codings = codings.escape_ascii();
+    let only = "only HTTP clients can read it (Content-Encoding)";
+    SourceError::OnlyStreamed(format!("{ONLY_STREAMED}is encoded as `{codings}`: {only}").into())
+}
+
+/// The error for a value that was one of both a moment ago.
+pub(super) fn known_only_streamed(max: usize) -> SourceError {
+    let text = format!("{ONLY_STREAMED}is larger than allowed: {max} (max-value), or encoded (Content-Encoding)");
+    SourceError::OnlyStreamed(text.into())
 }
 
 /// The error for a value that does not fit into the rest of `max-buffers`.

@@ -17,8 +17,9 @@ pub enum SourceError {
     /// The source answered with an error of its own (`WRONGTYPE …`, code included). It is relayed
     /// unchanged.
     Refused(Arc<str>),
-    /// The source has a value larger than `max-value`. Reads as `Refused`.
-    TooLarge(Arc<str>),
+    /// The source has a value larger than `max-value`, or an encoded one: it is only streamed. Reads
+    /// as `Refused`.
+    OnlyStreamed(Arc<str>),
     /// The source never accepts writes; it is what this says (`a table`). The text follows `-ERR `.
     ReadOnly(&'static str),
 }
@@ -29,7 +30,7 @@ impl SourceError {
             SourceError::Unavailable(reason) | SourceError::Lost(reason) | SourceError::Throttled(reason, _) => {
                 Some(reason)
             }
-            SourceError::Refused(_) | SourceError::TooLarge(_) | SourceError::ReadOnly(_) => None,
+            SourceError::Refused(_) | SourceError::OnlyStreamed(_) | SourceError::ReadOnly(_) => None,
         }
     }
     /// How long the source asked not to be asked again.
@@ -41,36 +42,36 @@ impl SourceError {
     }
     /// Whether the source gave no answer (HTTP 503), instead of refusing.
     pub fn is_unavailable(&self) -> bool {
-        !matches!(self, SourceError::Refused(_) | SourceError::TooLarge(_) | SourceError::ReadOnly(_))
+        !matches!(self, SourceError::Refused(_) | SourceError::OnlyStreamed(_) | SourceError::ReadOnly(_))
     }
     /// The text that the engine carries to a flight's waiters;
     /// [`of_outcome`](SourceError::of_outcome) parses it.
     pub(crate) fn to_outcome(&self) -> Arc<str> {
         match self {
-            SourceError::Refused(text) | SourceError::TooLarge(text) => text.clone(),
+            SourceError::Refused(text) | SourceError::OnlyStreamed(text) => text.clone(),
             // Reads never get `ReadOnly`.
             unavailable => unavailable.to_string().into(),
         }
     }
     /// Redis's own errors begin with a code and those of an HTTP origin with its name, so none is
-    /// mistaken for [`UNAVAILABLE`] or [`TOO_LARGE`].
+    /// mistaken for [`UNAVAILABLE`] or [`ONLY_STREAMED`].
     pub(crate) fn of_outcome(text: Arc<str>) -> SourceError {
         match text.strip_prefix(UNAVAILABLE) {
             Some(reason) => SourceError::Unavailable(reason.into()),
-            None if is_too_large(&text) => SourceError::TooLarge(text),
+            None if is_only_streamed(&text) => SourceError::OnlyStreamed(text),
             None => SourceError::Refused(text),
         }
     }
-    /// The error of a node that refused to answer. What is too large there is too large here.
+    /// The error of a node that refused to answer. What is only streamed there is only streamed here.
     pub(crate) fn refused_by_peer(reason: &str) -> SourceError {
-        match reason.find(TOO_LARGE) {
-            Some(at) if is_too_large(&reason[at..]) => SourceError::TooLarge(reason[at..].into()),
+        match reason.find(ONLY_STREAMED) {
+            Some(at) if is_only_streamed(&reason[at..]) => SourceError::OnlyStreamed(reason[at..].into()),
             _ => SourceError::Refused(format!("ERR {reason}").into()),
         }
     }
     /// The error as a reply of the Redis protocol.
     pub(crate) fn to_reply(&self) -> Bytes {
-        let code = if matches!(self, SourceError::Refused(_) | SourceError::TooLarge(_)) { "" } else { "ERR " };
+        let code = if matches!(self, SourceError::Refused(_) | SourceError::OnlyStreamed(_)) { "" } else { "ERR " };
         format!("-{code}{self}\r\n").into()
     }
 }
@@ -80,18 +81,19 @@ impl fmt::Display for SourceError {
             SourceError::Unavailable(reason) | SourceError::Lost(reason) | SourceError::Throttled(reason, _) => {
                 write!(f, "{UNAVAILABLE}{reason}")
             }
-            SourceError::Refused(text) | SourceError::TooLarge(text) => f.write_str(text),
+            SourceError::Refused(text) | SourceError::OnlyStreamed(text) => f.write_str(text),
             SourceError::ReadOnly(what) => write!(f, "the source is {what}, which is read-only"),
         }
     }
 }
 impl std::error::Error for SourceError {}
 
-/// How the error about a value that is too large begins; it names `max-value`.
-pub(super) const TOO_LARGE: &str = "ERR the source's value of ";
+/// How the error about a value that is only streamed begins; it names `max-value` or
+/// `Content-Encoding`.
+pub(super) const ONLY_STREAMED: &str = "ERR the source's value ";
 
-fn is_too_large(text: &str) -> bool {
-    text.starts_with(TOO_LARGE) && text.contains("(max-value)")
+fn is_only_streamed(text: &str) -> bool {
+    text.starts_with(ONLY_STREAMED) && (text.contains("(max-value)") || text.contains("(Content-Encoding)"))
 }
 
 /// Prefix of the text of an unavailable source.

@@ -13,7 +13,7 @@ pub trait ValueChunks {
     fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>>;
 }
 
-/// A value that is too large to be kept.
+/// A value that is too large to be kept, or encoded.
 pub struct ValueStream {
     /// Its length, if the source says it first.
     pub len: Option<u64>,
@@ -21,6 +21,8 @@ pub struct ValueStream {
     pub fresh: FreshUntil,
     /// What the source says about it.
     pub metadata: CopyMetadata,
+    /// Its `Content-Encoding`; `identity`: it had one, and other clients get other bytes.
+    pub encoding: Option<Box<[u8]>>,
     /// Its bytes.
     pub chunks: Box<dyn ValueChunks>,
 }

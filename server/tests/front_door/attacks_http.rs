@@ -134,6 +134,40 @@ fn nginx_in_front_and_larder_agree_where_requests_end() {
 }
 
 #[test]
+fn a_request_has_one_host_on_every_listener() {
+    let larder = larder(&[]);
+    for (version, hosts, is_right) in [
+        ("1.1", "host: x\r\n", true),
+        ("1.1", "Host: [::1]:8080\r\n", true),
+        ("1.1", "host:\r\n", true),
+        ("1.0", "", true),
+        ("1.0", "host: x\r\n", true),
+        ("1.1", "", false),
+        ("1.1", "host: x\r\nHOST: y\r\n", false),
+        ("1.1", "host: x\r\nhost: x\r\n", false),
+        ("1.0", "host: x\r\nhost: y\r\n", false),
+        ("1.1", "host: x y\r\n", false),
+        ("1.1", "host: a@b\r\n", false),
+        ("1.1", "host: x/y\r\n", false),
+    ] {
+        let request = |path: &str| format!("GET {path} HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
+        // The same on the fast path, for which that is no header of a plain request.
+        let plain = request("/v1/kv/none").replace("connection: close", "x: y");
+        let after = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let fast = exchange(connect(larder.http), format!("{plain}{after}").as_bytes());
+        let status = |answer: &str| answer[9..12].parse::<u16>().expect("a status");
+        assert_eq!(status(&fast), if is_right { 404 } else { 400 }, "HTTP/{version} {hosts:?}: {fast}");
+        for (answer, expected) in [
+            (larder.http(&request("/v1/kv/none")), 404),
+            (larder.http(&request("/healthz")), 200),
+            (larder.admin(&request("/metrics")), 200),
+        ] {
+            assert_eq!(answer.0, if is_right { expected } else { 400 }, "HTTP/{version} {hosts:?}: {}", answer.1);
+        }
+    }
+}
+
+#[test]
 fn line_ends_in_keys_and_values_make_no_lines() {
     let larder = larder(&["--log-level=info", "--access-log=100%"]);
     let ask = |request: &str| {

@@ -81,6 +81,79 @@ fn a_copy_that_has_not_changed_is_renewed_without_its_value() {
         assert!(said.contains("answered 304 Not Modified, though it was not asked whether"), "{said}");
     });
 }
+#[test]
+fn what_a_304_does_not_say_stays_as_it_was() {
+    run(async {
+        let (group, origin) = origin(|asked| match &asked.target[3..] {
+            "lifetime" if has(asked, "if-none-match: \"1\"") => answer_304("etag: \"1\"\r\n"),
+            "lifetime" => {
+                answer("200 OK", "etag: \"1\"\r\ncache-control: max-age=60, must-revalidate\r\nage: 60\r\n", "v")
+            }
+            "older" if has(asked, "if-none-match: \"1\"") => answer_304("age: 50\r\n"),
+            "older" => answer("200 OK", "etag: \"1\"\r\ncache-control: max-age=60\r\nage: 60\r\n", "v"),
+            "cdn" if has(asked, "if-none-match: \"1\"") => answer_304(""),
+            "cdn" => answer(
+                "200 OK",
+                "etag: \"1\"\r\ncdn-cache-control: max-age=60\r\ncache-control: no-store\r\nage: 60\r\n",
+                "v",
+            ),
+            "expires" if asked.head.contains("if-modified-since") => {
+                answer_304("date: Sun, 06 Nov 1994 08:49:38 GMT\r\n")
+            }
+            "expires" => answer(
+                "200 OK",
+                "last-modified: Sun, 06 Nov 1994 08:49:00 GMT\r\ndate: Sun, 06 Nov 1994 08:50:38 GMT\r\n\
+                expires: Sun, 06 Nov 1994 08:50:38 GMT\r\n",
+                "v",
+            ),
+            _ if has(asked, "if-none-match: \"1\"") => answer_304("cache-control: max-age=5\r\n"),
+            _ => answer("200 OK", "etag: \"1\"\r\ncache-control: no-cache\r\n", "v"),
+        });
+        for (key, seconds, stale_if_error) in [
+            ("lifetime", 60, Some(0)),
+            ("older", 10, None),
+            ("cdn", 60, None),
+            ("expires", 60, None),
+            ("replaced", 5, None),
+        ] {
+            assert_eq!(group.get(key).await, some("v"), "{key}");
+            let begun = clock::now();
+            assert_eq!(group.get(key).await, some("v"), "{key}");
+            let left = group.expiry(key).expect("a lifetime") - begun;
+            let most = seconds * 1000 + (clock::now() - begun);
+            assert!((seconds * 1000..=most).contains(&left), "{key}: {left}");
+            let copy = kept(&group, key);
+            assert_eq!(copy.stale_if_error, stale_if_error, "{key}");
+            assert!(copy.etag.is_some() || copy.last_modified.is_some(), "{key} can be asked about again");
+        }
+        assert_eq!(origin.asked(), 10);
+    });
+}
+
+#[test]
+fn a_304_about_another_value_does_not_renew_the_copy() {
+    run(async {
+        let (group, origin) = origin(|asked| match &asked.target[3..] {
+            "tag" if has(asked, "if-none-match: \"1\"") => answer_304("etag: \"2\"\r\ncache-control: max-age=60\r\n"),
+            "tag" if asked.request == 0 => answer("200 OK", "etag: \"1\"\r\ncache-control: max-age=0\r\n", "one"),
+            "tag" => answer("200 OK", "etag: \"2\"\r\ncache-control: max-age=60\r\n", "two"),
+            "date" if has(asked, "if-modified-since: sun, 06 nov 1994 08:49:37 gmt") => {
+                answer_304("last-modified: Sun, 06 Nov 1994 08:49:39 GMT\r\n")
+            }
+            "date" if asked.request == 3 => {
+                answer("200 OK", "last-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\ncache-control: max-age=0\r\n", "one")
+            }
+            _ => answer("200 OK", "cache-control: max-age=60\r\n", "two"),
+        });
+        for (key, asked) in [("tag", 3), ("date", 6)] {
+            assert_eq!(group.get(key).await, some("one"), "{key}");
+            assert_eq!(group.get(key).await, some("two"), "{key}: fetched whole");
+            assert_eq!(group.get(key).await, some("two"), "{key}");
+            assert_eq!(origin.asked(), asked, "{key}");
+        }
+    });
+}
+
 fn answer_304(headers: &str) -> Vec<Step> {
     vec![Step::Send(format!("HTTP/1.1 304 Not Modified\r\n{headers}\r\n").into())]
 }
@@ -109,7 +182,7 @@ fn what_the_headers_say_is_kept_with_the_copy() {
         assert_eq!((all.stale_while_revalidate, all.stale_if_error), (Some(5000), Some(7000)));
         let strict = kept(&group, "strict");
         assert_eq!((strict.stale_while_revalidate, strict.stale_if_error), (Some(0), Some(0)));
-        assert_eq!(kept(&group, "plain"), CopyMetadata::default());
+        assert_eq!(kept(&group, "plain").content_type, None, "bytes are bytes anyway");
         assert!(group.cached("too many tags").is_none(), "a clear by its tag would miss it");
     });
 }

@@ -120,7 +120,7 @@ fn what_a_status_means() {
     run(async move {
         let (group, _origin) = scripted(LIMITS, |_| answer("200 OK", "content-encoding: gzip\r\n", "\x1f"));
         let said = refused(group.get("k").await);
-        assert!(said.ends_with("answered with Content-Encoding `gzip`, not `identity`"), "{said}");
+        assert!(said.contains("is encoded as `gzip`"), "{said}");
     });
 }
 
@@ -283,7 +283,7 @@ fn a_value_over_max_value_is_refused_before_it_is_read() {
             _ => answer("200 OK", "", vec![b'x'; 1000]),
         });
         let too_large = |answer: Result<_, _>| {
-            assert!(matches!(answer, Err(SourceError::TooLarge(_))));
+            assert!(matches!(answer, Err(SourceError::OnlyStreamed(_))));
             reason(answer)
         };
         let said = too_large(group.get("announced").await);

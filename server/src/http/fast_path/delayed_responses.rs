@@ -37,11 +37,11 @@ impl<S: ClientStream> FastConnection<'_, S> {
             let response = match answer {
                 PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
                 PendingAnswer::Ready(response) => Some(*response),
-                PendingAnswer::Wait(mut wait) => {
+                PendingAnswer::Wait(mut wait, accepted) => {
                     let ended = Group::ended((&mut wait).await);
                     match matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {
                         true => None,
-                        false => Some(self.fetched(route, group, &key, ended, wait.metadata()).await),
+                        false => Some(self.fetched(route, group, &key, (ended, wait.metadata()), &accepted).await),
                     }
                 }
                 PendingAnswer::Write(task) => {
@@ -87,7 +87,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let mut buffers = self.context.http.turn_buffers.borrow_mut();
         let date = buffers.date.at(now);
         let written = group.cache.tier().peek(group.cache.key(key), now, |entry| {
-            route.write_entry(&mut self.output, &entry, EntryMetadata::fetched(&entry, now), instance, date).is_none()
+            route
+                .write_entry(&mut self.output, &entry, EntryMetadata::fetched(&entry, now, true), instance, date)
+                .is_none()
         });
         written == Some(true)
     }
@@ -98,12 +100,12 @@ impl<S: ClientStream> FastConnection<'_, S> {
         route: ReadRoute,
         group: usize,
         key: &[u8],
-        ended: Result<Option<Bytes>, SourceError>,
-        said: Option<Bytes>,
+        (ended, said): (Result<Option<Bytes>, SourceError>, Option<Bytes>),
+        accept_encoding: &[u8],
     ) -> Response<ResponseBody> {
         let worker = &self.context.worker;
         let (group, instance) = (&worker.groups[group], worker.app.instance);
-        match key_routes::finish_read(group, route, key, ended, said).await {
+        match key_routes::finish_read(group, route, key, ended, said, accept_encoding).await {
             ReadOutcome::PassesThrough(value) => route.passed_through(value, clock::now()),
             ReadOutcome::Found(about, said, value) => route.found(key, value, about, &said, instance),
             ReadOutcome::Absent => route.absent(key),

@@ -185,8 +185,8 @@ pub(super) struct WaitingResponse {
 }
 
 pub(super) enum PendingAnswer {
-    /// The source is being asked.
-    Wait(Wait),
+    /// The source is being asked, for a client that accepts these codings.
+    Wait(Wait, Box<[u8]>),
     /// Too large to be encoded under the shard's lock.
     Large(Bytes),
     /// A store is writing.

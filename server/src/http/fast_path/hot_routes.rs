@@ -373,7 +373,10 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 return true;
             }
             StartedRead::Hit(Some(value)) => PendingAnswer::Large(value),
-            StartedRead::Wait(wait) => PendingAnswer::Wait(wait),
+            StartedRead::Wait(wait) => {
+                let accepted: Vec<&[u8]> = access_log::fields_of(head, "accept-encoding").collect();
+                PendingAnswer::Wait(wait, accepted.join(&b","[..]).into())
+            }
         };
         let (key, after, logged_after) = (key.into(), Output::default(), Vec::new());
         let timed_with = self.timed_with;

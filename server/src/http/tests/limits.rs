@@ -52,13 +52,15 @@ fn sizes_are_bounded_and_name_their_settings() {
         for pad in [8192, 12000] {
             for path in [Path::Any, Path::General] {
                 let mut client = server.connect_to(ListenerRole::Native, path).await;
-                let head = client.send(format!("GET /v1/kv/a HTTP/1.1\r\nX-Pad: {}\r\n\r\n", "x".repeat(pad))).await;
+                let head = client
+                    .send(format!("GET /v1/kv/a HTTP/1.1\r\nHost: h\r\nX-Pad: {}\r\n\r\n", "x".repeat(pad)))
+                    .await;
                 assert_eq!((head.status, head.problem().as_str()), (431, "head-too-large"));
                 assert!(head.text().contains("max-headers"));
             }
         }
         let mut client = server.connect().await;
-        client.write(format!("GET /v1/kv/a HTTP/1.1\r\nX-Pad: {}\r\n\r\n", "x".repeat(40_000))).await;
+        client.write(format!("GET /v1/kv/a HTTP/1.1\r\nHost: h\r\nX-Pad: {}\r\n\r\n", "x".repeat(40_000))).await;
         let rest = String::from_utf8(client.rest().await.expect("an answer before the end")).expect("text");
         assert!(rest.starts_with("HTTP/1.1 431 "), "{rest}");
     });
@@ -75,7 +77,7 @@ fn a_head_that_dribbles_is_cut_off_on_both_paths() {
             let dribble = async {
                 use tokio::io::AsyncWriteExt;
                 // Each byte arrives in time, the head as a whole does not.
-                for byte in "GET /v1/kv/a HTTP/1.1\r\nX-Slow: ".bytes().chain(std::iter::repeat(b'x')) {
+                for byte in "GET /v1/kv/a HTTP/1.1\r\nHost: h\r\nX-Slow: ".bytes().chain(std::iter::repeat(b'x')) {
                     if client.stream.write_all(&[byte]).await.is_err() {
                         return;
                     }

@@ -39,7 +39,7 @@ impl FetchEnd {
         match answer {
             Ok(_) => FetchEnd::Answered,
             // It has the value. Whether that is of use is for others to say.
-            Err(SourceError::TooLarge(_)) => FetchEnd::Answered,
+            Err(SourceError::OnlyStreamed(_)) => FetchEnd::Answered,
             Err(SourceError::Throttled(..)) => FetchEnd::Refused,
             Err(error) if error.is_unavailable() => FetchEnd::Failed,
             Err(_) => FetchEnd::Refused,

@@ -1,7 +1,8 @@
 //! What the status of a response means for the key.
 use super::origin_settings::SharedAddress;
 use crate::source::source_error::SourceError;
-use http::{StatusCode, header, response::Parts};
+use http::{HeaderMap, StatusCode, header, response::Parts};
+use larder_proto::http::cache_control::members;
 
 /// What a response that is an answer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,16 +22,7 @@ pub(super) enum Meaning {
 pub(super) fn of_read(response: &Parts, conditional: bool, address: &SharedAddress) -> Result<Meaning, SourceError> {
     let status = response.status;
     match status {
-        StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
-            // Clients of a key learn nothing of an encoding: they would take the encoded bytes for the value.
-            match response.headers.get(header::CONTENT_ENCODING) {
-                Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-                    let encoding = encoding.as_bytes().escape_ascii();
-                    Err(address.refused(format_args!("answered with Content-Encoding `{encoding}`, not `identity`")))
-                }
-                _ => Ok(Meaning::Value),
-            }
-        }
+        StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(Meaning::Value),
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Meaning::Absent),
         StatusCode::NOT_MODIFIED if conditional => Ok(Meaning::NotModified),
         StatusCode::NOT_MODIFIED => {
@@ -43,6 +35,13 @@ pub(super) fn of_read(response: &Parts, conditional: bool, address: &SharedAddre
         }
         status => Err(address.refused(format_args!("answered {status}"))),
     }
+}
+
+/// The codings of a body that is encoded, although Larder asks for `identity`.
+pub(super) fn codings(headers: &HeaderMap) -> Option<Box<[u8]>> {
+    let lines = headers.get_all(header::CONTENT_ENCODING).iter().flat_map(|line| members(line.as_bytes()));
+    let codings = lines.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+    Some(codings.collect::<Vec<_>>().join(&b", "[..]).into()).filter(|codings: &Box<[u8]>| !codings.is_empty())
 }
 
 /// Whether the response to a write accepts it; `text` is the beginning of its body.

@@ -2,9 +2,10 @@
 use super::{
     address_attempts::{Failure, at_some_address},
     address_choice::AddressChoice,
-    answer_meaning::{Meaning, of_read},
+    answer_meaning::{Meaning, codings, of_read},
     connection_pool::ConnectionPool,
     fast_exchange::{Exchanged, fast_exchange},
+    not_modified::{add_held, names_other_value},
     origin_connection::Connection,
     origin_settings::SharedAddress,
     request_deadline::RequestDeadline,
@@ -18,6 +19,7 @@ use crate::{
     buffers::{BufferKind, GrowingBuffer},
     source::{
         copy_metadata::{CopyMetadata, FreshUntil, Validators},
+        fetch_refusals::encoded,
         fetch_result::FetchAnswer,
         request_trace::RequestTrace,
         source_error::SourceError,
@@ -46,12 +48,18 @@ pub(super) async fn answer(
     trace: Option<Arc<RequestTrace>>,
     deadline: RequestDeadline,
 ) -> Result<FetchAnswer, SourceError> {
-    let read = Read { key, validators, trace };
+    let mut read = Read { key, validators, trace };
     let no_answer = |address: &SharedAddress, reason| address.unavailable(reason);
-    at_some_address(origin, key, deadline, no_answer, async |pool, target| {
-        exchange(origin, pool, &read, target, deadline).await
-    })
-    .await
+    loop {
+        let answer = at_some_address(origin, key, deadline, no_answer, async |pool, target| {
+            exchange(origin, pool, &read, target, deadline).await
+        });
+        match answer.await? {
+            Some(answer) => return Ok(answer),
+            // Without validators there is no such answer.
+            None => read.validators = None,
+        }
+    }
 }
 
 /// A read of one key.
@@ -64,7 +72,7 @@ pub(super) struct Read<'k> {
 }
 impl Read<'_> {
     pub(super) fn complete(&self, request: &mut Request<Full<Bytes>>) {
-        if let Some(Validators { etag, last_modified }) = &self.validators {
+        if let Some(Validators { etag, last_modified, .. }) = &self.validators {
             insert(request.headers_mut(), header::IF_NONE_MATCH, etag.as_deref());
             insert(request.headers_mut(), header::IF_MODIFIED_SINCE, last_modified.as_deref());
         }
@@ -78,7 +86,7 @@ impl Read<'_> {
         for part in [b"GET ", target.as_bytes(), b" HTTP/1.1\r\n", fixed] {
             request.extend_from_slice(part);
         }
-        if let Some(Validators { etag, last_modified }) = &self.validators {
+        if let Some(Validators { etag, last_modified, .. }) = &self.validators {
             encode(&mut request, &header::IF_NONE_MATCH, etag.as_deref());
             encode(&mut request, &header::IF_MODIFIED_SINCE, last_modified.as_deref());
         }
@@ -113,6 +121,8 @@ pub(super) struct Answered {
     pub(super) connection: Connection,
     /// The body that is the value; `None` if it means something else.
     pub(super) value: Option<Incoming>,
+    /// Of the value, if it is encoded.
+    pub(super) codings: Option<Box<[u8]>>,
     pub(super) fresh: FreshUntil,
     pub(super) metadata: CopyMetadata,
 }
@@ -144,7 +154,7 @@ pub(super) async fn read_head(
                 Some(metadata) => (freshness.fresh, metadata),
                 None => (FreshUntil::NotKept, CopyMetadata::default()),
             };
-            Ok(Answered { connection, value, fresh, metadata })
+            Ok(Answered { connection, value, codings: codings(&head.headers), fresh, metadata })
         }
         Err(error) => {
             pool.give_back(connection);
@@ -153,13 +163,14 @@ pub(super) async fn read_head(
     }
 }
 
+/// `None`: a 304 that is about another value than the copy that is held.
 async fn exchange(
     origin: &AddressChoice,
     pool: &ConnectionPool,
     read: &Read<'_>,
     target: &Uri,
     deadline: RequestDeadline,
-) -> Result<FetchAnswer, Failure> {
+) -> Result<Option<FetchAnswer>, Failure> {
     let settings = &origin.settings;
     let address = pool.address();
     let asked = clock::now();
@@ -171,20 +182,28 @@ async fn exchange(
             Exchanged::Head(connection, response)
         }
     };
-    let (head, body) = match exchanged {
+    let (mut head, body) = match exchanged {
         Exchanged::Whole(head, body) => (head, ResponseBody::Whole(body)),
         Exchanged::Head(connection, response) => {
             let (head, body) = response.into_parts();
             (head, ResponseBody::Coming(connection, body))
         }
     };
+    let mut meaning = of_read(&head, read.is_conditional(), address);
+    // Most readers of a key learn nothing of an encoding: they would take the bytes for the value.
+    if let (Ok(Meaning::Value), Some(codings)) = (&meaning, codings(&head.headers)) {
+        meaning = Err(encoded(&codings));
+    }
+    let mut is_of_held = true;
+    if let (Ok(Meaning::NotModified), Some(held)) = (&meaning, &read.validators) {
+        is_of_held = !names_other_value(&head.headers, held);
+        add_held(&mut head.headers, held);
+    }
     let freshness = ResponseFreshness::of(&head.headers, asked, &settings.url.options.vary);
-    let fresh = freshness.fresh;
     let (fresh, metadata) = match metadata(&head.headers, &freshness) {
-        Some(metadata) => (fresh, metadata),
+        Some(metadata) => (freshness.fresh, metadata),
         None => (FreshUntil::NotKept, Default::default()),
     };
-    let meaning = of_read(&head, read.is_conditional(), address);
     let value = match body {
         ResponseBody::Whole(body) => settings.buffers.count(BufferKind::Fetched, GrowingBuffer::Heap(body)),
         ResponseBody::Coming(connection, body) => {
@@ -201,9 +220,9 @@ async fn exchange(
         }
     };
     match meaning {
-        Ok(Meaning::Value) => Ok(FetchAnswer::Copy { value, fresh, metadata }),
-        Ok(Meaning::Absent) => Ok(FetchAnswer::Absent { fresh }),
-        Ok(Meaning::NotModified) => Ok(FetchAnswer::NotModified { fresh, metadata }),
+        Ok(Meaning::Value) => Ok(Some(FetchAnswer::Copy { value, fresh, metadata })),
+        Ok(Meaning::Absent) => Ok(Some(FetchAnswer::Absent { fresh })),
+        Ok(Meaning::NotModified) => Ok(is_of_held.then_some(FetchAnswer::NotModified { fresh, metadata })),
         Err(error) => Err(throttled(origin, address, read.key, &head, error).into()),
     }
 }

@@ -42,6 +42,7 @@ mod fast_exchange;
 mod http2_connections;
 mod http_date;
 mod key_moments;
+mod not_modified;
 mod origin_connection;
 mod origin_settings;
 mod origin_setup;

@@ -4,7 +4,7 @@ use crate::{
     buffers::Buffers,
     config::OriginUrl,
     source::{
-        fetch_refusals::too_large_so_far, source_error::SourceError, source_health::SourceHealth,
+        fetch_refusals::known_only_streamed, source_error::SourceError, source_health::SourceHealth,
         source_limits::SourceLimits,
     },
     tls::ClientTls,
@@ -118,8 +118,8 @@ impl OriginSettings {
         self.large_keys.add(key, now + LARGE_FOR, now);
     }
     /// The error for a key of [`large_keys`](OriginSettings::large_keys).
-    pub(super) fn known_too_large(&self) -> SourceError {
-        too_large_so_far(self.limits.max_value.saturating_add(1), self.limits.max_value)
+    pub(super) fn known_only_streamed(&self) -> SourceError {
+        known_only_streamed(self.limits.max_value)
     }
     /// The error of an origin, or of Larder, that will not answer this key however often it is
     /// asked.

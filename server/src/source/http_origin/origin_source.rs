@@ -144,7 +144,7 @@ fn refuse_large(origin: &AddressChoice, batch: &mut Vec<Fetch>) {
     let (settings, now) = (&origin.settings, clock::now());
     for fetch in std::mem::take(batch) {
         match settings.large_keys.until(fetch.key(), now) {
-            Some(_) => fetch.finish_copy(Err(settings.known_too_large()), now),
+            Some(_) => fetch.finish_copy(Err(settings.known_only_streamed()), now),
             None => batch.push(fetch),
         }
     }
@@ -163,7 +163,7 @@ fn send_all(origin: &Rc<AddressChoice>, batch: &mut Vec<Fetch>) {
             if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {
                 health.note_error(reason);
             }
-            if let Err(SourceError::TooLarge(_)) = &answer {
+            if let Err(SourceError::OnlyStreamed(_)) = &answer {
                 origin.settings.note_large(fetch.key(), clock::now());
             }
             health.finished(FetchEnd::of(&answer), begun.elapsed() + fetch.held_back());

@@ -1,4 +1,4 @@
-//! Values larger than `max-value` pass through to the client who asks, as they come, and are not
+//! Values larger than `max-value`, and encoded ones, pass through to the client who asks, as they come, and are not
 //! kept.
 use super::{
     address_attempts::at_some_address,
@@ -54,7 +54,7 @@ pub(super) async fn pass_through(
         Ok((read_head(&origin, pool, &read, target, deadline).await?, pool.index()))
     })
     .await?;
-    let Answered { connection, value, fresh, metadata, .. } = answered;
+    let Answered { connection, value, codings, fresh, metadata } = answered;
     let Some(body) = value else {
         origin.pool(index).give_back(connection);
         settings.large_keys.forget(key);
@@ -62,7 +62,7 @@ pub(super) async fn pass_through(
     };
     let len = body.size_hint().exact();
     let is_large = len.is_none_or(|len| len > settings.limits.max_value as u64);
-    match is_large {
+    match is_large || codings.is_some() {
         true => settings.note_large(key, clock::now()),
         // The next read may keep it.
         false => settings.large_keys.forget(key),
@@ -73,12 +73,13 @@ pub(super) async fn pass_through(
         connection: Some(connection),
         body,
         read: 0,
+        is_encoded: codings.is_some(),
         overdue: None,
         timeout: deadline.limit,
         place,
         _charge: charge,
     };
-    Ok(Some(ValueStream { len, fresh, metadata, chunks: Box::new(chunks) }))
+    Ok(Some(ValueStream { len, fresh, metadata, encoding: codings, chunks: Box::new(chunks) }))
 }
 
 /// One of the responses that pass through. `source-max-in-flight` bounds how many do.
@@ -108,6 +109,7 @@ struct OriginChunks {
     connection: Option<Connection>,
     body: Incoming,
     read: u64,
+    is_encoded: bool,
     /// While the client waits for the origin. A client that is slow itself has its own deadlines.
     overdue: Option<Pin<Box<Sleep>>>,
     /// The longest wait for the origin.
@@ -144,7 +146,7 @@ impl ValueChunks for OriginChunks {
                     if let Some(connection) = self.connection.take() {
                         origin.pool(self.index).give_back(connection);
                     }
-                    if self.read <= origin.settings.limits.max_value as u64 {
+                    if !self.is_encoded && self.read <= origin.settings.limits.max_value as u64 {
                         origin.settings.large_keys.forget(&self.key);
                     }
                     return Poll::Ready(None);

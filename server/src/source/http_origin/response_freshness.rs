@@ -8,11 +8,19 @@ use super::http_date::parse_date;
 use crate::source::copy_metadata::FreshUntil;
 use http::{HeaderMap, HeaderName, header};
 use larder_engine::Millis;
+use larder_proto::http::cache_control::{members, name_and_value, seconds};
+
+/// `Cache-Control` for caches in front of the origin only (RFC 9213).
+pub(super) const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 /// What the headers say about keeping the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ResponseFreshness {
     pub(super) fresh: FreshUntil,
+    /// When the origin made it: its age is counted from then.
+    pub(super) born: Millis,
+    /// Whether clients may learn its `Cache-Control`: it is not forbidden to share it.
+    pub(super) is_shared: bool,
     /// How long afterwards it may be served while it is renewed, ms; `None`: not said.
     pub(super) stale_while_revalidate: Option<u64>,
     /// How long afterwards it may be served while the origin fails, ms; `None`: not said.
@@ -23,13 +31,18 @@ impl ResponseFreshness {
     /// Of a response to a request that was sent at `asked`: the time in transit counts as age (RFC
     /// 9111 section 4.2.3). It may depend on the request's fields `vary`.
     pub(super) fn of(headers: &HeaderMap, asked: Millis, vary: &[String]) -> ResponseFreshness {
-        let directives = CacheControl::of(headers);
+        let targeted = targeted(headers);
+        let directives = targeted.unwrap_or_else(|| CacheControl::of(headers, &header::CACHE_CONTROL));
         let bound = |stated: Option<u64>| match directives.revalidates(stated) {
             true => Some(0),
             false => stated.map(|seconds| seconds.saturating_mul(1000)),
         };
+        let is_shared = !directives.forbids && !varies(headers, vary);
+        let born = asked.saturating_sub(age(headers).saturating_mul(1000));
         ResponseFreshness {
-            fresh: directives.fresh(headers, asked, vary),
+            fresh: if is_shared { directives.fresh(headers, asked, born) } else { FreshUntil::NotKept },
+            born,
+            is_shared,
             stale_while_revalidate: bound(directives.stale_while_revalidate),
             stale_if_error: bound(directives.stale_if_error),
         }
@@ -45,24 +58,23 @@ struct CacheControl {
     no_cache: bool,
     /// `must-revalidate` or `proxy-revalidate`.
     must_revalidate: bool,
-    /// Seconds.
+    /// The field is `CDN-Cache-Control`, beside which `Expires` does not count.
+    is_targeted: bool,
+    /// Seconds, like those that follow.
     s_maxage: Option<u64>,
     max_age: Option<u64>,
     stale_while_revalidate: Option<u64>,
     stale_if_error: Option<u64>,
 }
 impl CacheControl {
-    fn of(headers: &HeaderMap) -> CacheControl {
+    fn of(headers: &HeaderMap, name: &HeaderName) -> CacheControl {
         let mut found = CacheControl::default();
-        for line in headers.get_all(header::CACHE_CONTROL) {
+        for line in headers.get_all(name) {
             for directive in members(line.as_bytes()) {
-                let (name, value) = match directive.iter().position(|&byte| byte == b'=') {
-                    Some(at) => (&directive[..at], &directive[at + 1..]),
-                    None => (directive, &b""[..]),
-                };
+                let (name, value) = name_and_value(directive);
                 // What is no number makes the response stale (RFC 9111 section 4.2.1).
-                let number = || Some(seconds(&String::from_utf8_lossy(value).trim().replace('"', "")).unwrap_or(0));
-                match name.trim_ascii().to_ascii_lowercase().as_slice() {
+                let number = || Some(seconds(value).unwrap_or(0));
+                match name.to_ascii_lowercase().as_slice() {
                     b"no-store" | b"private" => found.forbids = true,
                     b"no-cache" => found.no_cache = true,
                     b"must-revalidate" | b"proxy-revalidate" => found.must_revalidate = true,
@@ -85,10 +97,7 @@ impl CacheControl {
         self.must_revalidate || self.no_cache || self.s_maxage.is_some() && stated.is_none()
     }
 
-    fn fresh(&self, headers: &HeaderMap, asked: Millis, vary: &[String]) -> FreshUntil {
-        if self.forbids || varies(headers, vary) {
-            return FreshUntil::NotKept;
-        }
+    fn fresh(&self, headers: &HeaderMap, asked: Millis, born: Millis) -> FreshUntil {
         if self.no_cache {
             // It is useful only if it can be revalidated without a whole response.
             return match headers.contains_key(header::ETAG) || headers.contains_key(header::LAST_MODIFIED) {
@@ -98,34 +107,39 @@ impl CacheControl {
         }
         let lifetime = match (self.s_maxage.or(self.max_age), headers.get(header::EXPIRES)) {
             (Some(seconds), _) => seconds.saturating_mul(1000),
-            (None, Some(_)) => {
+            (None, Some(_)) if !self.is_targeted => {
                 let date = date(headers, &header::DATE).unwrap_or(asked);
                 // What is no date, `0` above all, is in the past (RFC 9111 section 5.3).
                 date_of_expiry(headers).saturating_sub(date)
             }
-            (None, None) => return FreshUntil::Policy,
+            (None, _) => return FreshUntil::Policy,
         };
-        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok());
-        // An invalid age is ignored (RFC 9111 section 5.1).
-        let age = age.and_then(|age| seconds(age.split(',').next().unwrap_or_default().trim())).unwrap_or(0);
-        FreshUntil::At(asked.saturating_add(lifetime).saturating_sub(age.saturating_mul(1000)))
+        FreshUntil::At(born.saturating_add(lifetime))
     }
 }
 
-/// The members of a list; a comma within quotes does not end one.
-fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    line.split(move |&byte| {
-        let ends = byte == b',' && !quoted;
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            _ => {}
-        }
-        ends
-    })
-    .map(<[u8]>::trim_ascii)
+/// What `CDN-Cache-Control` says, if it is a dictionary of structured fields (RFC 8941) with
+/// directives of the right types.
+fn targeted(headers: &HeaderMap) -> Option<CacheControl> {
+    let mut directives = headers.get_all(CDN_CACHE_CONTROL).iter().flat_map(|line| members(line.as_bytes())).peekable();
+    directives.peek()?;
+    let is_valid = directives.all(|directive| {
+        let (name, value) = name_and_value(directive);
+        let is_key = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(byte);
+        let starts = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'*';
+        let is_number = matches!(name, b"max-age" | b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error");
+        let has_type =
+            if is_number { (1..=15).contains(&value.len()) && value.iter().all(u8::is_ascii_digit) } else { true };
+        name.first().is_some_and(starts) && name.iter().all(is_key) && has_type
+    });
+    is_valid.then(|| CacheControl { is_targeted: true, ..CacheControl::of(headers, &CDN_CACHE_CONTROL) })
+}
+
+/// The age that the origin states, seconds. Of several numbers the first counts, and what is no
+/// number is ignored (RFC 9111 section 5.1).
+fn age(headers: &HeaderMap) -> u64 {
+    let first = headers.get(header::AGE).and_then(|age| members(age.as_bytes()).next());
+    first.filter(|age| !age.starts_with(b"\"")).and_then(seconds).unwrap_or(0)
 }
 
 /// Whether the response depends on other fields of the request than these and `Accept-Encoding`.
@@ -138,13 +152,8 @@ fn varies(headers: &HeaderMap, among: &[String]) -> bool {
     })
 }
 
-/// A number of seconds. One that is too large is a very large one (RFC 9111 section 1.2.2).
-fn seconds(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().unwrap_or(u64::MAX).min(1 << 31))
-}
-
-fn date(headers: &HeaderMap, name: &HeaderName) -> Option<Millis> {
+/// The date in a field, if it is one.
+pub(super) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<Millis> {
     parse_date(headers.get(name)?.to_str().ok()?)
 }
 fn date_of_expiry(headers: &HeaderMap) -> Millis {
@@ -261,6 +270,29 @@ mod tests {
         let date = ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(of(&[("cache-control", "No-Cache"), date]), fresh(0));
         assert_eq!(of(&[("cache-control", "no-cache, no-store"), date]), NotKept);
+    }
+
+    #[test]
+    fn caches_in_front_of_the_origin_may_be_told_something_else() {
+        let expires = ("expires", "Sun, 06 Nov 1994 08:50:07 GMT");
+        for (targeted, other, expected) in [
+            ("max-age=60", "max-age=5", fresh(60)),
+            ("max-age=60", "no-store", fresh(60)),
+            ("foobar, max-age=60", "max-age=5", fresh(60)),
+            ("max-age=0", "max-age=60", fresh(0)),
+            ("no-store", "max-age=60", NotKept),
+            ("private", "max-age=60", NotKept),
+            ("public", "max-age=60", Policy),
+            // What cannot be read is not there.
+            ("max-age=\"60\"", "max-age=5", fresh(5)),
+            ("max-age=60, &&&&&", "no-store", NotKept),
+            ("MaX-aGe=60", "max-age=5", fresh(5)),
+            ("max-age=-1", "max-age=5", fresh(5)),
+            ("", "max-age=5", fresh(5)),
+        ] {
+            let fields = [("cdn-cache-control", targeted), ("cache-control", other), expires];
+            assert_eq!(of(&fields), expected, "{targeted} {other}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is kept of a response besides its body: content type, validators, bounds of staleness,
 //! tags.
-use super::response_freshness::ResponseFreshness;
-use crate::source::copy_metadata::CopyMetadata;
+use super::response_freshness::{CDN_CACHE_CONTROL, ResponseFreshness, date};
+use crate::source::copy_metadata::{CopyMetadata, LONGEST};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Tags of one response. One that has more is not kept: to clear by a tag that was dropped would
@@ -14,6 +14,12 @@ const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 
 /// The metadata; `None` if the response cannot be kept because of it.
 pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Option<CopyMetadata> {
+    let list = |name| lines(headers, name).filter(|_| freshness.is_shared);
+    let (cache_control, cdn_cache_control) = (list(header::CACHE_CONTROL), list(CDN_CACHE_CONTROL));
+    // What they forbid would be forgotten.
+    if [&cache_control, &cdn_cache_control].into_iter().flatten().any(|text| text.len() > LONGEST) {
+        return None;
+    }
     let text = |name| headers.get(name).map(|value: &HeaderValue| Box::<[u8]>::from(value.as_bytes()));
     // A value without a content type is given back as this.
     let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"application/octet-stream");
@@ -21,6 +27,12 @@ pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Op
         content_type: text(header::CONTENT_TYPE).filter(|value| !is_plain(value)),
         etag: text(header::ETAG),
         last_modified: text(header::LAST_MODIFIED),
+        cache_control,
+        cdn_cache_control,
+        date: text(header::DATE).filter(|_| date(headers, &header::DATE).is_some()),
+        expires: text(header::EXPIRES),
+        born: Some(freshness.born),
+        max_age: None,
         stale_while_revalidate: freshness.stale_while_revalidate,
         stale_if_error: freshness.stale_if_error,
         fetch_duration: None,
@@ -29,6 +41,12 @@ pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Op
         tags: tags(headers)?,
         is_document: false,
     })
+}
+
+/// All lines of a field, as one list.
+fn lines(headers: &HeaderMap, name: HeaderName) -> Option<Box<[u8]>> {
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    (!lines.is_empty()).then(|| lines.join(&b", "[..]).into())
 }
 
 /// `Cache-Tag: a,b` and `Surrogate-Key: a b`.

@@ -220,7 +220,7 @@ impl RedisSource {
         let now = self.settings.health.reconnects();
         let commands = match write_commands::ask(self, resp::encode(&[b"COMMAND"])).await {
             Ok(reply) => UpstreamCommands::parse(&reply).map_err(|_| unexpected())?,
-            Err(SourceError::Refused(reason) | SourceError::TooLarge(reason)) => {
+            Err(SourceError::Refused(reason) | SourceError::OnlyStreamed(reason)) => {
                 tracing::warn!(source = %self.settings.name(), %reason, "the source does not show its commands (+command): whatever is forwarded empties the memory tier");
                 UpstreamCommands::default()
             }

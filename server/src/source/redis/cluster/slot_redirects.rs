@@ -71,9 +71,10 @@ impl SlotRedirect {
         match error {
             SourceError::Unavailable(_) => Some(SlotRedirect::Later),
             SourceError::Refused(text) => SlotRedirect::of_text(text),
-            SourceError::Lost(_) | SourceError::Throttled(..) | SourceError::TooLarge(_) | SourceError::ReadOnly(_) => {
-                None
-            }
+            SourceError::Lost(_)
+            | SourceError::Throttled(..)
+            | SourceError::OnlyStreamed(_)
+            | SourceError::ReadOnly(_) => None,
         }
     }
     fn of_text(text: &str) -> Option<SlotRedirect> {

@@ -185,7 +185,7 @@ impl Get {
     }
     fn expected(&self) -> Result<Option<Bytes>, SourceError> {
         match self {
-            Get::Value(value) if value.len() > MAX_VALUE => Err(SourceError::TooLarge(
+            Get::Value(value) if value.len() > MAX_VALUE => Err(SourceError::OnlyStreamed(
                 format!("ERR the source's value of {} bytes is larger than allowed: 100000 (max-value)", value.len())
                     .into(),
             )),

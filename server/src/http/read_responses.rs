@@ -379,7 +379,8 @@ impl ReadRoute {
         match self {
             ReadRoute::Kv => {
                 let said = value.metadata.encode();
-                let said = CopyMetadataView::read(&said);
+                let mut said = CopyMetadataView::read(&said);
+                said.is_not_kept |= value.fresh == FreshUntil::NotKept;
                 headers.insert(header::CONTENT_TYPE, content_type(said.shown_type()));
                 let fresh_for = match value.fresh {
                     FreshUntil::At(until) => Some(until.saturating_sub(now)),

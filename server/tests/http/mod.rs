@@ -2,6 +2,7 @@
 
 use crate::{common, larder, source_conformance::scripted_origin};
 
+mod cache_suite;
 mod large_values;
 mod origin;
 mod plain_routes;

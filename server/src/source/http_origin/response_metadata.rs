@@ -78,7 +78,8 @@ mod tests {
             headers.append(*name, value.parse().expect("a value"));
         }
         let (stale_while_revalidate, stale_if_error) = (Some(1), None);
-        metadata(&headers, &ResponseFreshness { fresh: FreshUntil::Policy, stale_while_revalidate, stale_if_error })
+        let (fresh, born, is_shared) = (FreshUntil::Policy, 7, true);
+        metadata(&headers, &ResponseFreshness { fresh, born, is_shared, stale_while_revalidate, stale_if_error })
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub(super) fn encoded(codings: &[u8]) -> SourceError {
 
 /// The error for a value that was one of both a moment ago.
 pub(super) fn known_only_streamed(max: usize) -> SourceError {
-    let text = format!("{ONLY_STREAMED}is larger than allowed: {max} (max-value), or encoded (Content-Encoding)");
-    SourceError::OnlyStreamed(text.into())
+    let either = "of this key is encoded (Content-Encoding), or larger than allowed";
+    SourceError::OnlyStreamed(format!("{ONLY_STREAMED}{either}: {max} (max-value)").into())
 }
 
 /// The error for a value that does not fit into the rest of `max-buffers`.

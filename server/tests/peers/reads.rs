@@ -3,6 +3,7 @@ use super::{
     common::{Client, Reply, wait_until},
     fleet::{Fleet, over_each_transport, read},
     larder::Larder,
+    scripted_origin::{ScriptedOrigin, answer},
 };
 use rustix::process::Signal;
 
@@ -13,7 +14,39 @@ over_each_transport!(
     hot_keys_are_copied_for_a_while,
     keys_of_one_owner_travel_together,
     reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another,
+    every_node_sends_the_headers_of_the_owner,
 );
+
+/// `Age` and the `max-age` of a read.
+fn lifetime(node: &Larder, key: &str) -> (u64, u64) {
+    let request = format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let (status, head, _) = node.http(&request);
+    assert_eq!(status, 200, "{head}");
+    let number = |name: &str| {
+        let value = head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name} {head}"));
+        value.parse().unwrap_or_else(|_| panic!("{name} {head}"))
+    };
+    (number("age: "), number("cache-control: max-age="))
+}
+
+fn every_node_sends_the_headers_of_the_owner(transport: &str) {
+    let origin = ScriptedOrigin::start(|_| answer("200 OK", "cache-control: max-age=600\r\nage: 100\r\n", "v"));
+    let source = format!("http://127.0.0.1:{}/{{key}}", origin.port);
+    // From the owner, from a node that asks it, and from that node's own copy.
+    let fleet = Fleet::over(transport, 2, &["--source", &source, "--threads", "1", "--hot-copy-after", "3"]);
+    let key = fleet.key_of(1);
+    for node in [1, 0, 0, 0, 0, 0] {
+        let (age, max_age) = lifetime(&fleet.nodes[node], &key);
+        assert_eq!(max_age, 600, "the origin's: node {node}");
+        assert!((100..200).contains(&age), "with the origin's age: {age}");
+    }
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--ttl", "1000s", "--hot-copy-after", "3"]);
+    let key = fleet.key_of(1);
+    for node in [1, 0, 0, 0, 0, 0] {
+        let (age, max_age) = lifetime(&fleet.nodes[node], &key);
+        assert!((999..=1001).contains(&max_age) && age < 100, "{age} {max_age} at node {node}");
+    }
+}
 
 fn fetches(node: &Larder) -> f64 {
     node.metric("larder_source_fetches_total{group=\"default\"}")

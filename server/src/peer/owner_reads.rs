@@ -24,6 +24,7 @@ const ASKED: usize = 2;
 const SHORTEST: u64 = 1_000;
 
 /// What came of asking the owner of a key.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each fetch")]
 enum Asked {
     Answered(PeerAnswer),
     Failed(SourceError),

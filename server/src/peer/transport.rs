@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 /// What a node answers to a read.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each fetch")]
 pub(crate) enum PeerAnswer {
     /// The value, until when the owner says that it is fresh, and what its source said about it.
     Found { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },

@@ -54,6 +54,7 @@ pub struct Fetch {
 }
 
 /// What the flight ends with.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each fetch")]
 enum Ending {
     /// A value, or an absence; with its end if it may be kept, and with what is kept besides.
     Answer(Option<Bytes>, Option<Expiry>, CopyMetadata),

@@ -41,7 +41,8 @@ pub(super) fn of_read(response: &Parts, conditional: bool, address: &SharedAddre
 pub(super) fn codings(headers: &HeaderMap) -> Option<Box<[u8]>> {
     let lines = headers.get_all(header::CONTENT_ENCODING).iter().flat_map(|line| members(line.as_bytes()));
     let codings = lines.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
-    Some(codings.collect::<Vec<_>>().join(&b", "[..]).into()).filter(|codings: &Box<[u8]>| !codings.is_empty())
+    let codings = codings.collect::<Vec<_>>().join(&b", "[..]);
+    (!codings.is_empty()).then(|| codings.into())
 }
 
 /// Whether the response to a write accepts it; `text` is the beginning of its body.

@@ -375,7 +375,7 @@ mod tests {
         let args = ["--snapshot-file=x", "--snapshot-interval=1h", "--snapshot-interval=1m:3"];
         let settings = Settings::from_args(&args).expect("settings");
         let cache = Cache::new(Config::default());
-        let snapshots = Snapshots::new(&settings, &[cache.clone()]);
+        let snapshots = Snapshots::new(&settings, std::slice::from_ref(&cache));
         let due = || [59, 60, 3599, 3600].map(|seconds| snapshots.is_due(Duration::from_secs(seconds)));
         let set = |key: &str| {
             let (value, expiry, attributes, condition) = (b"v", Expiry::Never, Attributes::NONE, Condition::Always);

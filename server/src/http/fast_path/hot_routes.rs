@@ -281,7 +281,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let key = match decoded {
             Ok(key)
                 if key.len() <= worker.app.settings.max_key
-                    && !(key.is_empty() && !matches!(route, ReadRoute::Kv | ReadRoute::Peer)) =>
+                    && (!key.is_empty() || matches!(route, ReadRoute::Kv | ReadRoute::Peer)) =>
             {
                 key
             }

@@ -51,7 +51,7 @@ pub(crate) fn serve(
                 if has(b"PING\r\n") {
                     // It does not say what it is.
                     let untold: &[u8] = if has(b"HELLO\r\n") { b"-ERR\r\n-ERR\r\n" } else { b"" };
-                    stream.write_all(&[b"+OK\r\n", untold, b"+PONG\r\n"].concat()).expect("a client");
+                    stream.write_all(&[b"+OK\r\n", untold, b"$6\r\nlarder\r\n+PONG\r\n"].concat()).expect("a client");
                 } else if has(b"EXEC\r\n") || has(b"\r\nSET\r\n") {
                     match answer(number, &request) {
                         Answer::Bytes(bytes) => stream.write_all(&bytes).expect("a client"),

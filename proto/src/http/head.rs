@@ -185,7 +185,8 @@ fn body<'h>(
     Ok((body, authorization))
 }
 
-/// Headers that no route looks at, and `Connection: keep-alive`.
+/// Headers that no route looks at, and `Connection: keep-alive`. `Origin` and `Sec-Fetch-Site` decide
+/// whether a change is carried out.
 fn is_harmless(header: &httparse::Header<'_>) -> bool {
     const IGNORED: &[&str] = &[
         "accept",
@@ -204,7 +205,6 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
         "keep-alive",
         "larder-node",
         "larder-ring",
-        "origin",
         "pragma",
         "priority",
         "referer",
@@ -219,7 +219,7 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
     if header.name.eq_ignore_ascii_case("connection") {
         return header.value.eq_ignore_ascii_case(b"keep-alive");
     }
-    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-")
+    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-ch-")
 }
 
 #[cfg(test)]

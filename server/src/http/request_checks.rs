@@ -93,12 +93,23 @@ pub(super) fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> R
     }
 }
 
-/// A browser that knows the console's password sends it with whatever a page from elsewhere makes
-/// it ask for, and says where that page is from (W3C Fetch Metadata).
-pub(super) fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get("sec-fetch-site").map(HeaderValue::as_bytes) {
-        None | Some(b"same-origin" | b"none") => Ok(()),
-        Some(_) => Err(Problem::of(ProblemKind::CrossSite, "a page of another site asks for a change")),
+/// A page of another site can make a browser send a change to any address that the browser reaches,
+/// with the password that it knows. The browser says where the page is from: by `Sec-Fetch-Site`
+/// (W3C Fetch Metadata) over HTTPS and to loopback, else by `Origin` (RFC 6454).
+pub(super) fn refuse_other_sites(head: &request::Parts) -> Result<(), Problem> {
+    let value = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
+    let host = || head.uri.authority().map(|authority| authority.as_str().as_bytes()).or_else(|| value("host"));
+    let is_same = match (value("sec-fetch-site"), value("origin")) {
+        (Some(site), _) => matches!(site, b"same-origin" | b"none"),
+        (None, None) => true,
+        (None, Some(origin)) => {
+            let authority = origin.windows(3).position(|part| part == b"://").map(|at| &origin[at + 3..]);
+            authority.zip(host()).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+        }
+    };
+    match is_same {
+        true => Ok(()),
+        false => Err(Problem::of(ProblemKind::CrossSite, "a page of another site asks for a change")),
     }
 }
 

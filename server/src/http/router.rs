@@ -162,8 +162,8 @@ where
         }
     };
     *timed_with = route.timed_with();
-    if context.role == ListenerRole::Admin && !route.is_safe() {
-        refuse_other_sites(&head.headers)?;
+    if !route.is_safe() {
+        refuse_other_sites(&head)?;
     }
     let query = head.uri.query().unwrap_or_default().as_bytes();
     if route.scope() == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {

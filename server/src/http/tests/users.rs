@@ -232,3 +232,31 @@ fn too_many_failed_logins_have_to_wait() {
         assert_eq!(server.worker.app.users.log().latest(1)[0].count, 20);
     });
 }
+
+#[test]
+fn no_route_that_changes_something_listens_to_pages_of_other_sites() {
+    run(|| async {
+        let server = Server::new(&[]);
+        for role in [ListenerRole::Native, ListenerRole::Admin] {
+            for route in ROUTES.iter().filter(|route| route.is_on(role) && !route.is_safe()) {
+                let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
+                for (from, is_refused) in [
+                    ("Sec-Fetch-Site: cross-site", true),
+                    ("Sec-Fetch-Site: same-site", true),
+                    ("Origin: http://elsewhere.example", true),
+                    ("Origin: null", true),
+                    ("Origin: http://h.elsewhere.example", true),
+                    ("Sec-Fetch-Site: cross-site\r\nOrigin: http://h", true),
+                    ("Origin: http://h", false),
+                    ("Sec-Fetch-Site: same-origin", false),
+                ] {
+                    let mut client = server.connect_to(role, Path::Any).await;
+                    let head = format!("{} {path} HTTP/1.1\r\nHost: h\r\n{from}\r\n", route.method);
+                    let reply =
+                        client.send(format!("{head}Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}")).await;
+                    assert_eq!(reply.status == 403, is_refused, "{} {path}, {from}: {}", route.method, reply.status);
+                }
+            }
+        }
+    });
+}

@@ -16,7 +16,8 @@ use std::{
 /// What buffered bytes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
-    /// What Redis clients have sent and is not carried out: partial commands, queued transactions.
+    /// What Redis clients have sent and Larder keeps: partial commands, queued transactions, watched
+    /// keys, subscriptions, prefixes of CLIENT TRACKING.
     RedisInput,
     /// Replies that Redis clients have not taken.
     RedisOutput,
@@ -30,12 +31,14 @@ pub enum BufferKind {
     Fetched,
     /// Messages and invalidations that were not delivered.
     Pushes,
+    /// Keys of which clients hold copies (CLIENT TRACKING).
+    Tracking,
 }
-pub(super) const KINDS: usize = 7;
+pub(super) const KINDS: usize = 8;
 impl BufferKind {
     /// In the order of the variants.
     const NAMES: [&'static str; KINDS] =
-        ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes"];
+        ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes", "tracking"];
 }
 
 /// Whose buffers.

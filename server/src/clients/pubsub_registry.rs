@@ -1,7 +1,8 @@
 //! Who has subscribed to what: one registry for all cores.
 //!
 //! A message is encoded once and posted to each subscriber's inbox under the registry's lock, so
-//! that all of them see messages in the same order. Lock order: this registry, an inbox.
+//! that all of them see messages in the same order. Lock order: this registry, an inbox. Patterns
+//! are compared without the lock, because clients choose their lengths and their number.
 use super::{
     client::Client,
     push_inbox::{Backlog, PushMessage},
@@ -24,51 +25,71 @@ const KINDS: usize = 3;
 /// Subscribers by number.
 type Subscribers = IndexMap<u64, Arc<Client>>;
 /// Subscribers by channel or pattern.
-type Topics = IndexMap<Box<[u8]>, Subscribers>;
+type Topics = IndexMap<Arc<[u8]>, Subscribers>;
+/// All patterns with subscribers, as they were at one moment.
+pub(crate) type Patterns = Arc<[Arc<[u8]>]>;
 
 /// The registry.
 #[derive(Debug)]
 pub struct PubSub {
-    topics: Mutex<[Topics; KINDS]>,
+    state: Mutex<State>,
     backlog: Arc<Backlog>,
+}
+#[derive(Debug, Default)]
+struct State {
+    topics: [Topics; KINDS],
+    /// Made by the first message after a change of the patterns.
+    patterns: Option<Patterns>,
 }
 
 impl PubSub {
     /// A registry without subscriptions. `backlog` bounds the undelivered messages of a subscriber.
     pub fn new(backlog: Arc<Backlog>) -> PubSub {
-        PubSub { topics: Mutex::default(), backlog }
+        PubSub { state: Mutex::default(), backlog }
     }
 
     /// How many channels, patterns and shard channels have subscribers.
     pub fn totals(&self) -> [usize; KINDS] {
-        let topics = self.topics.lock();
-        std::array::from_fn(|kind| topics[kind].len())
+        let state = self.state.lock();
+        std::array::from_fn(|kind| state.topics[kind].len())
     }
 
     pub(crate) fn subscribe(&self, kind: SubscriptionKind, topic: &[u8], client: &Arc<Client>) {
-        let topics = &mut self.topics.lock()[kind as usize];
-        topics.entry(topic.into()).or_default().insert(client.id, client.clone());
+        let mut state = self.state.lock();
+        if kind == SubscriptionKind::Pattern {
+            state.patterns = None;
+        }
+        state.topics[kind as usize].entry(topic.into()).or_default().insert(client.id, client.clone());
     }
 
     pub(crate) fn unsubscribe<'a>(&self, kind: SubscriptionKind, topics: impl Iterator<Item = &'a [u8]>, client: u64) {
-        let of_kind = &mut self.topics.lock()[kind as usize];
+        let mut state = self.state.lock();
+        if kind == SubscriptionKind::Pattern {
+            state.patterns = None;
+        }
+        let of_kind = &mut state.topics[kind as usize];
         for topic in topics {
             let Some(subscribers) = of_kind.get_mut(topic) else { continue };
             subscribers.swap_remove(&client);
             if subscribers.is_empty() {
-                // Patterns are seen in the order in which they came.
-                match kind {
-                    SubscriptionKind::Pattern => of_kind.shift_remove(topic),
-                    SubscriptionKind::Channel | SubscriptionKind::Shard => of_kind.swap_remove(topic),
-                };
+                of_kind.swap_remove(topic);
             }
         }
     }
 
-    /// Posts a message to all subscribers of a channel, and gives how often.
-    pub(crate) fn publish(&self, kind: SubscriptionKind, channel: &[u8], message: &[u8]) -> usize {
-        let topics = self.topics.lock();
-        let post = |subscribers: &Subscribers, parts: &[&[u8]]| {
+    /// The patterns that a message must be compared with before it is [posted](PubSub::post).
+    pub(crate) fn patterns(&self) -> Patterns {
+        let mut state = self.state.lock();
+        let State { topics, patterns } = &mut *state;
+        patterns.get_or_insert_with(|| topics[SubscriptionKind::Pattern as usize].keys().cloned().collect()).clone()
+    }
+
+    /// Posts a message to all subscribers of a channel and of the `matching` patterns. Returns how
+    /// often.
+    pub(crate) fn post(&self, kind: SubscriptionKind, channel: &[u8], message: &[u8], matching: &[Arc<[u8]>]) -> usize {
+        let state = self.state.lock();
+        let post = |kind: SubscriptionKind, topic: &[u8], parts: &[&[u8]]| {
+            let Some(subscribers) = state.topics[kind as usize].get(topic) else { return 0 };
             let frame = self.backlog.count(push(parts));
             for client in subscribers.values() {
                 client.post(PushMessage::Published(frame.clone()), &self.backlog);
@@ -76,25 +97,22 @@ impl PubSub {
             subscribers.len()
         };
         let name: &[u8] = if kind == SubscriptionKind::Shard { b"smessage" } else { b"message" };
-        let direct = topics[kind as usize].get(channel).map_or(0, |to| post(to, &[name, channel, message]));
-        if kind == SubscriptionKind::Shard {
-            return direct;
-        }
-        let patterns = topics[SubscriptionKind::Pattern as usize].iter();
-        let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel, false));
-        direct + matching.map(|(pattern, to)| post(to, &[b"pmessage", pattern, channel, message])).sum::<usize>()
+        let direct = post(kind, channel, &[name, channel, message]);
+        let by_pattern =
+            |pattern: &Arc<[u8]>| post(SubscriptionKind::Pattern, pattern, &[b"pmessage", pattern, channel, message]);
+        direct + matching.iter().map(by_pattern).sum::<usize>()
     }
 
     /// Channels with subscribers whose names match, or all of them.
-    pub(crate) fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
-        let topics = self.topics.lock();
-        let matches = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
-        topics[kind as usize].keys().filter(|name| matches(name)).cloned().collect()
+    pub(crate) fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
+        let mut names: Vec<_> = self.state.lock().topics[kind as usize].keys().cloned().collect();
+        names.retain(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
+        names
     }
 
     /// How many have subscribed to a channel.
     pub(crate) fn subscribers(&self, kind: SubscriptionKind, channel: &[u8]) -> usize {
-        self.topics.lock()[kind as usize].get(channel).map_or(0, Subscribers::len)
+        self.state.lock().topics[kind as usize].get(channel).map_or(0, Subscribers::len)
     }
 }
 

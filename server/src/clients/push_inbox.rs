@@ -74,6 +74,10 @@ impl Backlog {
     pub fn count(&self, frame: Bytes) -> Bytes {
         self.buffers.count_always(BufferKind::Pushes, frame)
     }
+    /// The account on which the messages are.
+    pub(super) fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
+    }
     /// A client left too much unread on its own connection to the source.
     pub fn note_cut_off(&self) {
         self.cut_off.fetch_add(1, Relaxed);

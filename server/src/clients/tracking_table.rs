@@ -11,6 +11,7 @@ use super::{
     client::{Client, Tracks},
     push_inbox::{Backlog, PushMessage},
 };
+use crate::buffers::{BufferCharge, BufferKind};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_engine::{Key, Listener};
@@ -18,6 +19,7 @@ use larder_proto::resp::encode;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::Bound::{Included, Unbounded},
     sync::{
         Arc,
         atomic::{
@@ -26,6 +28,14 @@ use std::{
         },
     },
 };
+
+/// The keys of the table may occupy this part of `max-buffers`.
+const KEYS_SHARE: usize = 8;
+
+/// About what a key and its place in the table occupy, besides its clients.
+fn owned(key: &[u8]) -> usize {
+    key.len() + 128
+}
 
 /// The table of invalidations.
 #[derive(Debug)]
@@ -37,7 +47,7 @@ pub struct Tracking {
     backlog: Arc<Backlog>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     trackers: HashMap<u64, Tracker>,
     /// The clients that have read a key since it changed, by number. Those that track no more stay
@@ -45,10 +55,16 @@ struct Table {
     keys: IndexMap<Box<[u8]>, Vec<u64>>,
     /// Clients in all of `keys`.
     items: usize,
+    /// About what `keys` occupies, and the most that it may.
+    bytes: usize,
+    max_bytes: usize,
+    charge: BufferCharge,
     /// `tracking-table-max-keys`; 0: no bound.
     max_keys: usize,
     /// BCAST.
     prefixes: BTreeMap<Box<[u8]>, Prefix>,
+    /// Prefixes with keys that have changed.
+    changed: Vec<Box<[u8]>>,
     outgoing: Vec<(u64, Option<Bytes>)>,
 }
 
@@ -86,7 +102,19 @@ pub struct Totals {
 impl Tracking {
     /// Remembers at most `max_keys` keys (0: any number).
     pub fn new(max_keys: usize, backlog: Arc<Backlog>) -> Tracking {
-        let table = Table { max_keys, ..Table::default() };
+        let buffers = backlog.buffers();
+        let table = Table {
+            trackers: HashMap::new(),
+            keys: IndexMap::new(),
+            items: 0,
+            bytes: 0,
+            max_bytes: buffers.limit() / KEYS_SHARE,
+            charge: buffers.charge(BufferKind::Tracking),
+            max_keys,
+            prefixes: BTreeMap::new(),
+            changed: Vec::new(),
+            outgoing: Vec::new(),
+        };
         Tracking { table: Mutex::new(table), unsent: AtomicBool::new(false), backlog }
     }
 
@@ -142,8 +170,7 @@ impl Tracking {
             tracker.client.about.lock().tracking = None;
         }
         if table.trackers.is_empty() {
-            table.keys = IndexMap::new();
-            table.items = 0;
+            table.forget_keys();
         }
     }
 
@@ -159,7 +186,7 @@ impl Tracking {
     }
 
     fn note(&self, table: &Table) {
-        if !table.outgoing.is_empty() {
+        if !table.outgoing.is_empty() || !table.changed.is_empty() {
             self.unsent.store(true, Release);
         }
     }
@@ -169,11 +196,9 @@ impl Tracking {
             table.tell(id, keys, &self.backlog);
         }
         let mut told = Vec::new();
-        for prefix in table.prefixes.values_mut() {
+        for name in std::mem::take(&mut table.changed) {
+            let Some(prefix) = table.prefixes.get_mut(&name) else { continue };
             let changed = std::mem::take(&mut prefix.changed);
-            if changed.is_empty() {
-                continue;
-            }
             let all = array(changed.keys());
             for &id in &prefix.clients {
                 let noloop = table.trackers.get(&id).is_some_and(|tracker| tracker.mode.noloop);
@@ -196,25 +221,37 @@ impl Table {
         // Looked up first: most keys that are read are known.
         let clients = match self.keys.get_mut(key) {
             Some(clients) => clients,
-            None => self.keys.entry(key.into()).or_default(),
+            None => {
+                self.bytes += owned(key);
+                self.keys.entry(key.into()).or_default()
+            }
         };
         if let Err(place) = clients.binary_search(&id) {
             clients.insert(place, id);
             self.items += 1;
+            self.bytes += size_of::<u64>();
         }
+    }
+
+    fn forget_keys(&mut self) {
+        self.keys = IndexMap::new();
+        (self.items, self.bytes) = (0, 0);
+        self.charge.resize(0);
     }
 
     /// Forgets keys, any, until there are no more than may be.
     fn make_room(&mut self) {
-        while self.max_keys > 0 && self.keys.len() > self.max_keys {
+        while self.max_keys > 0 && self.keys.len() > self.max_keys || self.bytes > self.max_bytes {
             if let Some((key, clients)) = self.keys.swap_remove_index(fastrand::usize(..self.keys.len())) {
                 self.invalidate(&key, &clients, 0);
             }
         }
+        self.charge.settle(self.bytes);
     }
 
     fn invalidate(&mut self, key: &[u8], clients: &[u64], by: u64) {
         self.items -= clients.len();
+        self.bytes -= owned(key) + size_of_val(clients);
         let keys = array([key].into_iter());
         for id in clients {
             let tracker = self.trackers.get(id);
@@ -246,24 +283,39 @@ fn array<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>) -> Bytes {
     encode(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).into()
 }
 
+/// Visits those of `prefixes` with which `key` begins, without looking at the others.
+fn each_prefix<V>(prefixes: &mut BTreeMap<Box<[u8]>, V>, key: &[u8], mut visit: impl FnMut(&[u8], &mut V)) {
+    let mut upto = key;
+    // The last prefix up to a text has as much in common with the text as any prefix of the text.
+    while let Some((prefix, value)) = prefixes.range_mut::<[u8], _>((Unbounded, Included(upto))).next_back() {
+        let common = prefix.iter().zip(upto).take_while(|(a, b)| a == b).count();
+        let mut shorter = common;
+        if common == prefix.len() {
+            visit(prefix, value);
+            if common == 0 {
+                return;
+            }
+            shorter -= 1;
+        }
+        upto = &upto[..shorter];
+    }
+}
+
 impl Listener for Tracking {
     fn changed(&self, key: Key<'_>, by: u64) {
         let key = key.bytes();
         let mut table = self.table.lock();
-        let mut unsent = false;
-        for (prefix, state) in &mut table.prefixes {
-            if key.starts_with(prefix) {
-                state.changed.insert(key.into(), by);
-                unsent = true;
+        let table = &mut *table;
+        each_prefix(&mut table.prefixes, key, |prefix, state| {
+            if state.changed.is_empty() {
+                table.changed.push(prefix.into());
             }
-        }
+            state.changed.insert(key.into(), by);
+        });
         if let Some(clients) = table.keys.swap_remove(key) {
             table.invalidate(key, &clients, by);
         }
-        if unsent {
-            self.unsent.store(true, Release);
-        }
-        self.note(&table);
+        self.note(table);
     }
 
     fn swept(&self, key: Key<'_>) {
@@ -272,8 +324,7 @@ impl Listener for Tracking {
 
     fn cleared(&self) {
         let mut table = self.table.lock();
-        table.keys = IndexMap::new();
-        table.items = 0;
+        table.forget_keys();
         let everyone: Vec<u64> = table.trackers.keys().copied().collect();
         table.outgoing.extend(everyone.into_iter().map(|id| (id, None)));
         self.note(&table);
@@ -282,6 +333,27 @@ impl Listener for Tracking {
     fn settled(&self) {
         if self.unsent.load(Acquire) {
             self.send(&mut self.table.lock());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_prefix_of_a_key_is_visited_once(
+            prefixes in proptest::collection::btree_set("[ab]{0,4}", 0..12),
+            key in "[ab]{0,6}",
+        ) {
+            let mut map: BTreeMap<Box<[u8]>, ()> = prefixes.iter().map(|prefix| (prefix.as_bytes().into(), ())).collect();
+            let mut visited = Vec::new();
+            each_prefix(&mut map, key.as_bytes(), |prefix, ()| visited.push(String::from_utf8_lossy(prefix).into_owned()));
+            visited.sort();
+            let expected: Vec<_> = prefixes.into_iter().filter(|prefix| key.starts_with(prefix.as_str())).collect();
+            prop_assert_eq!(visited, expected);
         }
     }
 }

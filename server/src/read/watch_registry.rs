@@ -53,7 +53,7 @@ impl WatchRegistry {
         self.keys.lock().entry(key.into()).or_default().push(watching);
     }
     /// Ends the watch with this `broken`.
-    pub(super) fn end(&self, keys: &[Box<[u8]>], broken: &Arc<AtomicBool>) {
+    pub(super) fn end<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, broken: &Arc<AtomicBool>) {
         let mut watched = self.keys.lock();
         for key in keys {
             if let Some(watches) = watched.get_mut(key) {

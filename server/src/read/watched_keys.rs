@@ -1,5 +1,6 @@
 //! WATCH on a source on this machine, whose writes all pass through Larder.
 use super::{group::Group, pending_writes::PendingWrites};
+use indexmap::IndexSet;
 use larder_engine::Millis;
 use larder_store::StoredValue;
 use std::sync::{
@@ -11,7 +12,9 @@ use std::sync::{
 #[derive(Debug)]
 pub struct WatchedKeys {
     writes: Arc<PendingWrites>,
-    keys: Vec<Box<[u8]>>,
+    keys: IndexSet<Box<[u8]>>,
+    /// About what the keys occupy, here and in the registry.
+    owned: usize,
     broken: Arc<AtomicBool>,
     /// The earliest expiry of the watched keys.
     expiry: Option<Millis>,
@@ -22,22 +25,26 @@ impl WatchedKeys {
         self.broken.load(Relaxed) || self.expiry.is_some_and(|at| at <= now)
     }
     /// The watched keys.
-    pub fn keys(&self) -> &[Box<[u8]>] {
-        &self.keys
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &**key)
+    }
+    /// About what the watch occupies.
+    pub fn owned(&self) -> usize {
+        self.owned
     }
     /// Watches one more key, which has this entry. Call it while the key is locked.
     pub fn add(&mut self, key: &[u8], entry: Option<&StoredValue>) {
-        if self.keys.iter().any(|known| **known == *key) {
+        if !self.keys.insert(key.into()) {
             return;
         }
+        self.owned += 2 * key.len() + 256;
         self.writes.watched.add(key, entry.is_some(), &self.broken);
-        self.keys.push(key.into());
         self.expiry = [self.expiry, entry.and_then(|entry| entry.expiry)].into_iter().flatten().min();
     }
 }
 impl Drop for WatchedKeys {
     fn drop(&mut self) {
-        self.writes.watched.end(&self.keys, &self.broken);
+        self.writes.watched.end(self.keys(), &self.broken);
     }
 }
 
@@ -45,6 +52,12 @@ impl Group {
     /// A watch without keys.
     pub fn watch(&self) -> WatchedKeys {
         self.writes.watched.begin();
-        WatchedKeys { writes: self.writes.clone(), keys: Vec::new(), broken: Arc::default(), expiry: None }
+        WatchedKeys {
+            writes: self.writes.clone(),
+            keys: IndexSet::new(),
+            owned: 0,
+            broken: Arc::default(),
+            expiry: None,
+        }
     }
 }

@@ -137,7 +137,7 @@ macro_rules! for_all_commands {
 "pubsub" {
     "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" LocalThen(subscriptions::psubscribe, subscriptions::run), "Subscribes to channels by pattern";
     "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] (0 0 0) "2.0.0" LocalThen(subscriptions::punsubscribe, subscriptions::run), "Ends subscriptions by pattern";
-    "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" Local(pubsub::publish), "Sends a message to the subscribers of a channel";
+    "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] (0 0 0) "2.0.0" LocalThen(pubsub::publish, pubsub::publish_in_turns), "Sends a message to the subscribers of a channel";
     "pubsub" -2 [] (0 0 0) "2.8.0" Container, "Inspects subscriptions";
     "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] (0 0 0) "2.8.0" Local(pubsub::channels), "Returns the channels that have subscribers";
     "pubsub|help" 2 [LOADING STALE AT_SOURCE] (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";

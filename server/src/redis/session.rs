@@ -22,6 +22,7 @@ use crate::{
     telemetry::{Counters, recorded_args},
 };
 use bytes::Bytes;
+use indexmap::IndexMap;
 use larder_engine::Millis;
 use larder_proto::resp::gets_ahead;
 use std::{
@@ -91,11 +92,29 @@ pub(super) enum Watch {
     #[default]
     Nothing,
     /// Keys in the memory tier, with their versions at WATCH (0: absent).
-    Versions(Vec<(Box<[u8]>, u64)>),
+    Versions(KeyVersions),
     /// The upstream Redis watches the keys, on the dedicated connection.
     Upstream,
     /// Keys in a local store.
     Store(WatchedKeys),
+}
+
+/// Keys with the versions that they had.
+#[derive(Default)]
+pub(super) struct KeyVersions {
+    pub(super) keys: IndexMap<Box<[u8]>, u64>,
+    /// About what they occupy.
+    pub(super) owned: usize,
+}
+impl Watch {
+    /// About what the watch occupies in this process.
+    fn owned(&self) -> usize {
+        match self {
+            Watch::Nothing | Watch::Upstream => 0,
+            Watch::Versions(watched) => watched.owned,
+            Watch::Store(watched) => watched.owned(),
+        }
+    }
 }
 
 /// What the connection has begun and not yet answered.
@@ -337,13 +356,18 @@ impl Session {
         self.become_default(worker);
     }
 
-    /// Bytes of memory that the transaction and undelivered pushes occupy.
+    /// Bytes of memory that the transaction, watched keys, subscriptions, prefixes of tracking and
+    /// undelivered pushes occupy.
     #[inline]
     pub fn owned(&self) -> usize {
-        if self.unusual { self.owned_in_special_state() } else { 0 }
+        if self.unusual || !matches!(self.watch, Watch::Nothing) { self.owned_in_special_state() } else { 0 }
     }
     #[cold]
     fn owned_in_special_state(&self) -> usize {
-        self.multi.as_ref().map_or(0, |multi| multi.queue.owned()) + self.push_bytes()
+        self.multi.as_ref().map_or(0, |multi| multi.queue.owned())
+            + self.watch.owned()
+            + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes)
+            + self.tracker.as_ref().map_or(0, |tracker| tracker.bytes)
+            + self.push_bytes()
     }
 }

@@ -15,9 +15,24 @@ pub(super) struct SubscribedTopics {
     pub(super) pubsub: Arc<PubSub>,
     pub(super) client: Arc<Client>,
     pub(super) topics: [IndexSet<Box<[u8]>>; 3],
+    /// About what the topics occupy, here and in the registry.
+    pub(super) bytes: usize,
 }
 
 impl SubscribedTopics {
+    /// Adds a topic, unless it is there.
+    pub(super) fn insert(&mut self, kind: SubscriptionKind, topic: &[u8]) {
+        if self.topics[kind as usize].insert(topic.into()) {
+            self.bytes += owned(topic);
+            self.pubsub.subscribe(kind, topic, &self.client);
+        }
+    }
+    /// Removes a topic, which the registry has already removed.
+    pub(super) fn remove(&mut self, kind: SubscriptionKind, topic: &[u8]) {
+        if self.topics[kind as usize].swap_remove(topic) {
+            self.bytes -= owned(topic);
+        }
+    }
     /// The number that a confirmation shows. Shard channels are counted separately.
     pub(super) fn count(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = &self.topics;
@@ -30,6 +45,11 @@ impl SubscribedTopics {
     pub(super) fn is_empty(&self) -> bool {
         self.topics.iter().all(IndexSet::is_empty)
     }
+}
+
+/// About what a topic of a client occupies: its name twice, and its places in three tables.
+fn owned(topic: &[u8]) -> usize {
+    2 * topic.len() + 256
 }
 
 impl Drop for SubscribedTopics {

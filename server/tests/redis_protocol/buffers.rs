@@ -127,7 +127,17 @@ fn expect_cut(larder: &Larder, floods: &mut [Flood], protocol: &str, least: f64)
     });
 }
 fn held(larder: &Larder) -> f64 {
-    let kinds = ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes", "lent"];
+    let kinds = [
+        "redis_input",
+        "redis_output",
+        "http_input",
+        "http_output",
+        "relayed",
+        "fetched",
+        "pushes",
+        "tracking",
+        "lent",
+    ];
     kinds.iter().map(|kind| larder.metric(&format!("larder_buffers_bytes{{kind=\"{kind}\"}}"))).sum()
 }
 /// Nothing is left on the account but what those who ask hold themselves.
@@ -326,6 +336,52 @@ fn subscribers_that_do_not_read() {
     assert!(cutoffs(&larder, "redis") > 10.0, "{}", cutoffs(&larder, "redis"));
     assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 0.0);
     drop(subscribers);
+    expect_given_back(&larder);
+}
+
+/// The clients read each reply, so nothing but the state is held for them.
+#[test]
+fn state_that_commands_leave_behind() {
+    for command in [
+        &["SUBSCRIBE"][..],
+        &["PSUBSCRIBE"],
+        &["SSUBSCRIBE"],
+        &["WATCH"],
+        &["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX"],
+    ] {
+        let larder = start(&[]);
+        let mut innocent = Innocent::of(&larder);
+        let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
+        for name in (0..60).map(|n| format!("{n}:{:0>60000}", "")) {
+            for client in &mut clients {
+                // A client that was cut gets an error.
+                _ = client.try_command(&[command, &[&name]].concat());
+            }
+            innocent.round();
+        }
+        assert!(cutoffs(&larder, "redis") >= 1.0, "{command:?}: nobody was cut");
+        assert!(clients.iter().any(Client::is_open), "{command:?}: all were cut");
+        drop(clients);
+        expect_given_back(&larder);
+    }
+}
+
+#[test]
+fn keys_of_which_clients_hold_copies() {
+    let larder = start(&[]);
+    let mut innocent = Innocent::of(&larder);
+    let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.command(&["CLIENT", "TRACKING", "ON"]), Reply::ok());
+        for key in (0..60).map(|key| format!("{n}:{key}:{:0>60000}", "")) {
+            assert_eq!(client.command(&["GET", &key]), Reply::nil());
+        }
+        innocent.round();
+    }
+    let tracked = larder.metric("larder_buffers_bytes{kind=\"tracking\"}");
+    assert!((MIB as f64..=(BUFFERS / 8) as f64).contains(&tracked), "{tracked} bytes");
+    assert_eq!(cutoffs(&larder, "redis"), 0.0);
+    drop(clients);
     expect_given_back(&larder);
 }
 

@@ -28,9 +28,19 @@ fn done(call: &mut CommandContext<'_>) -> Done {
 
 /// Checks text that CLIENT LIST will show, so that it cannot break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
+    check_length(name)?;
     printable(name)
         .ok_or(CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters."))
 }
+fn check_length(name: &[u8]) -> Result<(), CommandError> {
+    match name.len() > MAX_NAME {
+        true => Err(CommandError::Owned(format!("ERR a name has at most {MAX_NAME} bytes").into_bytes())),
+        false => Ok(()),
+    }
+}
+/// Longest name of a client or of its library. Lists, logs and the console show and keep them.
+const MAX_NAME: usize = 1024;
+
 fn printable(text: &[u8]) -> Option<&str> {
     let fine = text.iter().all(u8::is_ascii_graphic);
     std::str::from_utf8(text).ok().filter(|_| fine)
@@ -66,6 +76,7 @@ pub(in crate::redis) fn setinfo(call: &mut CommandContext<'_>) -> Done {
     if !is_name && !option.eq_ignore_ascii_case(b"lib-ver") {
         return Err(CommandError::quoting("ERR Unrecognized option '", option, usize::MAX, "'"));
     }
+    check_length(call.arg(3))?;
     let Some(value) = printable(call.arg(3)) else {
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(CommandError::quoting("ERR ", option, usize::MAX, why));

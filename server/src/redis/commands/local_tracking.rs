@@ -15,12 +15,13 @@ use crate::{
         command_context::CommandContext,
         command_error::{CommandError, SYNTAX, integer},
         command_flow::Flow,
-        tracking_client::{Choice, Tracker},
+        commands::subscriptions::check_name,
+        tracking_client::{Choice, Tracker, overlapping},
     },
     source::ClientTracking,
 };
 use larder_engine::ListenerKind;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The options of CLIENT TRACKING.
 struct Asked<'a> {
@@ -92,7 +93,11 @@ impl<'a> Asked<'a> {
                     }
                     asked.redirect = Some(target(call, parts.next().unwrap_or_default())?);
                 }
-                b"prefix" if parts.len() > 0 => asked.prefixes.extend(parts.next()),
+                b"prefix" if parts.len() > 0 => {
+                    let prefix = parts.next().unwrap_or_default();
+                    check_name(call, "a prefix", prefix)?;
+                    asked.prefixes.push(prefix);
+                }
                 b"bcast" => asked.mode.bcast = true,
                 b"noloop" => asked.mode.noloop = true,
                 b"optin" => choose(Choice::OptIn, &mut asked),
@@ -126,14 +131,15 @@ impl<'a> Asked<'a> {
                 "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
             ));
         }
-        let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
-        for (place, prefix) in self.prefixes.iter().enumerate() {
-            if let Some(old) = before.and_then(|before| before.prefixes.iter().find(|old| overlap(old, prefix))) {
+        let mut provided = BTreeSet::new();
+        for prefix in &self.prefixes {
+            if let Some(old) = before.and_then(|before| overlapping(&before.prefixes, prefix)) {
                 return Err(overlaps(prefix, "an existing", old));
             }
-            if let Some(other) = self.prefixes[place + 1..].iter().find(|other| overlap(other, prefix)) {
-                return Err(overlaps(prefix, "another provided", other));
+            if let Some(other) = overlapping(&provided, prefix) {
+                return Err(overlaps(other, "another provided", prefix));
             }
+            provided.insert(Box::from(*prefix));
         }
         Ok(())
     }
@@ -171,7 +177,8 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
             mode: asked.mode,
             choice: asked.choice,
             redirect: 0,
-            prefixes: Vec::new(),
+            prefixes: BTreeSet::new(),
+            bytes: 0,
             exception: false,
             _listening: call.group().cache.listen(ListenerKind::Tracking),
         })
@@ -180,8 +187,8 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
     tracker.choice = asked.choice;
     tracker.redirect = asked.redirect.as_ref().map_or(0, |target| target.id);
     for prefix in added {
-        if !tracker.prefixes.iter().any(|known| **known == **prefix) {
-            tracker.prefixes.push((*prefix).into());
+        if tracker.prefixes.insert((*prefix).into()) {
+            tracker.bytes += 2 * prefix.len() + 256;
         }
     }
     tracking.add(client, asked.mode, asked.redirect, added.iter().copied());
@@ -212,7 +219,8 @@ pub(in crate::redis) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, C
 /// CLIENT TRACKINGINFO
 pub(in crate::redis) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let mut flags = Vec::new();
-    let (mut redirect, mut prefixes): (i64, &[Box<[u8]>]) = (-1, &[]);
+    let (none, mut redirect) = (BTreeSet::new(), -1);
+    let mut prefixes = &none;
     match &call.session.tracker {
         None => flags.push("off"),
         Some(tracker) => {

@@ -4,22 +4,55 @@ use crate::{
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, arity},
-        command_flow::Flow,
+        command_flow::{Flow, Later},
     },
 };
+use larder_proto::glob;
+use std::sync::Arc;
 
 type Done = Result<Flow, CommandError>;
 
+/// Steps of comparing a channel with patterns after which other connections have their turn.
+const STEPS_IN_A_TURN: usize = 1 << 20;
+
 /// PUBLISH channel message
 pub(in crate::redis) fn publish(call: &mut CommandContext<'_>) -> Done {
-    send(call, SubscriptionKind::Channel)
+    let (channel, patterns) = (call.arg(1), call.worker.app.pubsub.patterns());
+    let steps: usize = patterns.iter().map(|pattern| steps(pattern, channel)).sum();
+    if steps > STEPS_IN_A_TURN && !call.nested {
+        return call.alone();
+    }
+    let matching: Vec<_> = patterns.iter().filter(|pattern| glob::matches(pattern, channel, false)).cloned().collect();
+    send(call, SubscriptionKind::Channel, &matching)
 }
+/// PUBLISH to a channel whose comparison with all patterns takes long.
+pub(in crate::redis) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    Box::pin(async move {
+        let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
+        for pattern in call.worker.app.pubsub.patterns().iter() {
+            if glob::matches(pattern, channel, false) {
+                matching.push(pattern.clone());
+            }
+            done += steps(pattern, channel);
+            if done > STEPS_IN_A_TURN {
+                done = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        send(call, SubscriptionKind::Channel, &matching)
+    })
+}
+/// At most so many steps show whether a channel matches: long patterns are compared 64 elements at a time.
+fn steps(pattern: &[u8], channel: &[u8]) -> usize {
+    channel.len() * pattern.len().min(64 + pattern.len() / 64)
+}
+
 /// SPUBLISH channel message
 pub(in crate::redis) fn spublish(call: &mut CommandContext<'_>) -> Done {
-    send(call, SubscriptionKind::Shard)
+    send(call, SubscriptionKind::Shard, &[])
 }
-fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
-    let receivers = call.worker.app.pubsub.publish(kind, call.arg(1), call.arg(2));
+fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind, matching: &[Arc<[u8]>]) -> Done {
+    let receivers = call.worker.app.pubsub.post(kind, call.arg(1), call.arg(2), matching);
     call.reply.integer(receivers as i64);
     Ok(Flow::Done)
 }

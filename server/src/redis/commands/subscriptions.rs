@@ -64,7 +64,19 @@ pub(in crate::redis) fn note_behind(worker: &Worker, session: &mut Session, comm
 fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'_>)) -> Done {
     match call.group().source.as_redis() {
         Some(_) => call.alone(),
-        None => Ok(locally(call, local)),
+        None => {
+            call.args.from(1).try_for_each(|topic| check_name(call, "a channel or pattern", topic))?;
+            Ok(locally(call, local))
+        }
+    }
+}
+
+/// Refuses names of channels, patterns and prefixes that no key could have.
+pub(super) fn check_name(call: &CommandContext<'_>, what: &str, name: &[u8]) -> Result<(), CommandError> {
+    let limit = call.worker.app.settings.max_key;
+    match name.len() > limit {
+        true => Err(CommandError::Owned(format!("ERR {what} has at most {limit} bytes (max-key)").into_bytes())),
+        false => Ok(()),
     }
 }
 
@@ -160,11 +172,9 @@ fn add(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         let client = &call.session.client;
         let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
             let pubsub = call.worker.app.pubsub.clone();
-            Box::new(SubscribedTopics { pubsub, client: client.clone(), topics: Default::default() })
+            Box::new(SubscribedTopics { pubsub, client: client.clone(), topics: Default::default(), bytes: 0 })
         });
-        if subscriptions.topics[kind as usize].insert(topic.into()) {
-            subscriptions.pubsub.subscribe(kind, topic, &subscriptions.client);
-        }
+        subscriptions.insert(kind, topic);
         confirm(call, Some(topic), kind);
     }
 }
@@ -188,7 +198,7 @@ fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     }
     for topic in topics {
         if let Some(subscriptions) = &mut call.session.subscriptions {
-            subscriptions.topics[kind as usize].shift_remove(&topic);
+            subscriptions.remove(kind, &topic);
         }
         confirm(call, Some(&topic), kind);
     }

@@ -17,11 +17,12 @@ use crate::{
         command_flow::{Flow, Later},
         command_handlers::handler,
         command_queue::CommandQueue,
-        session::{Session, Watch},
+        session::{KeyVersions, Session, Watch},
         transaction,
     },
     source::Fetch,
 };
+use indexmap::IndexMap;
 use larder_engine::{Cache, Key, Tier};
 use std::mem;
 
@@ -47,12 +48,13 @@ impl Executor for MemoryExecutor {
     fn watch(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         let mut watched = match mem::take(&mut call.session.watch) {
             Watch::Versions(watched) => watched,
-            _ => Vec::new(),
+            _ => KeyVersions::default(),
         };
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
         for key in call.command.keys.of(call.args) {
-            if !watched.iter().any(|(known, _)| **known == *key) {
-                watched.push((key.into(), version(&mut tier, cache.key(key), now)));
+            if !watched.keys.contains_key(key) {
+                watched.keys.insert(key.into(), version(&mut tier, cache.key(key), now));
+                watched.owned += key.len() + 128;
             }
         }
         call.session.watch = Watch::Versions(watched);
@@ -62,8 +64,8 @@ impl Executor for MemoryExecutor {
 
     fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         let (queue, watch) = transaction::end(call);
-        let watched = if let Watch::Versions(watched) = watch { watched } else { Vec::new() };
-        exec_queue(call, &queue, &watched)
+        let watched = if let Watch::Versions(watched) = watch { watched } else { KeyVersions::default() };
+        exec_queue(call, &queue, &watched.keys)
     }
 
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
@@ -78,7 +80,7 @@ impl Executor for MemoryExecutor {
 pub(super) fn exec_queue(
     call: &mut CommandContext<'_>,
     queue: &CommandQueue,
-    watched: &[(Box<[u8]>, u64)],
+    watched: &IndexMap<Box<[u8]>, u64>,
 ) -> Result<Flow, CommandError> {
     let cache = call.cache();
     let actor = call.session.actor();
@@ -146,7 +148,7 @@ fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
 }
 
 /// Locks everything that the commands and the watched keys touch.
-fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &[(Box<[u8]>, u64)]) -> Tier<'c> {
+fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &IndexMap<Box<[u8]>, u64>) -> Tier<'c> {
     // A clear of a tag concerns all shards.
     let clears = |command: &Command| command.keys.first == 0 && handler(command).in_transaction().is_some();
     let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE) || clears(command);
@@ -154,6 +156,6 @@ fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &[(Box<[u8]>, u64)]
         return cache.exclusive_all();
     }
     let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
-    let watched = watched.iter().map(|(key, _)| &**key);
+    let watched = watched.keys().map(|key| &**key);
     cache.exclusive(queued.chain(watched).map(|key| cache.key(key)))
 }

@@ -16,6 +16,7 @@ use crate::{
     source::SourceError,
 };
 use bytes::Bytes;
+use indexmap::IndexMap;
 use larder_proto::{
     output::Output,
     resp::{Args, Limits, Parsed, Parser},
@@ -86,7 +87,7 @@ pub async fn run_for_node(
     {
         let call = &mut CommandContext::new(worker, &mut session, first, args, clock::now(), &mut out);
         match is_transaction {
-            true => drop(call.answering(|call| memory::exec_queue(call, &queue, &[]))),
+            true => drop(call.answering(|call| memory::exec_queue(call, &queue, &IndexMap::new()))),
             false => queue.iter().for_each(|(command, args)| {
                 drop(call.nested(command, args, |call| call.check_keys().and_then(|()| run_on_tier(call))));
             }),

@@ -28,6 +28,7 @@ use crate::{
     source::Fetch,
 };
 use bytes::Bytes;
+use indexmap::IndexMap;
 use larder_proto::resp::{Args, View, encode, view};
 use std::{rc::Rc, sync::Arc};
 use tokio::task::JoinHandle;
@@ -195,7 +196,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         Some(owner) => owner,
     };
     if owner.is_self {
-        let flow = memory::exec_queue(call, &queue, &[])?;
+        let flow = memory::exec_queue(call, &queue, &IndexMap::new())?;
         let written = queue.iter().flat_map(|(command, args)| written_keys(command, args));
         peers.changed_here(written.collect()).await;
         return Ok(flow);

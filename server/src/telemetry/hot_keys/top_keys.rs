@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 const WAYS: usize = 8;
 /// Names up to this length are kept without an allocation.
 const SHORT: usize = 48;
+/// Longer names are cut to this length, so that clients do not choose how much the slots occupy.
+const LONGEST: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl TopKeys {
         (hashes[way], counts[way]) = (hash, total);
         let held = &mut self.names[set * WAYS + way];
         held.clear();
-        held.extend_from_slice(name);
+        held.extend_from_slice(&name[..name.len().min(LONGEST)]);
     }
 
     /// Halves every count so many times.

@@ -71,7 +71,7 @@ async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
             let mut queue = CommandQueue::default();
             queue.push(call.command, call.args);
             let group = call.group();
-            let held = hold(group, &queue, &[]).await?;
+            let held = hold(group, &queue, [].into_iter()).await?;
             let mut scratch = Scratch::load(group, wanted(queue.iter())).await?;
             scratch.run(call)?;
             group.commit(&held, scratch.changes(), call.session.actor()).await?;
@@ -91,19 +91,23 @@ async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>)
 }
 
 /// Locks the keys of all commands, and the others.
-async fn hold(group: &Group, queue: &CommandQueue, others: &[Box<[u8]>]) -> Result<Rc<KeyGuard>, SourceError> {
+async fn hold<'a>(
+    group: &Group,
+    queue: &'a CommandQueue,
+    others: impl Iterator<Item = &'a [u8]>,
+) -> Result<Rc<KeyGuard>, SourceError> {
     if queue.iter().any(|(command, _)| command.is_keyspace()) {
         return group.hold_all().await;
     }
     let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
-    group.hold(queued.chain(others.iter().map(|key| &**key))).await
+    group.hold(queued.chain(others)).await
 }
 
 async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let (queue, watch) = transaction::end(call);
     let watch = if let Watch::Store(watch) = watch { Some(watch) } else { None };
     let group = call.group();
-    let watched = watch.as_ref().map_or(&[][..], |watch| watch.keys());
+    let watched = watch.iter().flat_map(|watch| watch.keys());
     let held = hold(group, &queue, watched).await?;
     call.now = clock::now();
     if watch.is_some_and(|watch| watch.is_broken(call.now)) {

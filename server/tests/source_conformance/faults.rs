@@ -241,7 +241,9 @@ fn a_loading_server_is_down_until_it_has_loaded() {
                 let mut buffer = [0; 1024];
                 let _ = stream.read(&mut buffer).expect("a handshake");
                 // It does not say what it is (HELLO, INFO).
-                stream.write_all(format!("+OK\r\n-ERR\r\n-ERR\r\n$6\r\nlarder\r\n{pong}").as_bytes()).expect("a client");
+                stream
+                    .write_all(format!("+OK\r\n-ERR\r\n-ERR\r\n$6\r\nlarder\r\n{pong}").as_bytes())
+                    .expect("a client");
                 // Until the client leaves.
                 while stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
             }

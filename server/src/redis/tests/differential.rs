@@ -118,7 +118,7 @@ const COMMANDS: &[&str] = &[
     "INCR",
     "CLIENT BAD",
     "CLIENT GETNAME",
-    "CLIENT SETNAME V",
+    "CLIENT SETNAME K",
     "CONFIG BAD x",
     "COMMAND GETKEYS GET K",
     "COMMAND GETKEYS MSET K V K V",

@@ -109,12 +109,17 @@ impl ConnectionIo<'_> {
                 Poll::Pending => {}
             }
             let deadline = [self.pipeline.deadline(), self.queue.deadline()].into_iter().flatten().min();
+            // A marker that seems to be refused is not late because a script runs.
+            if self.pipeline.is_in_doubt() {
+                self.put_off = None;
+            }
             let due = deadline.map(|deadline| self.put_off.map_or(deadline, |until| until.max(deadline)));
             let probe = (!self.pipeline.has_in_flight()).then(|| self.heard + PROBE);
             let next = [due, probe].into_iter().flatten().min();
             ready!(self.timer.poll(cx, next));
             let now = Instant::now();
             if let Some(deadline) = deadline.filter(|deadline| *deadline <= now)
+                && !self.pipeline.is_in_doubt()
                 && self.is_put_off(deadline, now)
             {
                 continue;

@@ -194,7 +194,7 @@ impl Pipeline {
     }
 
     /// Whether the server seems to have refused a marker. Until it is clear, nothing more is sent.
-    pub(super) fn is_in_doubt(&self) -> bool {
+    pub(crate) fn is_in_doubt(&self) -> bool {
         matches!(
             self.in_flight.front(),
             Some(PipelinedRequest::Relay { marker: Some(Marker { found: Found::Refusal, .. }), .. })

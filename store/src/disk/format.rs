@@ -4,6 +4,7 @@
 //!  0x10  value                      a string that never expires
 //!  0x11  expiry (8, LE, ms)  value  absent from that moment on (milliseconds since the Unix epoch)
 //!  0x12, 0x13                       the same for a JSON document
+//!  0x14 to 0x17                     the same four under a key with one zero byte more than its name
 //! ```
 //! The high half of the first byte is the version of this format. Anything else is damage, or a
 //! later Larder's. A Larder that is older than documents takes a document for damage, and says so
@@ -37,7 +38,27 @@ pub(super) fn stored_key(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The same for a key that is owned.
+/// A write as fjall has it: the key, and the value that says whether the key was lengthened.
+pub(super) fn stored_write((key, value): (Bytes, Option<Bytes>)) -> (Bytes, Option<Bytes>) {
+    match stored_key(&key) {
+        Cow::Borrowed(_) => (key, value),
+        Cow::Owned(longer) => (longer.into(), value.map(|value| lengthened_value(&value))),
+    }
+}
+fn lengthened_value(value: &[u8]) -> Bytes {
+    let mut value = BytesMut::from(value);
+    if let Some(first) = value.first_mut() {
+        *first |= LENGTHENED;
+    }
+    value.freeze()
+}
+
+/// Whether a Larder that took no empty key has stored this entry, under its name as it is.
+pub(super) fn lacks_lengthening(key: &[u8], stored: &[u8]) -> bool {
+    is_lengthened(key) && stored.first().is_some_and(|first| first & LENGTHENED == 0)
+}
+
+/// Like [`stored_key`] for a key that is owned.
 pub(super) fn owned_stored_key(key: Bytes) -> Bytes {
     match stored_key(&key) {
         Cow::Owned(longer) => longer.into(),
@@ -58,6 +79,9 @@ const PLAIN: u8 = 0x10;
 const EXPIRING: u8 = 1;
 /// Added to `PLAIN`: the value is a document.
 const DOCUMENT: u8 = 2;
+
+/// Added to `PLAIN`: the key has one zero byte more than its name.
+const LENGTHENED: u8 = 4;
 
 /// Memory for keys and entries on their way into a memtable, many to an allocation. A memtable is
 /// freed by a thread of its own; with an allocation for each of them, that one and those who
@@ -115,7 +139,7 @@ pub(super) fn decode(mut stored: Bytes) -> Option<StoredValue> {
 /// When it expires; the outer `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     let (first, rest) = stored.split_first()?;
-    match first & !DOCUMENT {
+    match first & !(DOCUMENT | LENGTHENED) {
         PLAIN => Some(None),
         first if first == PLAIN | EXPIRING => rest.first_chunk().map(|at| Some(Millis::from_le_bytes(*at))),
         _ => None,
@@ -143,7 +167,7 @@ mod tests {
         let document = |expiry| StoredValue { value: "v".into(), expiry, kind: ValueKind::Document };
         assert_eq!(&EntryEncoder::default().entry(&document(None))[..], b"\x12v");
         assert_eq!(&EntryEncoder::default().entry(&document(Some(0x0102)))[..], b"\x13\x02\x01\0\0\0\0\0\0v");
-        for damaged in [&b""[..], b"\x00", b"\x14v", b"\x20v", b"\x11\0\0\0\0\0\0\0", b"\x13\0\0\0\0\0\0\0"] {
+        for damaged in [&b""[..], b"\x00", b"\x18v", b"\x20v", b"\x11\0\0\0\0\0\0\0", b"\x13\0\0\0\0\0\0\0"] {
             assert_eq!(decode(Bytes::copy_from_slice(damaged)), None, "{damaged:?}");
             assert!(is_live(damaged, Millis::MAX));
         }

@@ -8,7 +8,7 @@ use super::{
     settings::{Compression, StoreSettings},
     stats::{LEVELS, TreeStats},
 };
-use crate::{StoredValue, atomic_files, clock};
+use crate::{StoredValue, clock};
 use bytes::Bytes;
 use fjall::{
     AbstractTree as _, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _,
@@ -88,8 +88,6 @@ struct Entries {
 }
 
 const NAME: &str = "entries-";
-/// The file beside fjall's that says that the empty key has a name.
-const LENGTHENED: &str = "keys-lengthened";
 
 impl Tree {
     pub(super) fn open(dir: &Dir, settings: &StoreSettings) -> Result<Tree, String> {
@@ -132,17 +130,13 @@ impl Tree {
             expired,
             db,
         };
-        tree.lengthen_keys(dir)?;
+        tree.lengthen_keys()?;
         Ok(tree)
     }
 
-    /// Stores that a Larder made which took no empty key have [keys of zero bytes
-    /// alone](format::stored_key) as they are. They are stored again under their names, once.
-    fn lengthen_keys(&self, dir: &Dir) -> Result<(), String> {
-        let mark = dir.path().join(LENGTHENED);
-        if mark.exists() {
-            return Ok(());
-        }
+    /// Stores [keys of zero bytes alone](format::stored_key) under their names that a Larder stored
+    /// which took no empty key. All in one batch, after which none is left.
+    fn lengthen_keys(&self) -> Result<(), String> {
         let keyspace = self.keyspace();
         let mut writes: HashMap<Bytes, Option<Bytes>> = HashMap::new();
         for entry in self.db.snapshot().range::<Bytes, _>(&keyspace, ..) {
@@ -152,15 +146,13 @@ impl Tree {
             if !format::is_lengthened(&key) || !format::fits(&key) {
                 break;
             }
-            let longer = Bytes::from(format::stored_key(&key).into_owned());
-            writes.entry(key).or_default();
-            writes.insert(longer, Some(stored));
+            if format::lacks_lengthening(&key, &stored) {
+                let (longer, stored) = format::stored_write((key.clone(), Some(stored)));
+                writes.entry(key).or_default();
+                writes.insert(longer, stored);
+            }
         }
-        if !writes.is_empty() {
-            self.commit_stored(&keyspace, writes, true)?;
-        }
-        let what = b"Keys of zero bytes alone are stored with one more.\n";
-        atomic_files::write(&mark, what).map_err(|error| format!("{}: cannot be written: {error}", mark.display()))
+        if writes.is_empty() { Ok(()) } else { self.commit_stored(&keyspace, writes, true) }
     }
 
     fn keyspace(&self) -> Keyspace {
@@ -287,7 +279,7 @@ impl Tree {
     /// Writes (or with `None` deletes) all or nothing; on stable storage when it returns, if
     /// `sync`.
     pub(super) fn commit(&self, writes: HashMap<Bytes, Option<Bytes>>, sync: bool) -> Result<(), String> {
-        let writes = writes.into_iter().map(|(key, value)| (format::owned_stored_key(key), value));
+        let writes = writes.into_iter().map(format::stored_write);
         self.commit_stored(&self.keyspace(), writes, sync)?;
         // After it is there, so that a sync that comes after the count has it.
         self.writes.fetch_add(1, Release);
@@ -322,7 +314,7 @@ impl Tree {
     pub(super) fn commit_one(&self, key: Bytes, value: Option<Bytes>) -> Result<(), String> {
         // Only a writer replaces it, and the caller is the writer.
         let Entries { keyspace, .. } = &*self.entries.read();
-        let key = format::owned_stored_key(key);
+        let (key, value) = format::stored_write((key, value));
         let written = match value {
             Some(value) => keyspace.insert(key, value),
             None => keyspace.remove(key),

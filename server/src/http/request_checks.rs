@@ -83,6 +83,10 @@ pub(super) fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> R
         RouteRights::AnyKey(command, access) => {
             request.user.check_command(request.worker, command, Beyond::Keys(access))
         }
+        RouteRights::KeyOrAny(command, parameter, access) if request.key_parameter(parameter).is_some() => {
+            check_rights(request, RouteRights::Key(command, Some(parameter), access))
+        }
+        RouteRights::KeyOrAny(command, _, access) => check_rights(request, RouteRights::AnyKey(command, access)),
         RouteRights::Key(command, None, access) => {
             request.key().map_or(Ok(()), |key| request.allow(command, &key, access))
         }

@@ -104,7 +104,10 @@ pub(super) enum RouteRights {
     Nodes,
     /// A command on the key in the path, or in this parameter of the query.
     Key(&'static str, Option<&'static str>, KeyAccess),
-    /// The handler checks the keys that it finds in the body, or the parameters.
+    /// A command on the key in this parameter of the query. Without the parameter, it may touch any
+    /// key.
+    KeyOrAny(&'static str, &'static str, KeyAccess),
+    /// The handler checks the keys that it finds in the body.
     InBody,
     /// A command without keys.
     Command(&'static str),
@@ -250,7 +253,7 @@ impl Route {
     /// What the rules of the user must allow.
     pub(super) fn rights(&self) -> RouteRights {
         use RouteHandler as H;
-        use RouteRights::{AnyKey, Command, InBody, Key, Nobody, Nodes};
+        use RouteRights::{AnyKey, Command, InBody, Key, KeyOrAny, Nobody, Nodes};
         match self.handler {
             H::Read(ReadRoute::Peer) | H::PeerSet | H::PeerRemove | H::PeerPost | H::PeerGrpc => Nodes,
             H::Read(ReadRoute::Kv | ReadRoute::Data) => Key("get", None, KeyAccess::READ),
@@ -262,7 +265,8 @@ impl Route {
             H::Delete => Key("del", None, KeyAccess::WRITE),
             H::Store => Key("set", Some(ReadRoute::Entity.parameter()), KeyAccess::WRITE),
             H::Remove => Key("del", Some(ReadRoute::Entity.parameter()), KeyAccess::WRITE),
-            H::Mget | H::GetItem | H::PostItem | H::DeleteItem | H::ClearKeys => InBody,
+            H::Mget | H::GetItem | H::PostItem | H::DeleteItem => InBody,
+            H::ClearKeys => KeyOrAny("del", "key", KeyAccess::WRITE),
             H::Keys => Command("scan"),
             H::ItemKeys => Command("keys"),
             H::Range(_) => AnyKey("scan", KeyAccess::READ),

@@ -1,13 +1,11 @@
 //! Tags over HTTP: those of a `PUT`, and clears by tag, by prefix and of a whole group.
 use super::{
     problem_json::{Problem, ProblemKind},
-    request_checks::check_rights,
     response_body::ResponseBody,
     response_writer,
     route_request::{RouteRequest, decode_key},
-    route_table::RouteRights,
 };
-use crate::{identity::KeyAccess, peer::ClearScope, read::check_tags};
+use crate::{peer::ClearScope, read::check_tags};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use larder_proto::http::target;
@@ -68,7 +66,6 @@ pub(super) async fn clear_keys(request: &RouteRequest<'_>) -> Result<Response<Re
     if let Some(key) = request.key_parameter("key") {
         return clear_key(request, &key?).await;
     }
-    check_rights(request, RouteRights::AnyKey("del", KeyAccess::WRITE))?;
     let prefix = request.key_parameter("prefix").transpose()?.filter(|prefix| !prefix.is_empty()).ok_or_else(|| {
         Problem::of(ProblemKind::BadParameter, "`prefix` is missing: DELETE /v1/groups/{group} clears all keys")
     })?;
@@ -85,7 +82,6 @@ async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Result<Response<Re
         return Err(Problem::of(ProblemKind::BadParameter, format!("`key` and `{other}` do not go together")));
     }
     request.check_key(key)?;
-    request.allow("del", key, KeyAccess::WRITE)?;
     request.group.forget(key).await;
     Ok(response_writer::no_content())
 }

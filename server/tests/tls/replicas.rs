@@ -97,6 +97,7 @@ fn http_writes_are_forwarded_over_tls_with_the_replicas_own_password() {
         ("DELETE", "/cache/v1/item", r#"{"key":"b"}"#),
         ("DELETE", "/cache/v1/item?key=b", ""),
         ("DELETE", "/v1/keys?prefix=b", ""),
+        ("DELETE", "/v1/keys?key=b", ""),
         ("DELETE", "/v1/groups/default", ""),
     ] {
         assert_eq!(ask(&own, method, target, &ada, body).0, 403, "{method} {target}");

@@ -63,6 +63,8 @@ pub struct Heads {
     harmless: Vec<u8>,
     /// The length that it gives the body; `None`: it has no `Content-Length`.
     body: Option<usize>,
+    /// It says which page asks, so it is harmless for `GET` alone.
+    names_page: bool,
 }
 
 /// Longer header blocks are parsed each time rather than kept.
@@ -103,20 +105,22 @@ impl Heads {
             return if VERSION.starts_with(rest) { Front::Partial } else { Front::Other };
         };
         let before_headers = input.len() - headers.len();
-        if !self.harmless.is_empty() && headers.starts_with(&self.harmless) {
+        let changes = method != BodyMethod::Get;
+        if !self.harmless.is_empty() && headers.starts_with(&self.harmless) && !(changes && self.names_page) {
             return recognised(method, target, before_headers + self.harmless.len(), self.body);
         }
         let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
-            Ok(httparse::Status::Complete((len, parsed))) => match body(parsed, self.takes_authorization) {
-                Ok((body, authorization)) => {
+            Ok(httparse::Status::Complete((len, parsed))) => match fields(parsed, self.takes_authorization) {
+                Ok(HarmlessFields { names_page: true, .. }) if changes => Front::Other,
+                Ok(HarmlessFields { body, authorization, names_page }) => {
                     self.authorization = authorization.map(<[u8]>::to_vec);
                     // The kept block and the kept value belong together.
                     self.harmless.clear();
                     if len <= LONGEST_KEPT {
                         self.harmless.extend_from_slice(&headers[..len]);
-                        self.body = body;
+                        (self.body, self.names_page) = (body, names_page);
                     }
                     recognised(method, target, before_headers + len, body)
                 }
@@ -155,38 +159,45 @@ const PLAIN_TARGET: [bool; 256] = {
 /// A header changes the answer, the length of the body cannot be told, or there is not one `Host`.
 struct NotHarmless;
 
-/// The length that the headers give the body (`None`: there is no `Content-Length`), and the
-/// `Authorization`, if it is taken.
-fn body<'h>(
-    headers: &[httparse::Header<'h>],
-    takes_authorization: bool,
-) -> Result<(Option<usize>, Option<&'h [u8]>), NotHarmless> {
-    let (mut body, mut authorization) = (None, None);
+/// What harmless headers say.
+#[derive(Default)]
+struct HarmlessFields<'h> {
+    /// The length of the body; `None`: there is no `Content-Length`.
+    body: Option<usize>,
+    /// The `Authorization`, if it is taken.
+    authorization: Option<&'h [u8]>,
+    /// `Origin` or `Sec-Fetch-Site`, which decide whether a change is carried out.
+    names_page: bool,
+}
+
+fn fields<'h>(headers: &[httparse::Header<'h>], takes_authorization: bool) -> Result<HarmlessFields<'h>, NotHarmless> {
+    let mut fields = HarmlessFields::default();
     // The general server says what is wrong with none or two (RFC 9112 section 3.2).
     if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count() != 1 {
         return Err(NotHarmless);
     }
     for header in headers {
+        fields.names_page |= ["origin", "sec-fetch-site"].iter().any(|name| header.name.eq_ignore_ascii_case(name));
         if takes_authorization && header.name.eq_ignore_ascii_case("authorization") {
-            if authorization.replace(header.value).is_some() {
+            if fields.authorization.replace(header.value).is_some() {
                 return Err(NotHarmless);
             }
         } else if header.name.eq_ignore_ascii_case("content-length") {
             let is_number = (1..=9).contains(&header.value.len()) && header.value.iter().all(u8::is_ascii_digit);
-            if !is_number || body.is_some() {
+            if !is_number || fields.body.is_some() {
                 return Err(NotHarmless);
             }
             let digits = header.value.iter().map(|digit| usize::from(digit - b'0'));
-            body = Some(digits.fold(0, |number, digit| number * 10 + digit));
+            fields.body = Some(digits.fold(0, |number, digit| number * 10 + digit));
         } else if !is_harmless(header) {
             return Err(NotHarmless);
         }
     }
-    Ok((body, authorization))
+    Ok(fields)
 }
 
-/// Headers that no route looks at, and `Connection: keep-alive`. `Origin` and `Sec-Fetch-Site` decide
-/// whether a change is carried out.
+/// Headers that no route of a plain request looks at, `Connection: keep-alive`, and a `Host` of which
+/// the general server says nothing.
 fn is_harmless(header: &httparse::Header<'_>) -> bool {
     const IGNORED: &[&str] = &[
         "accept",
@@ -201,10 +212,10 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
         "dnt",
         "forwarded",
         "from",
-        "host",
         "keep-alive",
         "larder-node",
         "larder-ring",
+        "origin",
         "pragma",
         "priority",
         "referer",
@@ -219,7 +230,11 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
     if header.name.eq_ignore_ascii_case("connection") {
         return header.value.eq_ignore_ascii_case(b"keep-alive");
     }
-    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-ch-")
+    if header.name.eq_ignore_ascii_case("host") {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(byte);
+        return header.value.iter().all(is_plain);
+    }
+    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-")
 }
 
 #[cfg(test)]

@@ -124,6 +124,13 @@ impl EntryMetadata {
         if self.stale.is_some() { b"; ttl=-" } else { b"; ttl=" }
     }
 
+    /// The longest lifetime, in seconds, that a client is told: none of a copy that is out of date,
+    /// whatever the source said about it (it may have been cleared softly).
+    #[inline]
+    fn at_most(self, said: &CopyMetadataView<'_>) -> Option<u64> {
+        if self.stale.is_some() { Some(0) } else { said.max_age }
+    }
+
     /// What follows [`before_ttl`](EntryMetadata::before_ttl): seconds.
     #[inline]
     fn ttl(self) -> Option<u64> {
@@ -137,7 +144,7 @@ impl EntryMetadata {
         headers.insert(header::ETAG, tag(self.version, instance));
         insert_validators(headers, &said);
         headers.insert(header::AGE, self.age.into());
-        insert_cache_control(headers, &said, self.lifetime);
+        insert_cache_control(headers, &said, (self.at_most(&said), self.lifetime));
         let mut status = Vec::with_capacity(48);
         status.put(self.status());
         if let Some(ttl) = self.ttl() {
@@ -166,7 +173,10 @@ pub(super) fn insert_said(
         CopyMetadataView { is_not_kept: true, cache_control: None, .. } => {
             headers.insert(header::CACHE_CONTROL, NO_STORE);
         }
-        said => insert_cache_control(headers, said, fresh_for.map(|left| (age.unwrap_or(0) + left) / 1000)),
+        said => {
+            let lifetime = fresh_for.map(|left| (age.unwrap_or(0) + left) / 1000);
+            insert_cache_control(headers, said, (said.max_age, lifetime));
+        }
     }
 }
 
@@ -191,9 +201,13 @@ fn insert_validators(headers: &mut HeaderMap, said: &CopyMetadataView<'_>) {
     }
 }
 
-fn insert_cache_control(headers: &mut HeaderMap, said: &CopyMetadataView<'_>, lifetime: Option<u64>) {
+fn insert_cache_control(
+    headers: &mut HeaderMap,
+    said: &CopyMetadataView<'_>,
+    (at_most, lifetime): (Option<u64>, Option<u64>),
+) {
     let mut text = Vec::with_capacity(28);
-    let says = cache_control::write(&mut text, b"", said.cache_control.unwrap_or_default(), said.max_age, lifetime);
+    let says = cache_control::write(&mut text, b"", said.cache_control.unwrap_or_default(), at_most, lifetime);
     if says && let Ok(text) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
         headers.insert(header::CACHE_CONTROL, text);
     }
@@ -486,7 +500,7 @@ fn put_said(out: &mut Output, said: &[u8], about: &EntryMetadata, version: u64) 
     out.put(b"\r\nage: ");
     out.put_number(about.age);
     let origin = said.cache_control.unwrap_or_default();
-    cache_control::write(out, b"\r\ncache-control: ", origin, said.max_age, about.lifetime);
+    cache_control::write(out, b"\r\ncache-control: ", origin, about.at_most(&said), about.lifetime);
     said.date.is_some()
 }
 

@@ -61,6 +61,27 @@ fn content_type_and_validators_are_given_back() {
     assert_eq!(origin.asked(), 2);
 }
 
+/// Clients and caches behind Larder would keep it for the rest of the lifetime that the origin gave.
+#[test]
+fn a_copy_that_was_cleared_softly_is_fresh_to_nobody() {
+    let origin =
+        ScriptedOrigin::start(|_| answer("200 OK", "cache-control: max-age=600, stale-while-revalidate=60\r\n", "v"));
+    let source = format!("http://127.0.0.1:{}/{{key}}", origin.port);
+    let larder = Larder::start(&["--source", &source]);
+    let url = |path: &str| format!("http://127.0.0.1:{}/v1/{path}", larder.http);
+    // A key for each path of a request: the first read after the clear has the copy fetched again.
+    let reads = [("kv/fast", &[][..]), ("kv/general", &["-H", "Range: bytes=0-0"])];
+    for (path, _) in reads {
+        assert_eq!(curl(&[&url(path)]).header("cache-control"), Some("max-age=600, stale-while-revalidate=60"));
+    }
+    assert_eq!(curl(&["-X", "DELETE", &url("groups/default?soft")]).status, 204);
+    for (path, more) in reads {
+        let found = curl(&[&[&*url(path)], more].concat());
+        assert!(found.header("cache-status").is_some_and(|status| status.contains("stale")), "{}", found.headers);
+        assert_eq!(found.header("cache-control"), Some("max-age=0, stale-while-revalidate=60"), "{path}");
+    }
+}
+
 #[test]
 fn what_the_origin_says_about_lifetimes_is_sent_on() {
     let origin = ScriptedOrigin::start(|asked| match &asked.target[1..] {

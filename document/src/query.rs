@@ -20,6 +20,10 @@ const MAX_PASSES: usize = 64;
 /// A look at a short value takes as long as reading so many bytes.
 const LEAST_WORK: usize = 64;
 
+/// A found value that is kept until the end of an evaluation counts like reading so many bytes: there are a
+/// million of them at most.
+const KEPT_WORK: usize = 1024;
+
 /// Whether no value is found twice, and the text is read once for each level at most.
 pub(crate) fn is_bounded(segments: &[Segment]) -> bool {
     let is_simple = |segment: &Segment| matches!(&*segment.selectors, [Selector::One(_) | Selector::All]);
@@ -158,6 +162,9 @@ impl<'v> Evaluation<'v> {
             PathKind::Steps(steps) => self.follow(from, steps)?.into_iter().collect(),
             PathKind::Segments(segments) => self.select(from, segments)?.into(),
         };
+        if known.is_some() {
+            self.charge(found.len() * KEPT_WORK)?;
+        }
         if let Some(slot) = known.and_then(|number| self.from_root.get_mut(number)) {
             *slot = Some(found.clone());
         }

@@ -48,13 +48,10 @@ fn matches_short(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
 }
 
 fn matches_long(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
-    let parts = parts(pattern);
+    let Some(parts) = parts(pattern, text.len()) else { return false };
     let [first, floating @ .., last] = &parts[..] else {
         return parts[0].len() == text.len() && fits(pattern, &parts[0], text, ignore_case);
     };
-    if parts.iter().map(Vec::len).sum::<usize>() > text.len() {
-        return false;
-    }
     let (begin, rest) = text.split_at(first.len());
     let (mut rest, end) = rest.split_at(rest.len() - last.len());
     if !fits(pattern, first, begin, ignore_case) || !fits(pattern, last, end, ignore_case) {
@@ -69,23 +66,28 @@ fn matches_long(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     true
 }
 
-/// The elements between the stars of a pattern, each by where it begins: one part more than there are stars.
-fn parts(pattern: &[u8]) -> Vec<Vec<usize>> {
+/// The elements between the stars of a pattern, each by where it begins: one part more than there are
+/// stars, but for stars in a row. `None`: there are more elements than `most`.
+fn parts(pattern: &[u8], most: usize) -> Option<Vec<Vec<usize>>> {
     let mut parts = vec![Vec::new()];
-    let mut at = 0;
+    let (mut at, mut elements) = (0, 0);
     while at < pattern.len() {
+        let part = parts.last_mut().expect("never empty");
         match pattern[at] {
+            b'*' if part.is_empty() && at > 0 => at += 1,
             b'*' => {
                 parts.push(Vec::new());
                 at += 1;
             }
+            _ if elements == most => return None,
             _ => {
-                parts.last_mut().expect("never empty").push(at);
+                part.push(at);
+                elements += 1;
                 at = element_end(pattern, at);
             }
         }
     }
-    parts
+    Some(parts)
 }
 
 /// Do these elements match a text of the same length?

@@ -6,12 +6,12 @@
 //! read before it are confirmed.
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -27,7 +27,8 @@ pub struct SubscribesInFlight {
 #[derive(Debug, Default)]
 struct Numbers {
     next: u64,
-    open: BTreeSet<u64>,
+    /// When each began.
+    open: BTreeMap<u64, Instant>,
 }
 
 /// A subscribing command in flight, until it is dropped.
@@ -43,7 +44,7 @@ impl SubscribesInFlight {
         let mut numbers = self.numbers.lock();
         let number = numbers.next;
         numbers.next += 1;
-        numbers.open.insert(number);
+        numbers.open.insert(number, Instant::now());
         self.count.fetch_add(1, SeqCst);
         SubscribeInFlight { all: self.clone(), number }
     }
@@ -54,12 +55,14 @@ impl SubscribesInFlight {
         self.count.load(SeqCst) > 0
     }
 
-    /// Waits for those that are in flight now, for at most `limit`.
+    /// Waits for those that are in flight now, each until `limit` after it began: a client that does
+    /// not read its replies may hold one back for long.
     pub(crate) async fn wait(&self, limit: Duration) {
         let before = self.numbers.lock().next;
         let mut ended = self.ended.subscribe();
         let all_before = async {
-            while self.numbers.lock().open.first().is_some_and(|first| *first < before) {
+            let is_awaited = |(number, begun): (&u64, &Instant)| *number < before && begun.elapsed() < limit;
+            while self.numbers.lock().open.iter().any(is_awaited) {
                 // The sender lives in `self`.
                 let _ = ended.changed().await;
             }

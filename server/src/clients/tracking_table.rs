@@ -199,6 +199,10 @@ impl Tracking {
         for name in std::mem::take(&mut table.changed) {
             let Some(prefix) = table.prefixes.get_mut(&name) else { continue };
             let changed = std::mem::take(&mut prefix.changed);
+            // The prefix has gone and come again since its name was noted.
+            if changed.is_empty() {
+                continue;
+            }
             let all = array(changed.keys());
             for &id in &prefix.clients {
                 let noloop = table.trackers.get(&id).is_some_and(|tracker| tracker.mode.noloop);

@@ -11,6 +11,8 @@ const QUIET: u64 = 10_000;
 
 /// Another ring is told of for this time after its latest sign, ms.
 const TOLD: u64 = 600_000;
+/// A key is noted this often, ms.
+const KEY_EVERY: u64 = 1000;
 /// Bytes of a key that are told.
 const LONGEST_KEY: usize = 100;
 
@@ -31,6 +33,8 @@ pub struct OtherRing {
 pub(super) struct RingDisagreement {
     /// When a node with another ring asked last; 0: none did.
     latest: AtomicU64,
+    /// When a key was noted last ([`note_key`](RingDisagreement::note_key)).
+    key_noted: AtomicU64,
     /// The other rings, since the nodes agreed last.
     others: Mutex<Vec<OtherRing>>,
 }
@@ -59,6 +63,11 @@ impl RingDisagreement {
     /// A node that says nothing of its ring has asked this node for a key that belongs to `owner`.
     /// groupcache's nodes ask the owner of a key alone.
     pub(super) fn note_key(&self, key: &[u8], owner: &str, now: Millis) {
+        // Most reads of such a node take no lock.
+        if now < self.key_noted.load(Relaxed).saturating_add(KEY_EVERY) {
+            return;
+        }
+        self.key_noted.store(now, Relaxed);
         let key = String::from_utf8_lossy(&key[..key.len().min(LONGEST_KEY)]);
         if self.is_new(None, Some((&*key, owner)), now) {
             tracing::warn!(

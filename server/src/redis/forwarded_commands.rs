@@ -141,7 +141,8 @@ pub(super) fn touched<'a>(
         let everything = known.is_empty();
         // A server that shows no table is likely asked for a common command, and that command may block.
         let apart = Some(if everything { Apart::Alone } else { Apart::Unsafe });
-        let busy = Some(BusyFor::Long);
+        // So its silence is explained by no command.
+        let busy = (!everything).then_some(BusyFor::Long);
         return Some(Reach { everything, apart, busy, touches_others: true, publishes: true, ..Reach::default() });
     };
     let apart = match command.forward_rule(args) {

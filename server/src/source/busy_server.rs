@@ -80,14 +80,19 @@ impl BusyServer {
     }
 }
 
-impl Drop for BusyCommand {
-    fn drop(&mut self) {
+impl BusyCommand {
+    fn end_at(&self, now: Instant) {
         let mut commands = self.server.commands.lock();
         commands.in_flight[self.class].remove(&self.begun);
-        let now = Instant::now();
         if now >= self.begun.0 + self.server.least {
             commands.ended = Some(now);
         }
+    }
+}
+
+impl Drop for BusyCommand {
+    fn drop(&mut self) {
+        self.end_at(Instant::now());
     }
 }
 
@@ -110,29 +115,36 @@ mod tests {
         Arc::new(BusyServer::new(&limits))
     }
 
+    /// Ends at this moment, whenever the test comes to it.
+    fn end(command: BusyCommand, at: Instant) {
+        std::mem::ManuallyDrop::new(command).end_at(at);
+    }
+
     #[test]
     fn deadlines_are_put_off_while_the_oldest_command_may_run() {
-        let server = server();
-        let after = |seconds| Instant::now() + Duration::from_secs_f64(seconds);
+        let (server, begin) = (server(), Instant::now());
+        let after = |seconds| begin + Duration::from_secs_f64(seconds);
         let waits = |seconds| server.until(after(seconds)).is_some();
         assert!(!waits(1.0), "nothing runs");
-        let moment = server.begin(BusyFor::Moment);
-        assert!(!waits(0.1), "it has not run for long");
-        assert!(waits(0.9) && waits(4.5) && !waits(5.1));
-        let _later = server.begin(BusyFor::Moment);
-        drop(moment);
-        assert!(waits(4.5) && !waits(5.1), "it was short, so it explains nothing");
-        let long = server.begin(BusyFor::Long);
+        let moment = server.begin_at(BusyFor::Moment, begin);
+        assert!(!waits(0.4), "it has not run for long");
+        assert!(waits(0.6) && waits(4.9) && !waits(5.1));
+        let later = server.begin_at(BusyFor::Moment, begin);
+        end(moment, after(0.4));
+        assert!(waits(4.9) && !waits(5.1), "it was short, so it explains nothing");
+        let long = server.begin_at(BusyFor::Long, begin);
         assert!(waits(5.1) && waits(59.0) && !waits(60.1));
-        drop(long);
+        end(long, after(0.4));
         assert!(!waits(5.1));
+        end(later, after(0.4));
+        assert!(!waits(1.0));
     }
 
     #[test]
     fn what_has_waited_gets_its_time_afterwards() {
-        let server = server();
-        drop(server.begin_at(BusyFor::Long, Instant::now() - Duration::from_secs(10)));
-        let now = Instant::now();
+        let (server, begin) = (server(), Instant::now());
+        let now = begin + Duration::from_secs(10);
+        end(server.begin_at(BusyFor::Long, begin), now);
         assert!(server.until(now + Duration::from_millis(900)).is_some());
         assert!(server.until(now + Duration::from_millis(1100)).is_none());
     }

@@ -124,14 +124,14 @@ impl AnnouncingConnections {
         let mut swaps = self.swaps.lock();
         match calls(&replies) {
             Some(calls) => {
-                // After a restart it counts from 0. Copies may be older than the first answer.
-                if calls != 0 && swaps.calls != Some(calls) {
+                // Copies may be older than the first answer. The number goes back to 0 by CONFIG RESETSTAT.
+                if swaps.calls.unwrap_or(0) != calls {
                     // The lock is held meanwhile: who finds the new number finds no old copy.
                     to.all();
                 }
                 swaps.calls = Some(calls);
             }
-            None => swaps.is_refused = true,
+            None => swaps.is_refused = is_refusal(&replies),
         }
     }
 
@@ -163,6 +163,12 @@ fn calls(replies: &RawReplies) -> Option<i64> {
         [b'-' | b'!', ..] => None,
         _ => Some(number(named(Some(reply), b"swapdb"), b"calls")),
     }
+}
+
+/// Whether an error refuses [`SWAPS`] for good. A server that is busy or loading answers later.
+fn is_refusal(replies: &RawReplies) -> bool {
+    let passing: [&[u8]; 3] = [b"-BUSY ", b"-LOADING ", b"-MASTERDOWN "];
+    !passing.iter().any(|begin| replies.bytes().starts_with(begin))
 }
 
 /// One core's requests to catch up.

@@ -112,6 +112,7 @@ const FRAMED: &[&str] = &[
     "lset",
     "ltrim",
     "mget",
+    "monitor",
     "move",
     "mset",
     "msetnx",

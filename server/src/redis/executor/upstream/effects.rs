@@ -151,14 +151,16 @@ impl Effects {
     }
 
     fn written(&self, touched: &Touched, reply: Option<&[u8]>, answered: &Answered) -> Written<'_> {
+        let may_be_forged = answered.as_ref().is_ok_and(|replies| replies.may_be_forged());
         match reply.filter(|reply| !is_error(reply)) {
-            Some(b"+OK\r\n") if answered.as_ref().is_ok_and(|replies| !replies.may_be_forged()) => {
+            Some(b"+OK\r\n") if answered.is_ok() && !may_be_forged => {
                 match self.stored.iter().find(|(command, ..)| *command == touched.command) {
                     Some((_, value, expiry)) => Written::Value(value, *expiry),
                     None => Written::Changed,
                 }
             }
             Some(_) => Written::Changed,
+            None if may_be_forged => Written::Changed,
             None if touched.whole && reply.is_some_and(|reply| !is_unknown(reply)) => Written::Unchanged,
             None if may_be_done(answered) => Written::Changed,
             None => Written::Unchanged,

@@ -38,7 +38,7 @@ const EXAMPLES: [(&str, &[&str]); 33] = [
         "store load",
         &[
             "larder store load users.csv /var/lib/larder/store --key id --value name",
-            "zcat users.jsonl.gz | larder store load - /var/lib/larder/store --format json",
+            "larder store load users.jsonl /var/lib/larder/store --strict",
         ],
     ),
     (

@@ -221,8 +221,8 @@ fn a_go_node_that_lacks_a_group_is_asked_for_its_own() {
     }
     // It closes the connection when it is told of a removal, too.
     for key in &keys[..5] {
-        assert_eq!(send(&ring.larder, "DELETE", &format!("/v1/groups/other/kv/{key}"), ""), 204);
-        assert_eq!(send(&ring.larder, "DELETE", &format!("/v1/kv/{key}"), ""), 204);
+        assert_eq!(send(&ring.larder, "DELETE", &format!("/v1/groups/other/keys?key={key}"), ""), 204);
+        assert_eq!(send(&ring.larder, "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
         assert_eq!(read(&ring.larder, key).unwrap(), format!("go:{key}"));
         assert_eq!(ring.go.calls(key.as_bytes()), 2, "removed at the Go node");
     }

@@ -150,6 +150,11 @@ mod tests {
         // What is found from the root is found once.
         let root = "$..[?count($..*) > 1 && $..[?@ == 1] && value($..[4000]) == 1]";
         assert_eq!(found(root, &wide).map(|found| found.len()), Ok(99 + 4001));
+        // And kept, so that many of them are too much.
+        let zeros = format!("[{}0]", "0,".repeat(200_000));
+        let roots =
+            |count: usize| found(&format!("$[?{}]", vec!["$.*"; count].join("&&")), &zeros).map(|found| found.len());
+        assert_eq!((roots(1), roots(10)), (Ok(200_001), Err(LocateError::TooMuchWork(1 << 30))));
         let strings = format!("[{}]", vec![format!("\"{}\"", "ab".repeat(40_000)); 10].join(","));
         assert_eq!(found("$[?@ =~ '^(.{100}){9}b$']", &strings).map(|found| found.len()), Ok(0));
     }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 const MAX_FOUND: usize = 1_000_000;
 /// Bytes that a path with limits may read: some tenths of a second.
 const MAX_WORK: usize = 1 << 30;
-/// The same for large documents, in their lengths.
+/// A path with limits may read a large document this many times, if that is more than [`MAX_WORK`].
 const MAX_PASSES: usize = 64;
 /// A look at a short value takes as long as reading so many bytes.
 const LEAST_WORK: usize = 64;

@@ -42,6 +42,16 @@ struct State {
     patterns: Option<Patterns>,
 }
 
+impl State {
+    /// The topics of a kind, which are about to change.
+    fn changing(&mut self, kind: SubscriptionKind) -> &mut Topics {
+        if kind == SubscriptionKind::Pattern {
+            self.patterns = None;
+        }
+        &mut self.topics[kind as usize]
+    }
+}
+
 impl PubSub {
     /// A registry without subscriptions. `backlog` bounds the undelivered messages of a subscriber.
     pub fn new(backlog: Arc<Backlog>) -> PubSub {
@@ -56,18 +66,12 @@ impl PubSub {
 
     pub(crate) fn subscribe(&self, kind: SubscriptionKind, topic: &[u8], client: &Arc<Client>) {
         let mut state = self.state.lock();
-        if kind == SubscriptionKind::Pattern {
-            state.patterns = None;
-        }
-        state.topics[kind as usize].entry(topic.into()).or_default().insert(client.id, client.clone());
+        state.changing(kind).entry(topic.into()).or_default().insert(client.id, client.clone());
     }
 
     pub(crate) fn unsubscribe<'a>(&self, kind: SubscriptionKind, topics: impl Iterator<Item = &'a [u8]>, client: u64) {
         let mut state = self.state.lock();
-        if kind == SubscriptionKind::Pattern {
-            state.patterns = None;
-        }
-        let of_kind = &mut state.topics[kind as usize];
+        let of_kind = state.changing(kind);
         for topic in topics {
             let Some(subscribers) = of_kind.get_mut(topic) else { continue };
             subscribers.swap_remove(&client);

@@ -74,7 +74,7 @@ pub struct Settings {
     pub max_connections: usize,
     /// The number of the group whose keys HTTP routes mean that name no group.
     pub http_group: usize,
-    /// The same of `/data/{key}`.
+    /// The number of the group whose keys `/data/{key}` means.
     pub data_group: usize,
     /// Begins with `/` and does not end so; `None`: no item API.
     pub item_prefix: Option<String>,

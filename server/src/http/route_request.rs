@@ -43,7 +43,7 @@ impl RouteRequest<'_> {
         target::parameter(self.query, name).map(|raw| decode_key(raw, target::decode_query))
     }
 
-    /// The same, within the limits of a key, and not empty.
+    /// The key in the query, which must be there, within the limits of a key, and not empty.
     pub(super) fn parameter_key(&self, name: &str) -> Result<Cow<'_, [u8]>, Problem> {
         let key = self.key_parameter(name).ok_or_else(|| Problem::missing_key(name))??;
         self.check_key(&key)?;

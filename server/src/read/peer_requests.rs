@@ -169,7 +169,7 @@ impl Group {
         self.cache.invalidate(key);
     }
 
-    /// The same on all nodes.
+    /// Removes what memory has of a key, on all nodes.
     pub async fn forget(&self, key: &[u8]) {
         match &self.peers {
             Some(peers) => peers.removed(key, || self.forget_here(key)).await,

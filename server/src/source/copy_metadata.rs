@@ -36,7 +36,7 @@ pub struct CopyMetadata {
     pub last_modified: Option<Box<[u8]>>,
     /// `Cache-Control`, as it was sent; several lines are one list.
     pub cache_control: Option<Box<[u8]>>,
-    /// `CDN-Cache-Control`, likewise (RFC 9213).
+    /// `CDN-Cache-Control` (RFC 9213), as it was sent; several lines are one list.
     pub cdn_cache_control: Option<Box<[u8]>>,
     /// `Expires`, as it was sent.
     pub expires: Option<Box<[u8]>>,

@@ -81,8 +81,8 @@ impl SourceSetup {
             table.follow_data(data.clone());
         }
     }
-    /// As [`reload`](SourceSetup::reload), if the table follows a data file that has changed, and
-    /// without waiting for it.
+    /// Begins to [reload](SourceSetup::reload) a table that follows a data file, if the file has
+    /// changed. Does not wait for the end.
     pub fn look_at_data(&self) {
         if let Some(table) = self.0.as_table() {
             table.look_at_data();

@@ -151,7 +151,7 @@ fn a_request_has_one_host_on_every_listener() {
         ("1.1", "host: x/y\r\n", false),
     ] {
         let request = |path: &str| format!("GET {path} HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
-        // The same on the fast path, for which `close` is no header of a plain request.
+        // `connection: close` would keep the request off the fast path.
         let plain = request("/v1/kv/none").replace("connection: close", "x-y: z");
         let after = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
         let fast = exchange(connect(larder.http), format!("{plain}{after}").as_bytes());

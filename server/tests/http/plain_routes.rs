@@ -34,7 +34,7 @@ impl Grouped {
     fn get(&self, path: &str) -> (u16, String) {
         self.send("GET", path, "")
     }
-    /// The same on a connection that stays open, by the fast path.
+    /// Reads over a connection that stays open, on the fast path.
     fn get_fast(&self, path: &str) -> String {
         let mut stream = connect(self.server.http);
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

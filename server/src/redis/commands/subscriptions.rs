@@ -53,7 +53,7 @@ fn begin_subscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Don
 fn note_subscribing(worker: &Worker, session: &mut Session) {
     session.upstream.subscribing.get_or_insert_with(|| worker.app.subscribes.begin());
 }
-/// The same for a command that begins later.
+/// Notes a command that has to wait for others of its client, if it subscribes at the upstream.
 pub(in crate::redis) fn note_behind(worker: &Worker, session: &mut Session, command: &Command) {
     let subscribes = matches!(command.name, "subscribe" | "psubscribe" | "ssubscribe");
     if subscribes && worker.groups[0].source.as_redis().is_some() {

@@ -171,7 +171,7 @@ fn memory_stays_within_the_bound() {
         highest = highest.max(larder.anonymous());
     }
     // The tier, the process without its program, the what-if curves (docs/what-if.md).
-    let bound = (64 + 24 + 4) * MIB;
+    let bound = (64 + 12 + 4) * MIB;
     println!("{} MiB at most", highest / MIB);
     assert!(highest < bound);
     assert!(client.command(&["STRLEN", &format!("key:{}", key - 1)]).int() > 0, "the newest is there");

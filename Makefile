@@ -28,19 +28,24 @@ TRANSPORT_SUITES := redis_protocol::blocking redis_protocol::buffers redis_proto
     redis_protocol::pubsub redis_protocol::innocent front_door::attacks_redis front_door::attacks_http front_door::limits front_door::proxy_headers
 FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: table:: telemetry::
 PEER_SEEDS ?= 2000
+FLAKY_ROUNDS ?= 34
+# The parts of `make check`.
+GATE := test names lint docs test-clients test-transport test-interleavings test-networks test-image test-deploy fuzz-short miri-core deny
+# Neither debug information nor incremental builds: they cost a third of the time and most of the disk.
+LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: fuzz-short help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
 
 run: ## Builds an optimised Larder and serves, memory only, and prints where
-	@$(CARGO) build --package larder --profile fast && exec $(TARGET)/fast/larder serve $(ARGS)
+	@$(CARGO) build --workspace --bin larder --profile fast && exec $(TARGET)/fast/larder serve $(ARGS)
 
 dev: ## The same with a debug build, which is what the tests run
-	@$(CARGO) build --package larder && exec $(TARGET)/debug/larder serve $(ARGS)
+	@$(CARGO) build --workspace --bin larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 install: ## Builds an optimised Larder and puts `larder` into cargo's folder of programs (~/.cargo/bin)
 	$(CARGO) install --locked --path server --profile fast --target-dir $(TARGET)
@@ -49,29 +54,39 @@ hooks: ## Installs a pre-commit hook: format, and clippy on the crates that chan
 	ln -sf "$$(realpath --relative-to="$$(git rev-parse --git-path hooks)" .ci/pre-commit)" "$$(git rev-parse --git-path hooks)/pre-commit"
 
 cluster: ## Three Larders as one cache with nginx in front, until Ctrl-C (CLUSTER_ARGS="--nodes 5 --source redis://…")
-	@$(CARGO) build --package larder --package larder-bench --profile fast
+	@$(CARGO) build --workspace --bins --profile fast
 	@exec $(TARGET)/fast/larder-bench cluster start --larder $(TARGET)/fast/larder --file $(TARGET)/cluster.json $(CLUSTER_ARGS)
 
 cluster-load: ## Requests for 100 keys through nginx, and which node did what (CLUSTER_LOAD_ARGS="--rate 500 --duration 30s")
 	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
 
-test: tools ## Installs what the tests need and runs them all
-	@$(MAKE) --no-print-directory --keep-going test-workspace test-transport test-interleavings test-networks test-image test-deploy
+test: ## Installs what the tests need (packages of Debian) and runs them
+	@$(LEAN) tests/gate test-tools test-build test-workspace
 
-# What needs no tools but Rust and redis-server. `make tools` brings the rest.
-test-fast: ## A contributor's first door: unit tests, and the suites that need only Rust and redis-server
-	tests/install_tools fast
-	$(CARGO) test --workspace --lib --bins
-	$(CARGO) test --package larder --test layers --test allocations
-	$(CARGO) test --package larder --test integration -- --test-threads 4 $(FAST_SUITES)
+test-tools:
+	tests/install_tools test
+
+test-build:
+	$(CARGO) test --quiet --workspace --no-run
 
 # Many tests wait for servers, so more of them run at a time than there are cores.
 test-workspace:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 
-# The suites of clients once more over io_uring, and while connections move. With the features of the
-# whole workspace: nothing is built again.
-test-transport: test-workspace
+# All with the features of the whole workspace: nothing is built again.
+test-fast: ## A contributor's first door: unit tests, and the suites that need only Rust and redis-server
+	tests/install_tools fast
+	$(CARGO) test --workspace --lib --bins
+	$(CARGO) test --workspace --test layers --test allocations
+	$(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(FAST_SUITES)
+
+# What needs clients and libraries of other languages, which `make tools` brings.
+test-clients: tools
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast --test acceptance --test compliance
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --test integration -- --ignored --skip networks
+
+# The suites of clients once more over io_uring, and while connections move.
+test-transport:
 	for transport in io-uring alternate; do \
 	    TEST_TRANSPORT=$$transport $(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES) || exit 1; \
 	done
@@ -79,24 +94,25 @@ test-transport: test-workspace
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
 
-# Metrics and traces to a collector: another build of the server.
-test-otlp: ## The tests of the feature otlp
-	$(CARGO) test --package larder --features otlp --test otlp
-	$(CARGO) test --package larder --features otlp --lib otlp
-
 # Nodes on hosts of their own: in a network namespace of which the tests are root, and which goes with them.
-test-networks: test-workspace
+test-networks: tools
 	unshare --net --mount $(if $(filter-out 0,$(shell id -u)),--user --map-root-user) sh -ec 'mount -t tmpfs none /run; ip link set lo up; \
 	    exec $(CARGO) test --offline --workspace --test integration -- --ignored networks'
 
-# After the workspace's tests, which build the binary.
-test-image: test-workspace
+test-image: tools
+	$(CARGO) build --quiet --workspace --bin larder
 	.deps/python/bin/python tests/docker/check.py $(TARGET)/debug/larder
 
 # Manifests, chart and compose file by their own tools; what compose starts, as processes; the image, built by buildah; the package, on a Debian
 # booted for it.
-test-deploy: test-workspace
+test-deploy: tools
+	$(CARGO) build --quiet --workspace --bin larder
 	LARDER_BIN=$(TARGET)/debug/larder .deps/python-deploy/bin/python -B tests/deploy/run.py
+
+# Metrics and traces to a collector: another build of the server.
+test-otlp: ## The tests of the feature otlp
+	$(CARGO) test --package larder --features otlp --test otlp
+	$(CARGO) test --package larder --features otlp --lib otlp
 
 image: ## Builds an optimised Larder and its image (docker, podman or buildah; ENGINE, BASE and TAG as in deploy/image/build)
 	$(CARGO) build --release --package larder
@@ -109,14 +125,18 @@ deb: ## Builds an optimised Larder and its Debian package, which goes into the f
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/install_tools
 
-check: names lint docs deny test fuzz-short miri-core ## The whole gate: names, format, lints, documentation, licences, tests, short fuzzing, Miri
+check: ## The whole gate, as CI runs it: `make test`, then names, format, lints, documentation, clients, transports, deployment, fuzzing, Miri, licences
+	@$(LEAN) tests/gate $(GATE)
+
+check-flaky: ## Runs each test 3 times FLAKY_ROUNDS (34) on a machine that is far too busy, and lists those that fail
+	tests/flaky $(FLAKY_ROUNDS)
 
 layers: ## Do rooms and files import only what lies below them?
-	$(CARGO) test --package larder --test layers
+	$(CARGO) test --workspace --test layers
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --test acceptance --test compliance -- -D warnings
 	$(CARGO) clippy --package larder --features otlp -- -D warnings
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 	@# Outside the workspace, and must compile all the same.
@@ -138,16 +158,16 @@ deny: ## Licences, bans and sources of the dependencies (deny.toml)
 check-deep: check test-otlp acceptance docker-check check-coherence check-differential check-crash check-peers fuzz miri ## The gate and what takes longer: release binary, image, Miri, fuzzing
 
 check-coherence: ## The coherence checker for COHERENCE_SECONDS (60)
-	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --package larder --test integration coherence::checker -- --nocapture
+	LARDER_COHERENCE_SECONDS=$(COHERENCE_SECONDS) $(CARGO) test --workspace --test integration coherence::checker -- --nocapture
 
 check-differential: ## Random commands to Redis and to Larder before Redis for DIFFERENTIAL_SECONDS (60): the same replies?
-	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --package larder --test integration differential:: -- --nocapture
+	LARDER_DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(CARGO) test --workspace --test integration differential:: -- --nocapture
 
 check-crash: ## A disk store killed under load CRASH_KILLS (200) times in each of six ways: is anything acknowledged missing?
-	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --package larder --test integration -- --nocapture --test-threads 2 crash::a_killed crash::a_power crash::snapshots
+	LARDER_KILLS=$(CRASH_KILLS) $(CARGO) test --workspace --test integration -- --nocapture --test-threads 2 crash::a_killed crash::a_power crash::snapshots
 
 check-peers: ## Peers over a simulated network with random faults: PEER_SEEDS (2000) histories, which a seed repeats
-	LARDER_SIMULATION_SEEDS=$(PEER_SEEDS) $(CARGO) test --package larder --lib peer_simulation
+	LARDER_SIMULATION_SEEDS=$(PEER_SEEDS) $(CARGO) test --workspace --lib peer_simulation
 
 acceptance: tools ## What Larder promises from outside, on the release binary
 	$(CARGO) build --release --package larder

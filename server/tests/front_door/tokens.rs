@@ -71,6 +71,7 @@ fn say(larder: &Larder, host: u8, args: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn tokens_log_their_users_in() {
     let (_issuer, tokens, larder) = start();
     let good: Vec<_> = tokens.iter().filter(|(name, _)| name.starts_with("good")).collect();
@@ -96,6 +97,7 @@ fn tokens_log_their_users_in() {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn forged_tokens_are_refused_logged_and_slowed_down() {
     let (_issuer, mut tokens, mut larder) = start();
     tokens.retain(|name, _| !name.starts_with("good") && name != "ends soon");
@@ -144,6 +146,7 @@ fn fail_often(larder: &Larder, token: &str) -> String {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn logins_end_with_their_token_and_with_their_key() {
     let (issuer, old, larder) = start();
     let old = format!("Bearer {}", old["good RS256"]);

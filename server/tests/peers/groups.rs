@@ -210,6 +210,7 @@ impl GoRing {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn a_go_node_that_lacks_a_group_is_asked_for_its_own() {
     let ring = GoRing::start("fnv1");
     let key = |number: usize| String::from_utf8(key_of(&ring.go, &format!("k{number}-"), &ring.names[1])).unwrap();
@@ -232,6 +233,7 @@ fn a_go_node_that_lacks_a_group_is_asked_for_its_own() {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn a_go_node_with_another_ring_is_noticed_by_what_it_asks() {
     let mut ring = GoRing::start("xxh3");
     assert_eq!(ring.status()["agree"], true);

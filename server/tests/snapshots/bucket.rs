@@ -101,6 +101,7 @@ impl Drop for Storage {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn a_snapshot_in_a_bucket_is_written_in_parts_and_restored() {
     let mut storage = Storage::start();
     // There is none yet.
@@ -130,6 +131,7 @@ fn a_snapshot_in_a_bucket_is_written_in_parts_and_restored() {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn a_kill_during_an_upload_leaves_the_old_object() {
     let mut storage = Storage::start();
     let larder = storage.larder(&[]);
@@ -160,6 +162,7 @@ fn a_kill_during_an_upload_leaves_the_old_object() {
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn errors_of_a_bucket_say_which_setting_is_wrong() {
     let storage = Storage::start();
     let settings = storage.settings();
@@ -241,6 +244,7 @@ fn pass(mut stream: TcpStream, behind: &str, verdict: &Mutex<Verdict>) -> std::i
 }
 
 #[test]
+#[ignore = "make test-clients"]
 fn a_bucket_that_fails_costs_neither_the_old_object_nor_memory() {
     let mut storage = Storage::start();
     let verdict: Arc<Mutex<Verdict>> = Arc::new(Mutex::new(Box::new(|_| 0)));

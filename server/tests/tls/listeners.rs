@@ -60,6 +60,13 @@ fn values_of_all_sizes_go_both_ways() {
             assert!(larder.client().command(&["GET", &size.to_string()]) == Reply::Bulk(Some(value.clone())));
         }
     }
+}
+
+#[test]
+#[ignore = "make test-clients"]
+fn redis_py_reads_and_writes_values_of_all_sizes() {
+    let authority = Authority::new();
+    let larder = larder(&[&authority.issue("a", &["a.test"])], &["--max-memory=256MiB"]);
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/python/bin/python");
     let script = r#"
 import redis, sys

@@ -29,10 +29,6 @@ impl LoginThrottle {
         let of = all.get(&address).filter(|of| of.count >= FAILURES)?;
         (of.since + WINDOW).checked_duration_since(now).filter(|left| !left.is_zero())
     }
-    #[cfg(test)]
-    pub(super) fn forget(&self) {
-        self.0.lock().clear();
-    }
     /// A login of this address failed.
     pub(super) fn failed(&self, address: IpAddr, now: Instant) {
         let mut all = self.0.lock();

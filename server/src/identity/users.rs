@@ -295,11 +295,6 @@ impl Users {
         let (user, password) = (user.clone(), password.to_vec());
         tokio::task::spawn_blocking(move || user.passwords().contain(&password)).await.unwrap_or(false)
     }
-    /// Forgets which addresses have failed.
-    #[cfg(test)]
-    pub fn forget_failed_logins(&self) {
-        self.throttle.forget();
-    }
     /// A login of this address failed.
     pub fn login_failed(&self, address: IpAddr) {
         self.throttle.failed(address, Instant::now());

@@ -57,7 +57,9 @@ pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
         );
     }
     let (listeners, bound) = listeners::bind(settings)?;
-    let app = Arc::new(App::new(config, logs, bound, limit, redis::catalog())?);
+    let mut app = App::new(config, logs, bound, limit, redis::catalog())?;
+    app.telemetry.build = ready_message::BUILD;
+    let app = Arc::new(app);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }

@@ -2,6 +2,7 @@
 use crate::{
     app::{App, Bound},
     lifecycle::service_manager,
+    telemetry::Build,
 };
 use larder_units::show_size;
 use serde::Serialize;
@@ -11,9 +12,9 @@ use std::{
     net::SocketAddr,
 };
 
-/// By which profile of Cargo.toml this program is built (`build.rs`): a debug build is slow, and
-/// says so.
-const PROFILE: &str = env!("BUILD_PROFILE");
+/// How this program is built (`build.rs`): a debug build is slow, and says so.
+pub(super) const BUILD: Build = Build { commit: env!("BUILD_COMMIT"), profile: env!("BUILD_PROFILE") };
+const PROFILE: &str = BUILD.profile;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Says on standard output that the process listens: one JSON object, or lines for a person if that
@@ -35,7 +36,7 @@ pub(super) fn log(app: &App) {
     };
     tracing::info!(
         version = VERSION,
-        commit = env!("BUILD_COMMIT"),
+        commit = BUILD.commit,
         profile = PROFILE,
         threads = settings.threads,
         groups = message.groups.iter().map(of_group).collect::<Vec<_>>().join(", "),

@@ -154,7 +154,7 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
             () = &mut aborting => return,
             () = &mut draining, if !told => {
                 told = true;
-                app.clients.visit(worker.id, |client| match app.tells_to_move(client) {
+                app.clients.visit(worker.id, |client| match redis::tells_to_move(&app, client) {
                     true => client.tell_to_move(),
                     false => client.finish(),
                 });

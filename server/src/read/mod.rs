@@ -20,7 +20,7 @@
 //! - In mode `coherent` only fills are stored, and only those that the source vouches for
 //!   ([`Fetch::vouch`](crate::source::Fetch::vouch)). The source announces their change, in order
 //!   with its replies, or the loss of that promise; then no copy counts as fresh
-//!   (`tier_invalidation`). A write, and a client's direct read at the source, forget the key. A
+//!   (`source::invalidation_scope`). A write, and a client's direct read at the source, forget the key. A
 //!   fenced flight overtakes the one that replaced it. So no client reads an older value after a
 //!   newer one.
 //! - On a source on this machine, a writer locks its keys ([`KeyGuard`], `key_locks`) until source
@@ -45,7 +45,6 @@ mod reply_cache;
 #[cfg(test)]
 mod tests;
 mod tier_contents;
-mod tier_invalidation;
 mod watch_registry;
 mod watched_keys;
 mod write_deadlines;
@@ -60,5 +59,4 @@ pub use local_changes::KeyChanges;
 pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
 pub use tier_contents::{TierContents, TierPart};
-pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use watched_keys::WatchedKeys;

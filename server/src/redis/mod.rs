@@ -68,6 +68,7 @@ pub use command_flow::{Flow, Joined};
 pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};
 pub use command_rights::catalog;
 pub use commands::client::last_command;
+pub(crate) use commands::maintenance::tells_to_move;
 pub use executor::{NodeRefusal, pipeline::ClientPipeline, run_for_node};
 pub use foreign_protocol::PROXY;
 pub use limited_commands::{count_against_limits, is_for_entries};

@@ -66,8 +66,7 @@ mod source_setup;
 mod source_trait;
 mod stale_rules;
 mod table;
-#[cfg(test)]
-pub(crate) mod test_store;
+mod tier_invalidation;
 mod upstream_commands;
 mod upstream_stream;
 mod user_servers;
@@ -102,6 +101,7 @@ pub use source_limits::{BreakerPolicy, SourceLimits};
 pub use source_setup::SourceSetup;
 pub use source_trait::{Reads, Source};
 pub use table::{PinnedTable, Reloaded, TableLookup, TableSource, table_build};
+pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use upstream_commands::{BusyFor, ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub(crate) use upstream_stream::{Stream, connect_tcp, stop_pacing};
 pub use user_servers::UserServers;

@@ -73,7 +73,7 @@ pub use slow_commands::SlowCommands;
 pub use slow_log::{SlowEntry, record_args, recorded_args};
 pub use span_ids::SpanIds;
 pub use stats_json::{hit_ratio, stats_json};
-pub use telemetry_registry::Telemetry;
+pub use telemetry_registry::{Build, Telemetry};
 pub use thread_counter::Counter;
 pub use tracer::{Span, SpanKind, Tracer};
 pub use worker_counters::{CounterSums, Counters};

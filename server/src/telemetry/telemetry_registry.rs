@@ -24,6 +24,21 @@ use std::{
 /// Log lines about requests of other protocols are at least this far apart.
 const FOREIGN_PERIOD: Duration = Duration::from_secs(10);
 
+/// From which commit and by which profile of Cargo.toml the program is built. Only the program itself knows: a room that asked
+/// the repository would be compiled again after each commit.
+#[derive(Debug, Clone, Copy)]
+pub struct Build {
+    /// The commit, or `unknown`.
+    pub commit: &'static str,
+    /// `release`, `fast`, `debug`.
+    pub profile: &'static str,
+}
+impl Default for Build {
+    fn default() -> Build {
+        Build { commit: "unknown", profile: "unknown" }
+    }
+}
+
 /// What the process counts; shared by all threads.
 #[derive(Debug)]
 pub struct Telemetry {
@@ -43,6 +58,8 @@ pub struct Telemetry {
     pub handshakes: LogLimiter,
     /// Log lines about headers of the PROXY protocol that were refused.
     pub proxy_headers: LogLimiter,
+    /// How the program was built.
+    pub build: Build,
     started: Instant,
     started_at: SystemTime,
     /// One for each worker, and the last for the control thread.
@@ -63,6 +80,7 @@ impl Telemetry {
             foreign: LogLimiter::new(FOREIGN_PERIOD),
             handshakes: LogLimiter::new(FOREIGN_PERIOD),
             proxy_headers: LogLimiter::new(FOREIGN_PERIOD),
+            build: Build::default(),
             started: Instant::now(),
             started_at: SystemTime::now(),
             threads: (0..=workers).map(|_| Arc::default()).collect(),
@@ -131,8 +149,8 @@ impl Telemetry {
     pub fn snapshot(&self, groups: Vec<GroupSnapshot>, pushes: PushSnapshot, buffers: BuffersSnapshot) -> Snapshot {
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
-            commit: env!("BUILD_COMMIT"),
-            profile: env!("BUILD_PROFILE"),
+            commit: self.build.commit,
+            profile: self.build.profile,
             started: self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default(),
             uptime: self.uptime(),
             dropped_log_lines: self.logs.dropped_lines(),

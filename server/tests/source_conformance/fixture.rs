@@ -2,8 +2,8 @@
 use super::common::{PATIENCE, RedisServer, wait_until};
 use larder::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl, SourceUrl},
-    read::{Group, StartedRead, invalidation_scope},
-    source::{FillPolicy, SourceError, SourceHealth, SourceLimits, SourceSetup},
+    read::{Group, StartedRead},
+    source::{FillPolicy, SourceError, SourceHealth, SourceLimits, SourceSetup, invalidation_scope},
 };
 use larder_engine::{Cache, Config, StaleRules};
 use larder_store::clock;

@@ -4,6 +4,8 @@ mod documents;
 mod fast_path;
 mod items;
 mod limits;
+#[path = "../../redis/tests/memory_store.rs"]
+mod memory_store;
 mod routes;
 mod source;
 mod store;

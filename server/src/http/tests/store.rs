@@ -1,9 +1,9 @@
 //! Routes of a source that keeps its entries on this machine.
-use super::support::{Path, Server, run};
-use crate::{
-    http::ListenerRole,
-    source::{SourceError, test_store::MemoryStore},
+use super::{
+    memory_store::MemoryStore,
+    support::{Path, Server, run},
 };
+use crate::{http::ListenerRole, source::SourceError};
 use bytes::Bytes;
 use larder_store::StoredValue;
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};

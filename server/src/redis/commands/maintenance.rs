@@ -45,18 +45,16 @@ pub(in crate::redis) fn notifications(call: &mut CommandContext<'_>) -> Result<F
     Ok(Flow::Done)
 }
 
-impl App {
-    /// Whether the drain has begun and this client gets the push.
-    pub(crate) fn tells_to_move(&self, client: &Client) -> bool {
-        let about = client.about.lock();
-        let known = match about.moves {
-            Moves::Untold => false,
-            Moves::Elsewhere => self.settings.moving_endpoint.is_some(),
-            Moves::Back => true,
-        };
-        // Only RESP3 has pushes.
-        known && about.protocol == 3 && self.drain.moving().is_some_and(|moving| moving.until > moving.sequence)
-    }
+/// Whether the drain has begun and this client gets the push.
+pub(crate) fn tells_to_move(app: &App, client: &Client) -> bool {
+    let about = client.about.lock();
+    let known = match about.moves {
+        Moves::Untold => false,
+        Moves::Elsewhere => app.settings.moving_endpoint.is_some(),
+        Moves::Back => true,
+    };
+    // Only RESP3 has pushes.
+    known && about.protocol == 3 && app.drain.moving().is_some_and(|moving| moving.until > moving.sequence)
 }
 
 impl Session {

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::{
     config::Coherence,
-    read::{Group, invalidation_scope},
-    source::{FillPolicy, KeyPolicy},
+    read::Group,
+    source::{FillPolicy, KeyPolicy, invalidation_scope},
 };
 use larder_store::clock;
 use std::{future::Future, rc::Rc, sync::Arc, time::Duration};

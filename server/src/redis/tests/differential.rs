@@ -1,6 +1,6 @@
 //! The same commands to a real redis-server and to us; the replies must be the same, byte for byte.
 use super::support::{Redis, Server, runtime, words};
-use crate::source::test_store::MemoryStore;
+use crate::redis::tests::memory_store::MemoryStore;
 use larder_proto::resp::{View, parse_i64, view};
 use larder_store::clock;
 use std::rc::Rc;

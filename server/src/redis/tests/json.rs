@@ -1,6 +1,6 @@
 //! JSON.*: the examples of RedisJSON's documentation, and what that leaves open.
 use super::support::{Client, Server};
-use crate::source::test_store::MemoryStore;
+use crate::redis::tests::memory_store::MemoryStore;
 use larder_proto::resp::{View, view};
 use std::rc::Rc;
 

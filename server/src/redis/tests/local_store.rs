@@ -1,9 +1,12 @@
 //! Commands on a source that keeps its entries on this machine, where a real server cannot be
 //! asked: several clients at once, failures, walks, tracking.
-use super::support::{Client, Server, runtime, words};
+use super::{
+    memory_store::MemoryStore,
+    support::{Client, Server, runtime, words},
+};
 use crate::{
     net::redis_connection::{BufferPool, ClientConnection, Step},
-    source::{FreshnessTable, KeyPolicy, SourceError, test_store::MemoryStore},
+    source::{FreshnessTable, KeyPolicy, SourceError},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};

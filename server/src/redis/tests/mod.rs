@@ -6,6 +6,8 @@ mod forwarded_commands;
 mod json;
 mod local_store;
 mod local_tracking;
+#[expect(dead_code, reason = "the tests of the routes use the rest")]
+mod memory_store;
 mod own_replies;
 mod own_users;
 mod plain_gets;

@@ -1,6 +1,6 @@
 //! LARDER.TAG, LARDER.CLEARTAG and SET … TAG.
 use super::{support::Server, upstream::with_redis};
-use crate::source::test_store::MemoryStore;
+use crate::redis::tests::memory_store::MemoryStore;
 use std::rc::Rc;
 
 #[test]

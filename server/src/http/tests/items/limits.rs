@@ -1,8 +1,8 @@
 //! Limits, large values, and values of other protocols and stores.
 use super::{code, item, keys, request};
 use crate::{
+    http::tests::memory_store::MemoryStore,
     http::tests::support::{Server, run},
-    source::test_store::MemoryStore,
 };
 use serde_json::json;
 use std::rc::Rc;

@@ -3,9 +3,8 @@ mod marked;
 use super::{Pipeline, Protocol, batch_replies::QUEUED};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
-    read::{Group, PendingWrites, invalidation_scope},
     source::{
-        Fetch, FillPolicy, LocalFuture, Source, SourceError, SourceLimits,
+        Fetch, FillPolicy, SourceError, SourceLimits, invalidation_scope,
         redis::{
             connection_settings::ConnectionSettings,
             queued_request::{QueuedFetch, QueuedRelay, QueuedRequest},
@@ -13,7 +12,7 @@ use crate::{
     },
 };
 use bytes::{Bytes, BytesMut};
-use larder_engine::{Cache, Config, Millis, Wait};
+use larder_engine::{Cache, Config, Lookup, Outcome, Wait};
 use larder_proto::{output::Output, resp::Malformed};
 use larder_store::clock;
 use proptest::prelude::*;
@@ -31,23 +30,13 @@ use tokio::time::Instant;
 
 const MAX_VALUE: usize = 100_000;
 
-/// Reads through, but is never asked: the tests take the fetches from the batch.
-struct NeverAsked;
-impl Source for NeverAsked {
-    fn fetch(&self, _batch: &mut Vec<Fetch>) {
-        unreachable!("the batch is taken");
-    }
-    fn put<'a>(&'a self, _: &'a [u8], _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        unreachable!("nothing is written");
-    }
-    fn delete<'a>(&'a self, _: &'a [u8]) -> LocalFuture<'a, Result<bool, SourceError>> {
-        unreachable!("nothing is written");
-    }
-    fn expire<'a>(&'a self, _: &'a [u8], _: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
-        unreachable!("nothing is written");
-    }
-    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
-        unreachable!("nobody asks");
+/// What a reader gets.
+async fn ended(wait: Wait) -> Result<Option<Bytes>, SourceError> {
+    match wait.await {
+        Outcome::Value(value) => Ok(Some(value)),
+        Outcome::Absent => Ok(None),
+        Outcome::Failed(text) => Err(SourceError::of_outcome(text)),
+        Outcome::Abandoned => Err(SourceError::Unavailable("fetch abandoned".into())),
     }
 }
 
@@ -56,7 +45,7 @@ struct Sent {
     pipeline: Pipeline,
     queue: VecDeque<QueuedRequest>,
     waits: Vec<Wait>,
-    group: Group,
+    cache: Arc<Cache>,
     /// What it has sent.
     out: Output,
 }
@@ -65,15 +54,9 @@ fn sent(count: usize) -> Sent {
 }
 /// In mode `coherent` on a connection with announcements.
 fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
-    let group = Group {
-        name: "test".into(),
-        cache: Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() }),
-        source: Rc::new(NeverAsked),
-        policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
-        writes: Arc::new(PendingWrites::default()),
-        peers: None,
-    };
-    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, &group.policy, prefixes));
+    let cache = Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() });
+    let policy = Arc::new(FillPolicy { coherence, ..FillPolicy::default() });
+    let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
     let url = RedisUrl {
         address: RedisAddress::Unix("/nowhere".into()),
         tls: None,
@@ -101,10 +84,11 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let (mut batch, mut waits) = (Vec::new(), Vec::new());
     for index in 0..count {
         let key = index.to_string();
-        match group.begin(group.cache.key(key.as_bytes()), clock::now(), &mut batch, |_| ()) {
-            crate::read::StartedRead::Wait(wait) => waits.push(wait),
-            other => panic!("not a miss: {other:?}"),
-        }
+        let Lookup::Lead(lead) = cache.lookup(cache.key(key.as_bytes()), clock::now(), |_| ()) else {
+            panic!("not a miss: {key}");
+        };
+        waits.push(lead.wait());
+        batch.push(Fetch::in_batch(&batch, lead, policy.clone()));
     }
     let since = Instant::now();
     let deadline = since + timeout;
@@ -115,7 +99,7 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let mut out = Output::default();
     pipeline.send(&mut queue, &mut out);
     assert!(queue.is_empty());
-    Sent { pipeline, queue, waits, group, out }
+    Sent { pipeline, queue, waits, cache, out }
 }
 impl Sent {
     /// Feeds bytes as a socket would that has `sizes` of them ready at a time, going round.
@@ -142,12 +126,12 @@ impl Sent {
     }
     /// Is there a copy of the key?
     fn kept(&self, key: &str) -> bool {
-        let key = self.group.cache.key(key.as_bytes());
-        self.group.cache.tier().peek(key, clock::now(), |_| ()).is_some()
+        let key = self.cache.key(key.as_bytes());
+        self.cache.tier().peek(key, clock::now(), |_| ()).is_some()
     }
     /// What each fetch ended with; `None`: it has not.
     fn answers(self) -> Vec<Option<Result<Option<Bytes>, SourceError>>> {
-        let now = |wait| match pin!(Group::end(wait)).poll(&mut Context::from_waker(Waker::noop())) {
+        let now = |wait| match pin!(ended(wait)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Some(answer),
             Poll::Pending => None,
         };
@@ -511,7 +495,7 @@ proptest! {
         // Malformed or not.
         let _ = sent.feed(&bytes, &[size]);
         let health = sent.pipeline.settings.health.clone();
-        let Sent { pipeline, mut queue, waits, group: _group, .. } = sent;
+        let Sent { pipeline, mut queue, waits, cache: _cache, .. } = sent;
         pipeline.lost(&"gone".into(), Instant::now(), &mut queue);
         for request in queue {
             if let QueuedRequest::Fetch(queued) = request {

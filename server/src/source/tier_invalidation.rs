@@ -4,7 +4,10 @@
 //! is handled, so an announcement about a stored copy always finds it. One that comes earlier
 //! fences the flight. A copy that another connection fetched may be forgotten needlessly, but is
 //! never kept wrongly.
-use crate::source::{FillPolicy, InvalidationScope, Invalidations};
+use super::{
+    fill_policy::FillPolicy,
+    invalidation::{InvalidationScope, Invalidations},
+};
 use larder_engine::Cache;
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc, time::Duration};

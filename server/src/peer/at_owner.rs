@@ -5,7 +5,7 @@ use super::{
     member::Member,
     messages::{OwnerAnswer, OwnerRequest},
     peer_group::PeerGroup,
-    transport::{PeerChange, PeerError},
+    transport::{PeerChange, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use crate::source::SourceError;
@@ -36,7 +36,7 @@ impl PeerGroup {
         }
         let asked = self
             .change_at(owner, async |deadline| {
-                self.client.transport().at_owner(owner, self.name(), request, deadline).await
+                self.client.transport().at_owner(To { member: owner, group: self.name(), deadline }, request).await
             })
             .await;
         match asked {

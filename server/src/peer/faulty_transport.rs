@@ -2,14 +2,11 @@
 //! requests to nodes wait, fail, or do not arrive.
 use super::{
     asked_for::AskedFor,
-    member::Member,
     messages::{OwnerAnswer, OwnerRequest},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
+    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
-use crate::{
-    lifecycle::faults::{FaultKind, FaultPlace, Faults},
-    source::LocalFuture,
-};
+use crate::lifecycle::faults::{FaultKind, FaultPlace, Faults};
+use async_trait::async_trait;
 use bytes::Bytes;
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
@@ -38,87 +35,38 @@ impl FaultyTransport {
             Some(FaultKind::Error | FaultKind::Full | FaultKind::Jump(_)) => Err(PeerError::NoAnswer(FAILED.into())),
         }
     }
-
-    fn faulty<'a, T: 'a>(
-        &'a self,
-        deadline: Instant,
-        request: impl FnOnce() -> LocalFuture<'a, Result<T, PeerError>> + 'a,
-    ) -> LocalFuture<'a, Result<T, PeerError>> {
-        if !self.faults.are_on() {
-            return request();
-        }
-        Box::pin(async move {
-            self.pass(deadline).await?;
-            request().await
-        })
-    }
 }
 
+#[async_trait(?Send)]
 impl Transport for FaultyTransport {
-    fn get<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        key: &'a [u8],
-        epoch: u64,
-        asked_for: AskedFor<'a>,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.get(member, group, key, epoch, asked_for, deadline))
+    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.get(to, key, epoch, asked_for).await
     }
-
-    fn get_many<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
+    async fn get_many(
+        &self,
+        to: To<'_>,
         keys: Vec<Bytes>,
         held_only: bool,
         epoch: u64,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.get_many(member, group, keys, held_only, epoch, deadline))
+    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.get_many(to, keys, held_only, epoch).await
     }
-
-    fn tell<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        change: &'a PeerChange,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.tell(member, group, change, deadline))
+    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.tell(to, change).await
     }
-
-    fn at_owner<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        request: &'a OwnerRequest,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.at_owner(member, group, request, deadline))
+    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.at_owner(to, request).await
     }
-
-    fn hottest<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        max_bytes: usize,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.hottest(member, group, this, max_bytes, deadline))
+    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.hottest(to, this, max_bytes).await
     }
-
-    fn announce<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        what: MemberMove,
-        hash: &'a str,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<String, PeerError>> {
-        self.faulty(deadline, move || self.to_nodes.announce(member, group, this, what, hash, deadline))
+    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
+        self.pass(to.deadline).await?;
+        self.to_nodes.announce(to, this, what, hash).await
     }
 }

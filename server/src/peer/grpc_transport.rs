@@ -10,7 +10,7 @@ use super::{
     messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
     node_routes::{RING, shown_secret},
     peer_answers::{answer, answers, lacks_group, not_reached, refused},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
+    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use crate::{
     buffers::{BufferCharge, BufferKind, Buffers},
@@ -18,6 +18,7 @@ use crate::{
     source::{Http2Connections, Http2Stream, LocalFuture, connect_tcp},
     tls::{NodeProtocol, ServerTls},
 };
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body::{Body, Frame, SizeHint};
@@ -134,12 +135,12 @@ impl GrpcTransport {
     /// that: it has then not seen the request, and all may be sent twice anyhow.
     async fn call<Q: Message + Clone + 'static, R>(
         &self,
-        member: &Member,
+        to: To<'_>,
         metadata: MetadataMap,
         message: Q,
-        deadline: Instant,
         call: impl AsyncFn(&mut Grpc<OneRequest>, tonic::Request<Q>) -> Result<R, Status>,
     ) -> Result<R, Failure> {
+        let To { member, deadline, .. } = to;
         let calls = async {
             loop {
                 let (mut stream, is_new) = self.stream(member, deadline).await?;
@@ -173,13 +174,12 @@ impl GrpcTransport {
 
     async fn unary<Q: Message + Clone + Sync + 'static, R: Message + Default + Sync + 'static>(
         &self,
-        member: &Member,
+        to: To<'_>,
         method: &'static str,
         metadata: MetadataMap,
         message: Q,
-        deadline: Instant,
     ) -> Result<R, Failure> {
-        self.call(member, metadata, message, deadline, async |client, request| {
+        self.call(to, metadata, message, async |client, request| {
             let response = client.unary(request, path(method), ProstCodec::<Q, R>::default()).await?;
             Ok(response.into_inner())
         })
@@ -200,7 +200,7 @@ impl From<PeerError> for Failure {
 }
 impl Failure {
     /// Of a read: another node may be asked.
-    fn of_read(self, member: &Member, group: &str) -> PeerError {
+    fn of_read(self, To { member, group, .. }: To<'_>) -> PeerError {
         match self {
             Failure::Error(error) => error,
             Failure::Status(status) if status.code() == Code::NotFound => lacks_group(member, group),
@@ -210,7 +210,7 @@ impl Failure {
         }
     }
     /// Of anything else: a node that does not want it now will not want it later.
-    fn of_change(self, member: &Member, group: &str) -> PeerError {
+    fn of_change(self, To { member, group, .. }: To<'_>) -> PeerError {
         match self {
             Failure::Error(error) => error,
             Failure::Status(status) => match status.code() {
@@ -292,114 +292,64 @@ impl Body for ChargedBody {
     }
 }
 
+#[async_trait(?Send)]
 impl Transport for GrpcTransport {
-    fn get<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        key: &'a [u8],
-        epoch: u64,
-        asked_for: AskedFor<'a>,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
-        Box::pin(async move {
-            let metadata = self.metadata(Some(epoch), asked_for);
-            let request = KeyRequest { group: group.to_owned(), key: Bytes::copy_from_slice(key) };
-            let KeyAnswer { status, body } = self
-                .unary(member, "Get", metadata, request, deadline)
-                .await
-                .map_err(|failure| failure.of_read(member, group))?;
-            let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-            member.note_larder();
-            answer(member, status.unwrap_or(StatusCode::NOT_IMPLEMENTED), body)
-        })
+    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
+        let metadata = self.metadata(Some(epoch), asked_for);
+        let request = KeyRequest { group: to.group.to_owned(), key: Bytes::copy_from_slice(key) };
+        let KeyAnswer { status, body } =
+            self.unary(to, "Get", metadata, request).await.map_err(|failure| failure.of_read(to))?;
+        let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+        to.member.note_larder();
+        answer(to.member, status.unwrap_or(StatusCode::NOT_IMPLEMENTED), body)
     }
 
-    fn get_many<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
+    async fn get_many(
+        &self,
+        to: To<'_>,
         keys: Vec<Bytes>,
         held_only: bool,
         epoch: u64,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
-        Box::pin(async move {
-            let (metadata, asked) = (self.metadata(Some(epoch), AskedFor::NOBODY), keys.len());
-            let request = KeysRequest { group: group.to_owned(), keys, held_only };
-            let response: GetKeysResponse = self
-                .unary(member, "GetKeys", metadata, request, deadline)
-                .await
-                .map_err(|failure| failure.of_read(member, group))?;
-            answers(member, asked, response.answers)
-        })
+    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
+        let (metadata, asked) = (self.metadata(Some(epoch), AskedFor::NOBODY), keys.len());
+        let request = KeysRequest { group: to.group.to_owned(), keys, held_only };
+        let response: GetKeysResponse =
+            self.unary(to, "GetKeys", metadata, request).await.map_err(|failure| failure.of_read(to))?;
+        answers(to.member, asked, response.answers)
     }
 
-    fn tell<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        change: &'a PeerChange,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
-        Box::pin(async move {
-            let metadata = self.metadata(None, AskedFor::NOBODY);
-            let told = self.unary(member, "Tell", metadata, Change::of(group, change), deadline).await;
-            told.map(|Done {}| ()).map_err(|failure| failure.of_change(member, group))
-        })
+    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
+        let metadata = self.metadata(None, AskedFor::NOBODY);
+        let told = self.unary(to, "Tell", metadata, Change::of(to.group, change)).await;
+        told.map(|Done {}| ()).map_err(|failure| failure.of_change(to))
     }
 
-    fn at_owner<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        request: &'a OwnerRequest,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
-        self.http.at_owner(member, group, request, deadline)
+    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
+        self.http.at_owner(to, request).await
     }
 
-    fn hottest<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        max_bytes: usize,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
-        Box::pin(async move {
-            let metadata = self.metadata(None, AskedFor::NOBODY);
-            let of = this.to_owned();
-            let request = HottestRequest { group: group.to_owned(), of, max_bytes: max_bytes as u64 };
-            let read = self.call(member, metadata, request, deadline, async |client, request| {
-                let codec = ProstCodec::<HottestRequest, HottestPart>::default();
-                let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
-                let mut keys = Vec::new();
-                while let Some(part) = parts.message().await? {
-                    keys.extend(part.keys);
-                }
-                Ok(keys)
-            });
-            read.await.map_err(|failure| failure.of_change(member, group))
-        })
+    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
+        let metadata = self.metadata(None, AskedFor::NOBODY);
+        let of = this.to_owned();
+        let request = HottestRequest { group: to.group.to_owned(), of, max_bytes: max_bytes as u64 };
+        let read = self.call(to, metadata, request, async |client, request| {
+            let codec = ProstCodec::<HottestRequest, HottestPart>::default();
+            let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
+            let mut keys = Vec::new();
+            while let Some(part) = parts.message().await? {
+                keys.extend(part.keys);
+            }
+            Ok(keys)
+        });
+        read.await.map_err(|failure| failure.of_change(to))
     }
 
-    fn announce<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        what: MemberMove,
-        hash: &'a str,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<String, PeerError>> {
-        Box::pin(async move {
-            let metadata = self.metadata(None, AskedFor::NOBODY);
-            let of = this.to_owned();
-            let announcement =
-                Announcement { group: group.to_owned(), of, is: what.name().to_owned(), hash: hash.to_owned() };
-            let told = self.unary(member, "Announce", metadata, announcement, deadline).await;
-            told.map(|Announced { hash }| hash).map_err(|failure| failure.of_change(member, group))
-        })
+    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
+        let metadata = self.metadata(None, AskedFor::NOBODY);
+        let of = this.to_owned();
+        let announcement =
+            Announcement { group: to.group.to_owned(), of, is: what.name().to_owned(), hash: hash.to_owned() };
+        let told = self.unary(to, "Announce", metadata, announcement).await;
+        told.map(|Announced { hash }| hash).map_err(|failure| failure.of_change(to))
     }
 }

@@ -18,7 +18,7 @@ use super::{
     member::Member,
     peer_group::PeerGroup,
     standing::Standing,
-    transport::{MemberMove, PeerError},
+    transport::{MemberMove, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use crate::{
@@ -93,7 +93,8 @@ impl PeerGroup {
         if !self.hands_over() {
             return 0;
         }
-        let keys = match self.client().transport().hottest(member, self.name(), this, max_bytes, deadline).await {
+        let to = To { member, group: self.name(), deadline };
+        let keys = match self.client().transport().hottest(to, this, max_bytes).await {
             Ok(keys) => keys,
             Err(error) => {
                 tracing::debug!(reason = %error.reason(), "nothing is taken over from a peer");
@@ -130,14 +131,14 @@ impl PeerGroup {
         let (_, Some(lead)) = self.cache().fetch(at, b"", clock::now()) else { return Ok(false) };
         let fetch = Fetch::new(lead, self.policy().clone());
         let epoch = self.client().peers.now().epoch();
-        let answer =
-            match self.client().transport().get(member, self.name(), key, epoch, AskedFor::NOBODY, deadline).await {
-                Ok(answer) => answer.into_fetched(|fresh| fresh),
-                Err(error) => {
-                    fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
-                    return Err(error);
-                }
-            };
+        let to = To { member, group: self.name(), deadline };
+        let answer = match self.client().transport().get(to, key, epoch, AskedFor::NOBODY).await {
+            Ok(answer) => answer.into_fetched(|fresh| fresh),
+            Err(error) => {
+                fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
+                return Err(error);
+            }
+        };
         let is_taken = matches!(answer, Ok(FetchAnswer::Copy { .. }));
         fetch.finish_copy(answer, clock::now());
         Ok(is_taken)
@@ -187,7 +188,8 @@ async fn announce(group: &Rc<PeerGroup>, what: MemberMove, deadline: Instant) {
         tokio::task::spawn_local(async move {
             let (client, peers) = (group.client(), group.client().peers());
             let (this, hash) = (peers.this_name(), peers.hash_name());
-            match client.transport().announce(&member, group.name(), this, what, hash, deadline).await {
+            let to = To { member: &member, group: group.name(), deadline };
+            match client.transport().announce(to, this, what, hash).await {
                 // Another program may have answered.
                 Ok(theirs) if PeerHash::NAMES.contains(&&*theirs) => peers.note_hash(&member, &theirs),
                 Ok(_) => {}

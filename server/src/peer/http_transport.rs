@@ -6,16 +6,16 @@ use super::{
     messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
     node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
     peer_answers::{answer, answers, check_group, explanation, not_reached, refused},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, Transport},
+    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
-use crate::{buffers::Buffers, config::PeerSettings, source::LocalFuture, tls::ServerTls};
+use crate::{buffers::Buffers, config::PeerSettings, tls::ServerTls};
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// One core's way to the other nodes.
 pub(super) struct HttpTransport {
@@ -39,13 +39,11 @@ impl HttpTransport {
     /// the group.
     async fn exchange(
         &self,
-        member: &Member,
-        group: &str,
+        to: To<'_>,
         build: impl Fn() -> Request<Full<Bytes>>,
-        deadline: Instant,
     ) -> Result<(Response<()>, Bytes), PeerError> {
-        let (head, body) = self.connections.exchange(member, build, deadline).await?;
-        check_group(member, group, head.status(), &body)?;
+        let (head, body) = self.connections.exchange(to.member, build, to.deadline).await?;
+        check_group(to.member, to.group, head.status(), &body)?;
         Ok((head, body))
     }
 
@@ -71,137 +69,89 @@ fn with_epoch(mut request: Request<Full<Bytes>>, epoch: u64) -> Request<Full<Byt
     request
 }
 
+#[async_trait(?Send)]
 impl Transport for HttpTransport {
-    fn get<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        key: &'a [u8],
-        epoch: u64,
-        asked_for: AskedFor<'a>,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
-        Box::pin(async move {
-            let path = path_of_key(group, key);
-            let build = || {
-                let mut request = with_epoch(self.request(member, Method::GET, &path, Bytes::new()), epoch);
-                asked_for.tell(request.headers_mut());
-                request
-            };
-            let (head, body) = self.exchange(member, group, build, deadline).await?;
-            answer(member, head.status(), body)
-        })
+    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
+        let path = path_of_key(to.group, key);
+        let build = || {
+            let mut request = with_epoch(self.request(to.member, Method::GET, &path, Bytes::new()), epoch);
+            asked_for.tell(request.headers_mut());
+            request
+        };
+        let (head, body) = self.exchange(to, build).await?;
+        answer(to.member, head.status(), body)
     }
 
-    fn get_many<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
+    async fn get_many(
+        &self,
+        to: To<'_>,
         keys: Vec<Bytes>,
         held_only: bool,
         epoch: u64,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
-        Box::pin(async move {
-            let (path, asked) = (path(group, GET_KEYS), keys.len());
-            let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
-            let build = || with_epoch(self.request(member, Method::POST, &path, body.clone()), epoch);
-            let (head, body) = self.exchange(member, group, build, deadline).await?;
-            if head.status() != StatusCode::OK {
-                return Err(not_reached(member, format_args!("{}: {}", head.status(), explanation(&body))));
-            }
-            let response = GetKeysResponse::decode(body).map_err(|error| not_reached(member, error))?;
-            answers(member, asked, response.answers)
-        })
+    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
+        let (path, asked) = (path(to.group, GET_KEYS), keys.len());
+        let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
+        let build = || with_epoch(self.request(to.member, Method::POST, &path, body.clone()), epoch);
+        let (head, body) = self.exchange(to, build).await?;
+        if head.status() != StatusCode::OK {
+            return Err(not_reached(to.member, format_args!("{}: {}", head.status(), explanation(&body))));
+        }
+        let response = GetKeysResponse::decode(body).map_err(|error| not_reached(to.member, error))?;
+        answers(to.member, asked, response.answers)
     }
 
-    fn tell<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        change: &'a PeerChange,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
-        Box::pin(async move {
-            let (method, path, body) = told(group, change);
-            let build = || self.request(member, method.clone(), &path, body.clone());
-            let (head, body) = self.exchange(member, group, build, deadline).await?;
-            match head.status() {
-                StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
-                status => {
-                    let reason = format_args!("{status}: {}", explanation(&body));
-                    Err(if status.is_client_error() { refused(member, reason) } else { not_reached(member, reason) })
-                }
+    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
+        let (method, path, body) = told(to.group, change);
+        let build = || self.request(to.member, method.clone(), &path, body.clone());
+        let (head, body) = self.exchange(to, build).await?;
+        match head.status() {
+            StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
+            status => {
+                let reason = format_args!("{status}: {}", explanation(&body));
+                Err(if status.is_client_error() { refused(to.member, reason) } else { not_reached(to.member, reason) })
             }
-        })
+        }
     }
 
-    fn at_owner<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        request: &'a OwnerRequest,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
-        Box::pin(async move {
-            let (path, body) = (path(group, AT_OWNER), Bytes::from(request.encode_to_vec()));
-            let build = || self.request(member, Method::POST, &path, body.clone());
-            let (head, body) = self.connections.exchange_once(member, build, deadline).await?;
-            check_group(member, group, head.status(), &body)?;
-            let reason = |reason: String| format!("peer {}: {}: {reason}", member.name, head.status()).into();
-            match head.status() {
-                StatusCode::OK => match OwnerAnswer::decode(body) {
-                    Ok(answer) if answer.status != 0 => Ok(answer),
-                    // groupcache-go takes the request for a read of a key.
-                    _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
-                },
-                StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                    Err(PeerError::NotReached(reason(explanation(&body))))
-                }
-                status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
-                _ => Err(PeerError::Refused(reason(explanation(&body)))),
+    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
+        let (path, body) = (path(to.group, AT_OWNER), Bytes::from(request.encode_to_vec()));
+        let build = || self.request(to.member, Method::POST, &path, body.clone());
+        let (head, body) = self.connections.exchange_once(to.member, build, to.deadline).await?;
+        check_group(to.member, to.group, head.status(), &body)?;
+        let reason = |reason: String| format!("peer {}: {}: {reason}", to.member.name, head.status()).into();
+        match head.status() {
+            StatusCode::OK => match OwnerAnswer::decode(body) {
+                Ok(answer) if answer.status != 0 => Ok(answer),
+                // groupcache-go takes the request for a read of a key.
+                _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
+            },
+            StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Err(PeerError::NotReached(reason(explanation(&body))))
             }
-        })
+            status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
+            _ => Err(PeerError::Refused(reason(explanation(&body)))),
+        }
     }
 
-    fn hottest<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        max_bytes: usize,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
-        Box::pin(async move {
-            let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
-            let path = path(group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
-            let build = || self.request(member, Method::POST, &path, Bytes::new());
-            let (head, body) = self.exchange(member, group, build, deadline).await?;
-            if head.status() != StatusCode::OK {
-                return Err(refused(member, format_args!("{}: it hands nothing over", head.status())));
-            }
-            Ok(HottestKeys::decode(body).map_err(|error| refused(member, error))?.keys)
-        })
+    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
+        let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
+        let path = path(to.group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
+        let build = || self.request(to.member, Method::POST, &path, Bytes::new());
+        let (head, body) = self.exchange(to, build).await?;
+        if head.status() != StatusCode::OK {
+            return Err(refused(to.member, format_args!("{}: it hands nothing over", head.status())));
+        }
+        Ok(HottestKeys::decode(body).map_err(|error| refused(to.member, error))?.keys)
     }
 
-    fn announce<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        what: MemberMove,
-        hash: &'a str,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<String, PeerError>> {
-        Box::pin(async move {
-            let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
-            let path = path(group, &format!("{MEMBER}?of={this}&is={}&hash={hash}", what.name()));
-            let build = || self.request(member, Method::POST, &path, Bytes::new());
-            let (head, body) = self.exchange(member, group, build, deadline).await?;
-            match head.status() {
-                StatusCode::OK => Ok(explanation(&body)),
-                status => Err(refused(member, status)),
-            }
-        })
+    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
+        let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
+        let path = path(to.group, &format!("{MEMBER}?of={this}&is={}&hash={hash}", what.name()));
+        let build = || self.request(to.member, Method::POST, &path, Bytes::new());
+        let (head, body) = self.exchange(to, build).await?;
+        match head.status() {
+            StatusCode::OK => Ok(explanation(&body)),
+            status => Err(refused(to.member, status)),
+        }
     }
 }

@@ -92,4 +92,4 @@ pub use ring_disagreement::{OtherRing, ring_of};
 pub use standing::Standing;
 pub use transport::{ClearScope, MemberMove};
 #[cfg(test)]
-pub(crate) use transport::{PeerAnswer, PeerChange, PeerError, Transport};
+pub(crate) use transport::{PeerAnswer, PeerChange, PeerError, To, Transport};

@@ -4,7 +4,7 @@ use super::{
     member::Member,
     membership::Membership,
     peer_group::PeerGroup,
-    transport::{PeerAnswer, PeerError},
+    transport::{PeerAnswer, PeerError, To},
 };
 use crate::source::{Fetch, FetchAnswer, FreshUntil, RequestTrace, SourceError};
 use bytes::Bytes;
@@ -61,7 +61,8 @@ impl PeerGroup {
         let deadline = begun + patience;
         let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
         owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
-        let asked = self.client.transport().get_many(&owner, self.name(), keys, held_only, epoch, deadline).await;
+        let to = To { member: &owner, group: self.name(), deadline };
+        let asked = self.client.transport().get_many(to, keys, held_only, epoch).await;
         self.counts().took(begun.elapsed());
         let answers = match asked {
             Ok(answers) => {
@@ -132,9 +133,8 @@ impl PeerGroup {
             member.counts.reads.fetch_add(1, Relaxed);
             let begun = Instant::now();
             let (epoch, patience) = self.terms(membership, member, key);
-            let deadline = begun + patience;
-            match self.client.transport().get(member, self.name(), key, epoch, AskedFor { node, trace }, deadline).await
-            {
+            let to = To { member, group: self.name(), deadline: begun + patience };
+            match self.client.transport().get(to, key, epoch, AskedFor { node, trace }).await {
                 Ok(answer) => {
                     if let Some(trace) = trace {
                         trace.is_answered_by(|| format!("peer {}", member.name).into());

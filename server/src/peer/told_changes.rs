@@ -3,7 +3,7 @@ use super::{
     member::Member,
     membership::Membership,
     peer_group::{LONG, PeerGroup},
-    transport::{ClearScope, PeerChange, PeerError},
+    transport::{ClearScope, PeerChange, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use crate::source::SourceError;
@@ -44,7 +44,7 @@ impl PeerGroup {
 
     async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
         self.change_at(member, async |deadline| {
-            self.client.transport().tell(member, self.name(), change, deadline).await
+            self.client.transport().tell(To { member, group: self.name(), deadline }, change).await
         })
         .await
     }

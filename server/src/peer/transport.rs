@@ -4,7 +4,8 @@ use super::{
     member::Member,
     messages::{OwnerAnswer, OwnerRequest},
 };
-use crate::source::{CopyMetadata, FetchAnswer, FreshUntil, LocalFuture, SourceError};
+use crate::source::{CopyMetadata, FetchAnswer, FreshUntil, SourceError};
+use async_trait::async_trait;
 use bytes::Bytes;
 use larder_engine::Millis;
 use std::sync::Arc;
@@ -111,71 +112,43 @@ impl MemberMove {
     }
 }
 
+/// The node that a request goes to, the group that it is about, and when it ends.
+#[derive(Clone, Copy)]
+pub(crate) struct To<'a> {
+    pub(crate) member: &'a Member,
+    pub(crate) group: &'a str,
+    pub(crate) deadline: Instant,
+}
+
 /// One core's way to the other nodes.
+#[async_trait(?Send)]
 pub(crate) trait Transport {
     /// Asks a node for a key of a group. `epoch` is that of our ring.
-    fn get<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        key: &'a [u8],
-        epoch: u64,
-        asked_for: AskedFor<'a>,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>>;
+    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError>;
 
     /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS);
     /// in their order. `None`: to be asked for alone, as is what the node does not hold if
     /// `held_only`.
-    fn get_many<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
+    async fn get_many(
+        &self,
+        to: To<'_>,
         keys: Vec<Bytes>,
         held_only: bool,
         epoch: u64,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>>;
+    ) -> Result<Vec<Option<PeerAnswer>>, PeerError>;
 
     /// Tells a node of a change.
-    fn tell<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        change: &'a PeerChange,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>>;
+    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError>;
 
     /// Has the owner of keys run commands or a write. It is not sent a second time if the first may
     /// have arrived. `Refused`: the node does not know how.
-    fn at_owner<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        request: &'a OwnerRequest,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>>;
+    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError>;
 
     /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of
     /// entries.
-    fn hottest<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        max_bytes: usize,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>>;
+    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError>;
 
     /// Tells a node that `this` comes or goes, and how it hashes keys. The answer says how that node
     /// does; empty: it does not say.
-    fn announce<'a>(
-        &'a self,
-        member: &'a Member,
-        group: &'a str,
-        this: &'a str,
-        what: MemberMove,
-        hash: &'a str,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<String, PeerError>>;
+    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError>;
 }

@@ -2,7 +2,7 @@
 //! that it is about.
 use super::{
     member::Member,
-    transport::{ClearScope, PeerChange, PeerError, Transport},
+    transport::{ClearScope, PeerChange, PeerError, To, Transport},
 };
 use crate::source::jittered;
 use bytes::Bytes;
@@ -112,7 +112,8 @@ impl Untold {
                 }
             };
             let ((group, subject), change) = next;
-            match self.transport.tell(member, &group, &change, Instant::now() + self.timeout).await {
+            let to = To { member, group: &group, deadline: Instant::now() + self.timeout };
+            match self.transport.tell(to, &change).await {
                 Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => return false,
                 Err(PeerError::Closed(reason)) => member.out_for(&group, &reason, clock::now()),
                 // What it refuses now it will refuse again.

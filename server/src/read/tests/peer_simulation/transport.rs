@@ -2,24 +2,17 @@
 use super::{node::Node, world::World};
 use crate::{
     peer::{
-        AskedFor, KeyAnswer, Member, MemberMove, OwnerAnswer, OwnerRequest, PeerAnswer, PeerChange, PeerError,
-        Transport, peer_answers,
+        AskedFor, KeyAnswer, MemberMove, OwnerAnswer, OwnerRequest, PeerAnswer, PeerChange, PeerError, To, Transport,
+        peer_answers,
     },
     read::PeerRequest,
-    source::LocalFuture,
 };
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
 use larder_store::clock;
-use std::{
-    future::{pending, ready},
-    rc::Rc,
-    time::Duration,
-};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use std::{future::pending, rc::Rc, time::Duration};
+use tokio::{sync::oneshot, time::timeout_at};
 
 /// How long it takes to see that a node cannot be connected to.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -96,7 +89,8 @@ impl SimulatedTransport {
         }
     }
 
-    async fn exchange(&self, member: &Member, message: Message, deadline: Instant) -> Result<Reply, PeerError> {
+    async fn exchange(&self, to: To<'_>, message: Message) -> Result<Reply, PeerError> {
+        let To { member, deadline, .. } = to;
         let (world, from, to) = (&self.world, self.from, usize::from(member.address.port) - 1);
         world.messages.update(|count| count + 1);
         let exchange = async {
@@ -153,100 +147,54 @@ fn ring(epoch: u64) -> String {
     format!("{epoch:016x}")
 }
 
+#[async_trait(?Send)]
 impl Transport for SimulatedTransport {
-    fn get<'a>(
-        &'a self,
-        member: &'a Member,
-        _group: &'a str,
-        key: &'a [u8],
-        epoch: u64,
-        asked_for: AskedFor<'a>,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<PeerAnswer, PeerError>> {
-        Box::pin(async move {
-            // Entries that a node takes over are asked for without a request.
-            if !asked_for.node.is_empty() {
-                self.check_sender(key, "a read", true);
-            }
-            let message = Message::Get { key: Bytes::copy_from_slice(key), ring: ring(epoch) };
-            let Reply::Answers(mut answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
-            let KeyAnswer { status, body } = answers.remove(0);
-            let status = StatusCode::from_u16(u16::try_from(status).expect("a status")).expect("a status");
-            peer_answers::answer(member, status, body)
-        })
+    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
+        // Entries that a node takes over are asked for without a request.
+        if !asked_for.node.is_empty() {
+            self.check_sender(key, "a read", true);
+        }
+        let message = Message::Get { key: Bytes::copy_from_slice(key), ring: ring(epoch) };
+        let Reply::Answers(mut answers) = self.exchange(to, message).await? else { unreachable!() };
+        let KeyAnswer { status, body } = answers.remove(0);
+        let status = StatusCode::from_u16(u16::try_from(status).expect("a status")).expect("a status");
+        peer_answers::answer(to.member, status, body)
     }
 
-    fn get_many<'a>(
-        &'a self,
-        member: &'a Member,
-        _group: &'a str,
+    async fn get_many(
+        &self,
+        to: To<'_>,
         keys: Vec<Bytes>,
         held_only: bool,
         epoch: u64,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Option<PeerAnswer>>, PeerError>> {
-        Box::pin(async move {
-            keys.iter().for_each(|key| self.check_sender(key, "a read", true));
-            let asked = keys.len();
-            let message = Message::GetMany { keys, held_only, ring: ring(epoch) };
-            let Reply::Answers(answers) = self.exchange(member, message, deadline).await? else { unreachable!() };
-            peer_answers::answers(member, asked, answers)
-        })
+    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
+        keys.iter().for_each(|key| self.check_sender(key, "a read", true));
+        let asked = keys.len();
+        let message = Message::GetMany { keys, held_only, ring: ring(epoch) };
+        let Reply::Answers(answers) = self.exchange(to, message).await? else { unreachable!() };
+        peer_answers::answers(to.member, asked, answers)
     }
 
-    fn tell<'a>(
-        &'a self,
-        member: &'a Member,
-        _group: &'a str,
-        change: &'a PeerChange,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<(), PeerError>> {
-        Box::pin(async move {
-            if let PeerChange::Remove(key) | PeerChange::Set { key, .. } = change {
-                self.check_sender(key, "a change", false);
-            }
-            self.exchange(member, Message::Tell(change.clone()), deadline).await.map(drop)
-        })
+    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
+        if let PeerChange::Remove(key) | PeerChange::Set { key, .. } = change {
+            self.check_sender(key, "a change", false);
+        }
+        self.exchange(to, Message::Tell(change.clone())).await.map(drop)
     }
 
     /// The simulated nodes have a source.
-    fn at_owner<'a>(
-        &'a self,
-        _member: &'a Member,
-        _group: &'a str,
-        _request: &'a OwnerRequest,
-        _deadline: Instant,
-    ) -> LocalFuture<'a, Result<OwnerAnswer, PeerError>> {
-        Box::pin(ready(Err(PeerError::Refused("it runs no commands".into()))))
+    async fn at_owner(&self, _to: To<'_>, _request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
+        Err(PeerError::Refused("it runs no commands".into()))
     }
 
-    fn hottest<'a>(
-        &'a self,
-        member: &'a Member,
-        _group: &'a str,
-        this: &'a str,
-        max_bytes: usize,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<Vec<Bytes>, PeerError>> {
-        Box::pin(async move {
-            let message = Message::Hottest { of: this.to_owned(), max_bytes };
-            let Reply::Keys(keys) = self.exchange(member, message, deadline).await? else { unreachable!() };
-            Ok(keys)
-        })
+    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
+        let message = Message::Hottest { of: this.to_owned(), max_bytes };
+        let Reply::Keys(keys) = self.exchange(to, message).await? else { unreachable!() };
+        Ok(keys)
     }
 
-    fn announce<'a>(
-        &'a self,
-        member: &'a Member,
-        _group: &'a str,
-        this: &'a str,
-        what: MemberMove,
-        hash: &'a str,
-        deadline: Instant,
-    ) -> LocalFuture<'a, Result<String, PeerError>> {
-        Box::pin(async move {
-            let message = Message::Announce { of: this.to_owned(), what };
-            self.exchange(member, message, deadline).await.map(|_| hash.to_owned())
-        })
+    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
+        let message = Message::Announce { of: this.to_owned(), what };
+        self.exchange(to, message).await.map(|_| hash.to_owned())
     }
 }

@@ -125,7 +125,7 @@ fn load(matches: &ArgMatches, dir: &Path, settings: &StoreSettings) -> Result<Re
 
 fn verify(dir: &Path) -> Result<Report, String> {
     let bar = ProgressBar::new("reading", Unit::Bytes);
-    let damage::Report { problems, notes, files, bytes } =
+    let damage::Report { problems, notes, files, bytes, .. } =
         damage::verify(dir, &mut |read, total| bar.show(read, total))?;
     drop(bar);
     for note in &notes {

@@ -6,14 +6,20 @@
 //! unseen either.
 use super::{
     dir::{Dir, database},
+    format,
     journal::{self, Journal},
+    tree::panic_text,
 };
 use crate::atomic_files;
+use lsm_tree::{Cache, Checksum, Metrics, SeqNo, Table, table::filter::standard_bloom};
 use std::{
+    cmp::Reverse,
     collections::HashSet,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -37,6 +43,8 @@ pub struct Report {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
+    /// The last journal and where it ends, if an interrupted write follows there.
+    pub(super) interrupted: Option<(PathBuf, u64)>,
 }
 
 /// Reads every file of the store in `dir`, which must not be open. `progress` is told how many bytes
@@ -71,6 +79,8 @@ pub(super) fn check(dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64)) -> 
     }
     report
 }
+
+const NO_SENSE: &str = "makes no sense, though its checksums may be right";
 
 type Failed = (PathBuf, io::Error);
 fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed + '_ {
@@ -153,6 +163,7 @@ impl Report {
                 None if torn > 0 && is_last => {
                     let what = "bytes of a write that was interrupted, which are passed over";
                     self.notes.push(format!("{}: ends with {torn} {what}", path.display()));
+                    self.interrupted = Some((path.clone(), end));
                 }
                 // It was synced before the next one was begun, or at the close.
                 _ if torn > 0 => self.problem(path, &format!("byte {end} is damaged")),
@@ -188,19 +199,34 @@ impl Report {
             self.problem(&path, &format!("is damaged, or {} is (checksum)", current.display()));
             return Ok(());
         }
-        for (number, hash) in tables(&path, &content).map_err(at(&path))? {
+        if let Err(what) = check_archive(&mut io::Cursor::new(&content)).map_err(at(&path))? {
+            self.problem(&path, what);
+            return Ok(());
+        }
+        let named = catch_unwind(|| tables(&path, &content))
+            .unwrap_or_else(|panic| Err(io::Error::other(format!("cannot be read: {}", panic_text(&*panic)))));
+        for (number, hash) in named.map_err(at(&path))? {
             let table = keyspace.join("tables").join(number.to_string());
             used.insert(table.clone());
-            match fs::metadata(&table) {
+            let archive = File::open(&table).and_then(|mut file| check_archive(&mut file));
+            match archive.and_then(|archive| Ok((archive, fs::metadata(&table)?))) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.problem(&table, "is missing"),
                 Err(error) => return Err((table, error)),
-                Ok(_) if depth == Depth::Opening => {}
-                Ok(meta) => {
+                Ok((Err(what), _)) => self.problem(&table, what),
+                // fjall opens it next, and a panic in there ends the process: its destructors panic again.
+                Ok(_) if depth == Depth::Opening => {
+                    if let Err(what) = caught(|| open_table(&table, hash).map(drop)) {
+                        self.problem(&table, &format!("{NO_SENSE}: {what}"));
+                    }
+                }
+                Ok((Ok(()), meta)) => {
                     self.files += 1;
                     let before = self.bytes;
                     self.bytes += meta.len();
                     if hash_of(&table, &mut |read| progress(before + read)).map_err(at(&table))? != hash {
                         self.problem(&table, "is damaged (checksum)");
+                    } else if let Err(what) = read_table(&table, hash, !is_own(keyspace)) {
+                        self.problem(&table, &format!("{NO_SENSE}: {what}"));
                     }
                 }
             }
@@ -212,6 +238,31 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// Whether the table of contents of a file of fjall (`sfa`) is in the file. `sfa` allocates as many
+/// sections as it says, 200 GB at most, before it looks at their checksum; that ends the process.
+///
+/// ```text
+///  contents: magic (4), sections (4), section: place (8), length (8), length of the name (2), name …
+///  end:      magic (4), version (1), kind (1), checksum (16), place of the contents (8), length (8)
+/// ```
+fn check_archive(file: &mut (impl Read + Seek)) -> io::Result<Result<(), &'static str>> {
+    const END: u64 = 38;
+    const SECTION: u64 = 18;
+    let length = file.seek(SeekFrom::End(0))?;
+    let Some(end) = length.checked_sub(END) else { return Ok(Err("is too short")) };
+    file.seek(SeekFrom::Start(end + 22))?;
+    let place = u64::from_le_bytes(take(file)?);
+    if place > end.saturating_sub(8) {
+        return Ok(Err("is damaged: its table of contents is outside of it"));
+    }
+    file.seek(SeekFrom::Start(place + 4))?;
+    let sections = u64::from(u32::from_le_bytes(take(file)?));
+    Ok(match sections * SECTION <= end - place - 8 {
+        true => Ok(()),
+        false => Err("is damaged: its table of contents is longer than the file"),
+    })
 }
 
 /// The tables that a version file names, with their checksums. The file itself is known to be
@@ -242,6 +293,61 @@ fn take<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     reader.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Whether this is the keyspace in which fjall keeps its own things.
+fn is_own(keyspace: &Path) -> bool {
+    keyspace.ends_with("0")
+}
+
+/// Reads all entries of a table, whose checksums are right: an attacker who writes another content
+/// writes them too. Those of [`format`] are ours.
+fn read_table(path: &Path, hash: u128, are_ours: bool) -> Result<(), String> {
+    caught(|| {
+        let table = open_table(path, hash)?;
+        let (mut entries, mut last) = (0, None);
+        for entry in table.iter() {
+            let entry = entry.map_err(|error| format!("{error:?}"))?;
+            let place = (entry.key.user_key.clone(), Reverse(entry.key.seqno));
+            if last.as_ref().is_some_and(|last| *last > place) {
+                return Err("its keys are not in order".to_owned());
+            }
+            if !table.metadata.key_range.contains_key(&place.0) {
+                return Err("a key is outside of its range".to_owned());
+            }
+            if are_ours && !entry.is_tombstone() && format::expiry(&entry.value).is_none() {
+                return Err(format!("the entry of key `{}` is damaged", place.0.escape_ascii()));
+            }
+            let is_newest = last.as_ref().is_none_or(|(key, _)| *key != place.0);
+            if is_newest {
+                let found = table.get(&place.0, SeqNo::MAX, standard_bloom::Builder::get_hash(&place.0));
+                if found.map_err(|error| format!("{error:?}"))?.is_none_or(|found| found.key.seqno != place.1.0) {
+                    return Err(format!("its index or filter does not find key `{}`", place.0.escape_ascii()));
+                }
+            }
+            last = Some(place);
+            entries += 1;
+        }
+        match entries == table.metadata.item_count {
+            true => Ok(()),
+            false => Err(format!("it has {entries} entries instead of {}", table.metadata.item_count)),
+        }
+    })
+}
+
+/// Blocks that are kept while a table is read: each key is looked up after it was read.
+const CACHE: u64 = 8 << 20;
+
+/// A table by itself, with the numbers about it.
+fn open_table(path: &Path, hash: u128) -> Result<Table, String> {
+    let (cache, metrics) = (Arc::new(Cache::with_capacity_bytes(CACHE)), Arc::new(Metrics::default()));
+    let table = Table::recover(path.to_path_buf(), Checksum::from_raw(hash), 0, 0, cache, None, false, false, metrics);
+    table.map_err(|error| format!("{error:?}"))
+}
+
+/// A panic of lsm-tree as an error.
+fn caught<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()))
 }
 
 fn hash_of(path: &Path, progress: &mut dyn FnMut(u64)) -> io::Result<u128> {

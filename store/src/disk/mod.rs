@@ -38,6 +38,8 @@ mod change;
 mod commit_replies;
 mod committer;
 mod counting;
+#[cfg(test)]
+mod crafted_tests;
 pub mod damage;
 mod dir;
 mod expiry;

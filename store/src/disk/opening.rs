@@ -3,6 +3,7 @@
 use super::{
     damage::{self, Depth, Report},
     dir::Dir,
+    journal,
     settings::StoreSettings,
     tree::Tree,
 };
@@ -12,7 +13,12 @@ use std::path::Path;
 pub(super) fn open(dir: &Path, settings: &StoreSettings) -> Result<(Dir, Tree), String> {
     let dir = Dir::lock(dir)?;
     // fjall would pass over some damage in silence, and does not name the file where it sees it.
-    refuse(damage::check(dir.path(), Depth::Opening, &mut |_| {}))?;
+    let report = damage::check(dir.path(), Depth::Opening, &mut |_| {});
+    let interrupted = report.interrupted.clone();
+    refuse(report)?;
+    if let Some((journal, end)) = interrupted {
+        journal::cut(&journal, end).map_err(|error| format!("disk store: {}: {error}", journal.display()))?;
+    }
     damage::note_opened(dir.path()).map_err(|error| format!("disk store {}: {error}", dir.path().display()))?;
     let tree = Tree::open(&dir, settings)
         .map_err(|error| refuse(damage::check(dir.path(), Depth::All, &mut |_| {})).err().unwrap_or(error))?;

@@ -17,9 +17,11 @@ use fjall::{
 use larder_engine::Millis;
 use parking_lot::{Mutex, RwLock};
 use std::{
+    any::Any,
     collections::HashMap,
     fs::File,
     ops::{Bound, ControlFlow},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -107,14 +109,14 @@ impl Tree {
                 .open()
                 .map_err(|error| unusable(path, &error))
         };
-        let open = |path: &Path| in_background(|| open(path));
+        let open = |path: &Path| survive(path, || in_background(|| open(path)));
         let path = dir.database(|new| {
             let db = open(new)?;
             db.keyspace(&format!("{NAME}0"), || options.clone()).map_err(|error| unusable(new, &error))?;
             db.persist(PersistMode::SyncAll).map_err(|error| unusable(new, &error))
         })?;
         let db = open(&path)?;
-        let entries = entries(&db, &options).map_err(|error| unusable(&path, &error))?;
+        let entries = survive(&path, || entries(&db, &options).map_err(|error| unusable(&path, &error)))?;
         let kept = &entries.keyspace.config.data_block_compression_policy;
         if *kept != options.data_block_compression_policy {
             tracing::warn!("disk store {}: keeps the store-compression that it was made with", dir.path().display());
@@ -130,7 +132,7 @@ impl Tree {
             expired,
             db,
         };
-        tree.lengthen_keys()?;
+        tree.survive(|| tree.lengthen_keys())?;
         Ok(tree)
     }
 
@@ -161,6 +163,10 @@ impl Tree {
     fn error(&self, error: &fjall::Error) -> String {
         format!("{}: {}", self.path.display(), describe(error))
     }
+    /// See [`survive`].
+    fn survive<T>(&self, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        survive(&self.path, read)
+    }
     fn damaged(&self, key: &[u8]) -> String {
         format!("{}: the entry of key `{}` is damaged", self.path.display(), key.escape_ascii())
     }
@@ -182,7 +188,7 @@ impl Tree {
         if !format::fits(key) {
             return Ok(Cached::Known(None));
         }
-        match self.twins.get(&self.keyspace().tree, &format::stored_key(key)) {
+        match self.survive(|| Ok(self.twins.get(&self.keyspace().tree, &format::stored_key(key))))? {
             Cached::Unknown => Ok(Cached::Unknown),
             Cached::Known(stored) => self.live(key, stored, now).map(Cached::Known),
         }
@@ -193,7 +199,7 @@ impl Tree {
     }
     /// Has [cached reads](Tree::get_cached) know of all tables. Reads some blocks of new ones.
     pub(super) fn learn_tables(&self) -> Result<(), String> {
-        self.twins.refresh(&self.keyspace().tree).map_err(|error| self.error(&error.into()))
+        self.survive(|| self.twins.refresh(&self.keyspace().tree).map_err(|error| self.error(&error.into())))
     }
     /// The entries of several keys, as they are together at one moment.
     ///
@@ -208,15 +214,15 @@ impl Tree {
             };
             self.live(key, stored.map(Bytes::from), now)
         };
-        keys.iter().map(read).collect()
+        self.survive(|| keys.iter().map(read).collect())
     }
     /// As it is stored, expired or not.
     pub(super) fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>, String> {
         if !format::fits(key) {
             return Ok(None);
         }
-        let stored = self.keyspace().get(format::stored_key(key)).map_err(|error| self.error(&error))?;
-        Ok(stored.map(Bytes::from))
+        let get = || self.keyspace().get(format::stored_key(key)).map_err(|error| self.error(&error));
+        Ok(self.survive(get)?.map(Bytes::from))
     }
     fn live(&self, key: &[u8], stored: Option<Bytes>, now: Millis) -> Result<Option<StoredValue>, String> {
         match stored.map(format::decode) {
@@ -241,9 +247,14 @@ impl Tree {
         }
         // Of a snapshot: fjall's plain range sees what is written meanwhile.
         let (start, end) = (range.start.map(format::owned_stored_key), range.end.map(format::owned_stored_key));
-        let mut found = self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (start, end));
-        let mut next = || if range.reverse { found.next_back() } else { found.next() };
-        while let Some((key, stored)) = next().map(Guard::into_inner).transpose().map_err(|error| self.error(&error))? {
+        let mut found = self.survive(|| Ok(self.db.snapshot().range::<Bytes, _>(&self.keyspace(), (start, end))))?;
+        let mut next = || {
+            self.survive(|| {
+                let next = if range.reverse { found.next_back() } else { found.next() };
+                next.map(Guard::into_inner).transpose().map_err(|error| self.error(&error))
+            })
+        };
+        while let Some((key, stored)) = next()? {
             let (key, stored) = (format::key_of(Bytes::from(key)), Bytes::from(stored));
             let live = self.live(&key, Some(stored.clone()), now)?;
             if visit(TreeWalk { key, stored, live }).is_break() {
@@ -497,6 +508,24 @@ fn is_empty(range: &Range) -> bool {
         (Included(start), Included(end)) => start > end,
         (Included(start) | Excluded(start), Excluded(end)) | (Excluded(start), Included(end)) => start >= end,
     }
+}
+
+/// lsm-tree trusts a block whose checksum is right, and panics where the content makes no sense. The
+/// error is then that of a damaged file.
+fn survive<T>(path: &Path, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        Err(format!(
+            "{}: a file makes no sense ({}); `larder store verify` names it",
+            path.display(),
+            panic_text(&*panic)
+        ))
+    })
+}
+
+/// What a panic says.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason")
 }
 
 fn unusable(path: &Path, error: &fjall::Error) -> String {

@@ -38,8 +38,8 @@ fuzz_target!(|input: (Vec<u8>, Vec<(u16, u8)>)| {
     }
     let mut this = machine(1);
     for sent in [&changed, &bytes] {
-        assert_eq!(Sealer::new(Some("secret")).open(sent), None);
-        if let Some(packet) = Sealer::new(None).open(sent) {
+        assert!(Sealer::new(Some("secret"), 0).open(sent, 0).is_err());
+        if let Ok(packet) = Sealer::new(None, 0).open(sent, 0) {
             let _ = this.handle_data(packet, &mut runtime);
         }
     }

@@ -13,6 +13,7 @@ mod groups;
 mod handover;
 mod interop;
 mod kubernetes_server;
+mod lying_node;
 mod mixed_ring;
 mod networks;
 mod observation;

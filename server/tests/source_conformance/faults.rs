@@ -309,6 +309,38 @@ fn nonsense_from_a_source_ends_the_connection() {
 }
 
 #[test]
+fn counts_and_depths_without_bound_end_the_connection() {
+    run(async {
+        let deep = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n{}", "*1\r\n".repeat(100_000));
+        for lie in [
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*1152921504606846976\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n%1152921504606846976\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*-9\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*1152921504606846976\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n|1\r\n+a\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\nv\r\n:9223372036854775808\r\n",
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\nv\r\n:\r\n",
+            ">2\r\n+invalidate\r\n+OK\r\n",
+            ">1152921504606846976\r\n",
+            &deep,
+        ] {
+            let bytes = lie.as_bytes().to_vec();
+            let (group, fake) = faked(LIMITS, move |number, _| match number {
+                0 => Answer::Last(bytes.clone()),
+                _ => Answer::Bytes(values(&[("$1\r\nv\r\n", -1)])),
+            });
+            let shown = &lie[..lie.len().min(80)];
+            assert_eq!(group.get("k").await, some("v"), "{shown:?}");
+            // Some are the begin of a reply that could still come.
+            let error = group.health.last_error().unwrap_or_default();
+            let known = ["the source's replies are not those of a Redis server", "connection closed by the source"];
+            assert!(known.contains(&&*error), "{shown:?}: {error}");
+            group.leave(fake).await;
+        }
+    });
+}
+
+#[test]
 fn replies_may_come_in_any_pieces() {
     run(async {
         let replies = [("$5\r\n\r\n$-1\r\n", 60_000), ("$0\r\n\r\n", -1), ("$-1\r\n", -2), ("-ERR x\r\n", -1)];

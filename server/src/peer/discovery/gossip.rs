@@ -10,13 +10,14 @@
 //! that, it forgets its copies, and joins again.
 use super::{
     found_nodes::FoundNodes,
-    gossip_packets::{LONGEST_PACKET, NodeId, Sealer},
+    gossip_packets::{LONGEST_PACKET, NodeId, Refused, Sealer},
     names::addresses,
 };
 use crate::{
     config::{GOSSIP_PORT, PeerDiscovery},
     peer::standing::Standing,
     source::jittered,
+    telemetry::LogLimiter,
 };
 use foca::{
     AccumulatingRuntime, Config, Foca, NoCustomBroadcast, OwnedNotification, PeriodicParams, PostcardCodec, Timer,
@@ -61,6 +62,18 @@ pub(super) struct Gossip {
     timers: (UnboundedSender<Timer<NodeId>>, UnboundedReceiver<Timer<NodeId>>),
     /// Packets that were received at a time.
     input: Vec<u8>,
+    /// When a packet that was sent before is logged.
+    repeated: LogLimiter,
+}
+
+/// A network that doubles a packet does no harm either.
+fn note_repeated(seldom: &LogLimiter, sender: SocketAddr) {
+    if let Some(unlogged) = seldom.due(std::time::Instant::now()) {
+        tracing::warn!(
+            %sender, unlogged,
+            "a gossip packet is refused: it was sent before, or the clock of its node was set back or is wrong"
+        );
+    }
 }
 
 fn config() -> Config {
@@ -104,10 +117,11 @@ impl Gossip {
             zone: found.peers.settings.zone.as_ref().map_or_else(String::new, ToString::to_string),
             since: clock::now(),
         };
-        let sealer = Sealer::new(found.peers.settings.secret.as_deref());
+        let sealer = Sealer::new(found.peers.settings.secret.as_deref(), clock::now());
         let foca = Foca::new(id, config(), SmallRng::seed_from_u64(fastrand::u64(..)), PostcardCodec);
         let (runtime, timers, input) = (AccumulatingRuntime::new(), unbounded_channel(), vec![0; 2 * LONGEST_PACKET]);
-        Ok(Gossip { found, socket, sealer, foca, runtime, timers, input })
+        let repeated = LogLimiter::new(Duration::from_secs(60));
+        Ok(Gossip { found, socket, sealer, foca, runtime, timers, input, repeated })
     }
 
     /// Asks the named nodes until one has said who is there. A node that names itself alone is the
@@ -180,11 +194,15 @@ impl Gossip {
     async fn step(&mut self, until: Instant) {
         tokio::select! {
             received = self.socket.recv_from(&mut self.input) => {
-                if let Ok((len, _)) = received
-                    && let Some(packet) = self.sealer.open(&self.input[..len])
-                {
-                    let handled = self.foca.handle_data(packet, &mut self.runtime);
-                    self.note(handled);
+                if let Ok((len, _)) = received {
+                    match self.sealer.open(&self.input[..len], clock::now()) {
+                        Ok(packet) => {
+                            let handled = self.foca.handle_data(packet, &mut self.runtime);
+                            self.note(handled);
+                        }
+                        Err(Refused::Repeated(sender)) => note_repeated(&self.repeated, sender),
+                        Err(Refused::Stranger) => {}
+                    }
                 }
             }
             Some(timer) = self.timers.1.recv() => {
@@ -206,7 +224,7 @@ impl Gossip {
     /// Does what the protocol wants done.
     async fn act(&mut self) {
         while let Some((to, packet)) = self.runtime.to_send() {
-            let sealed = self.sealer.seal(&packet);
+            let sealed = self.sealer.seal(&packet, clock::now());
             // A datagram is sent at once, or never.
             if let Ok(Err(error)) = timeout(ANSWER, self.socket.send_to(&sealed, to.gossip)).await {
                 tracing::trace!(%error, to = %to.gossip, "gossip");

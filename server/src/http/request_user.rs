@@ -124,6 +124,9 @@ pub(super) struct KnownUsers {
     with: RefCell<Option<VerifiedHeader>>,
     /// The last user, where the Redis behind checks users.
     upstream: KnownUpstreamUser,
+    /// Held while a header is verified: the other streams of an HTTP/2 connection wait, and need not
+    /// compare the same password again.
+    verifying: tokio::sync::Mutex<()>,
     /// A header that was refused, for the path that says so.
     refused: RefCell<Option<(Box<[u8]>, Problem)>>,
 }
@@ -197,6 +200,10 @@ impl KnownUsers {
         if let Some((_, problem)) = refused {
             return Err(problem);
         }
+        let _turn = self.verifying.lock().await;
+        if let Some(known) = self.known(Some(header)) {
+            return Ok(known);
+        }
         let (user, ends) = verify(worker, header, address).await?;
         let user = Rc::new(RequestUser::of(user));
         *self.with.borrow_mut() = Some((header.into(), user.clone(), ends));
@@ -236,10 +243,7 @@ async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<
         let (name, password) = basic_credentials(header)?;
         let outcome = users.log_in(address, &name, &password);
         let outcome = match outcome {
-            LoginOutcome::Compare(user) => match users.compare(&user, &password).await {
-                true => LoginOutcome::Granted(user, Millis::MAX),
-                false => LoginOutcome::Wrong,
-            },
+            LoginOutcome::Compare(user) => users.compare(address, user, &password).await,
             other => other,
         };
         (String::from_utf8_lossy(&name[..name.len().min(64)]).into_owned(), outcome)

@@ -2,7 +2,7 @@
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     time::{Duration, Instant},
 };
 
@@ -26,11 +26,12 @@ impl LoginThrottle {
     /// How long the address has to wait before its next login is looked at.
     pub(super) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let all = self.0.lock();
-        let of = all.get(&address).filter(|of| of.count >= FAILURES)?;
+        let of = all.get(&client(address)).filter(|of| of.count >= FAILURES)?;
         (of.since + WINDOW).checked_duration_since(now).filter(|left| !left.is_zero())
     }
     /// A login of this address failed.
     pub(super) fn failed(&self, address: IpAddr, now: Instant) {
+        let address = client(address);
         let mut all = self.0.lock();
         let is_over = |of: &Failures| now.saturating_duration_since(of.since) >= WINDOW;
         if all.len() >= ADDRESSES && !all.contains_key(&address) {
@@ -44,6 +45,14 @@ impl LoginThrottle {
             *of = Failures { since: now, count: 0 };
         }
         of.count += 1;
+    }
+}
+
+/// Whose address it is: an IPv6 client has all addresses of its 64-bit prefix.
+fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
     }
 }
 
@@ -64,6 +73,22 @@ mod tests {
         assert_eq!(throttle.wait(one, start + WINDOW), None);
         throttle.failed(one, start + WINDOW);
         assert_eq!(throttle.wait(one, start + WINDOW), None);
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_64_bit_prefix_and_a_mapped_ipv4_client_is_ipv4() {
+        let (throttle, start) = (LoginThrottle::default(), Instant::now());
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for number in 0..FAILURES {
+            throttle.failed(address(&format!("2001:db8::{number:x}")), start);
+            throttle.failed(address("::ffff:10.0.0.1"), start);
+        }
+        for waits in ["2001:db8::ffff:1", "10.0.0.1"] {
+            assert_eq!(throttle.wait(address(waits), start), Some(WINDOW), "{waits}");
+        }
+        for other in ["2001:db8:0:1::1", "::ffff:10.0.0.2"] {
+            assert_eq!(throttle.wait(address(other), start), None, "{other}");
+        }
     }
 
     #[test]

@@ -70,8 +70,7 @@ pub enum LoginOutcome {
     Wrong,
     /// The address has failed too often: its logins are refused for this long.
     Wait(Duration),
-    /// The password must be compared apart from other work: [`LoginOutcome::Granted`] if
-    /// [`User::passwords`] contain it.
+    /// The password must be compared apart from other work, by [`Users::compare`].
     Compare(Arc<User>),
 }
 
@@ -289,11 +288,16 @@ impl Users {
         self.throttle.wait(address, Instant::now())
     }
     /// Compares a password with those of a user, on a thread of its own: one at a time, so that
-    /// logins leave the cores to others.
-    pub async fn compare(&self, user: &Arc<User>, password: &[u8]) -> bool {
-        let Ok(_turn) = self.comparisons.acquire().await else { return false };
-        let (user, password) = (user.clone(), password.to_vec());
-        tokio::task::spawn_blocking(move || user.passwords().contain(&password)).await.unwrap_or(false)
+    /// logins leave the cores to others. An address whose earlier logins failed while this one waited
+    /// for its turn gets no turn.
+    pub async fn compare(&self, address: IpAddr, user: Arc<User>, password: &[u8]) -> LoginOutcome {
+        let Ok(_turn) = self.comparisons.acquire().await else { return LoginOutcome::Wrong };
+        if let Some(wait) = self.throttle.wait(address, Instant::now()) {
+            return LoginOutcome::Wait(wait);
+        }
+        let (compared, password) = (user.clone(), password.to_vec());
+        let is_right = tokio::task::spawn_blocking(move || compared.passwords().contain(&password)).await;
+        if is_right.unwrap_or(false) { LoginOutcome::Granted(user, Millis::MAX) } else { LoginOutcome::Wrong }
     }
     /// A login of this address failed.
     pub fn login_failed(&self, address: IpAddr) {

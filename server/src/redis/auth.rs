@@ -60,12 +60,13 @@ pub(super) async fn compare(
     user: Arc<User>,
     password: &[u8],
 ) -> Result<(), CommandError> {
-    match call.worker.app.users.compare(&user, password).await {
-        true => {
+    match call.worker.app.users.compare(call.session.client.peer.ip(), user.clone(), password).await {
+        LoginOutcome::Granted(user, _) => {
             call.session.log_in(user);
             Ok(())
         }
-        false => Err(failed(call, user.name.as_bytes())),
+        LoginOutcome::Wait(wait) => Err(too_many(wait)),
+        LoginOutcome::Wrong | LoginOutcome::Compare(_) => Err(failed(call, user.name.as_bytes())),
     }
 }
 

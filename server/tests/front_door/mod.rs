@@ -8,6 +8,7 @@ use crate::{
 
 mod attacks_http;
 mod attacks_http2;
+mod attacks_logins;
 mod attacks_redis;
 mod attacks_tls;
 mod established;

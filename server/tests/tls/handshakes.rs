@@ -166,6 +166,43 @@ fn a_crowd_of_newcomers_is_served_and_keeps_nobody_waiting() {
 }
 
 #[test]
+fn ten_thousand_handshakes_that_do_not_end_keep_nobody_waiting() {
+    const WAVES: usize = 25;
+    const WAVE: usize = 400;
+    let authority = Authority::new();
+    let files = authority.issue("a", &["a.test"]);
+    let larder = larder(&[&files], &["--threads=1", "--max-connections=2000", "--max-buffers=32MiB"]);
+    let (port, config) = (larder.rediss[0], config(&authority));
+    let mut connected = client(&config, port);
+    let mut ping = || {
+        connected.write_all(&encode(&[b"PING"])).unwrap();
+        expect(&mut connected, b"+PONG\r\n");
+    };
+    ping();
+    let before = larder.resident();
+    for _ in 0..WAVES {
+        let mut wave = Vec::new();
+        for number in 0..WAVE {
+            let mut stream = client(&config, port);
+            stream.conn.write_tls(&mut stream.sock).unwrap();
+            wave.push(stream);
+            if number % 50 == 0 {
+                ping();
+            }
+        }
+        // All have a hello of the server that they never answer.
+        for stream in &mut wave {
+            assert_eq!(stream.sock.peek(&mut [0]).unwrap(), 1);
+        }
+        ping();
+    }
+    let grown = larder.resident().saturating_sub(before);
+    assert!(grown < 128 << 20, "{grown} bytes more");
+    wait_until("them to be gone", || larder.metric("larder_connections{protocol=\"redis\"}") <= 2.0);
+    assert_eq!(redis_cli(&authority, port, &["--sni", "a.test"], &["PING"]), "PONG\n");
+}
+
+#[test]
 fn the_last_bytes_are_sent_when_there_is_room_again() {
     let authority = Authority::new();
     let larder = larder(&[&authority.issue("a", &["a.test"])], &["--threads=1"]);

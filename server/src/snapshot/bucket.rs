@@ -94,9 +94,25 @@ impl Bucket {
         let mut file = nameless_file()?;
         self.runtime.block_on(async {
             let got = self.store.get(&self.key).await.map_err(|error| self.failed(&error))?;
+            let size = got.meta.size;
+            let wrong = |what: String| Err(io::Error::other(format!("{}: {what}", self.name)));
+            let room = room_for(&file)?;
+            if size > room {
+                let dir = std::env::temp_dir();
+                return wrong(format!("the object has {size} bytes, {} (TMPDIR) has room for {room}", dir.display()));
+            }
             let mut parts = got.into_stream();
+            let mut came = 0;
             while let Some(part) = next(&mut parts).await {
-                file.write_all(&part.map_err(|error| self.failed(&error))?)?;
+                let part = part.map_err(|error| self.failed(&error))?;
+                came += part.len() as u64;
+                if came > size {
+                    return wrong(format!("the storage sends more than the {size} bytes that it announced"));
+                }
+                file.write_all(&part)?;
+            }
+            if came < size {
+                return wrong(format!("the storage has sent {came} of the {size} bytes that it announced"));
             }
             file.rewind()?;
             Ok(file)
@@ -177,6 +193,13 @@ fn nameless_file() -> io::Result<File> {
     let file = file.map_err(|error| io::Error::new(error.kind(), format!("{} (TMPDIR): {error}", path.display())))?;
     fs::remove_file(&path)?;
     Ok(file)
+}
+
+/// Bytes that the file may take: the disk that it is on is not filled whole.
+fn room_for(file: &File) -> io::Result<u64> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    Ok(free - free / 10)
 }
 
 /// An upload under way. It is called off when it is dropped.

@@ -2,12 +2,10 @@
 //! connection that serves one request after the other.
 use crate::{config::TlsClientSettings, tls::ClientTls};
 use async_trait::async_trait;
-use http::{HeaderValue, Request, Uri, header, uri::Scheme};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Uri, header, uri::Scheme};
 use http_body::{Body, Frame, SizeHint};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{SendRequest, handshake},
-};
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use object_store::{
     ClientOptions,
@@ -36,6 +34,12 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// From a request to its answer, or from one part of the answer to the next. The longest request is
 /// a part of an upload.
 const ANSWER: Duration = Duration::from_secs(60);
+/// The slowest answer, in bytes per second. One that sends a byte now and then would hold up a
+/// restore for ever.
+const SLOWEST: u64 = 16 << 10;
+/// The longest answer that is no object: those of S3 have some kilobytes, and `object_store` collects
+/// them in memory.
+const LONGEST: u64 = 1 << 20;
 
 /// Makes the client.
 #[derive(Clone)]
@@ -93,6 +97,7 @@ impl HttpService for Client {
         {
             idle = None;
         }
+        let is_get = parts.method == Method::GET;
         let mut sender = match idle {
             Some(sender) => sender,
             None => self.open(&host).await?,
@@ -101,7 +106,8 @@ impl HttpService for Client {
         let answer = sent.map_err(|_| no_answer())?;
         let answer = answer.map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error))?;
         *self.idle.lock().await = Some((host, sender));
-        Ok(answer.map(|body| HttpResponseBody::new(TimedBody { body, left: Box::pin(sleep(ANSWER)) })))
+        let longest = if is_get && answer.status().is_success() { u64::MAX } else { LONGEST };
+        Ok(answer.map(|body| HttpResponseBody::new(BoundedBody::new(body, longest))))
     }
 }
 
@@ -152,29 +158,103 @@ where
     Ok(sender)
 }
 
-/// An answer of which some part comes in time, or it ends with an error.
-struct TimedBody {
-    body: Incoming,
+/// An answer that comes in time and is not too long, or ends with an error.
+struct BoundedBody<B> {
+    body: B,
     left: Pin<Box<Sleep>>,
+    begun: Instant,
+    came: u64,
+    longest: u64,
 }
 
-impl Body for TimedBody {
-    type Data = bytes::Bytes;
+impl<B> BoundedBody<B> {
+    fn new(body: B, longest: u64) -> BoundedBody<B> {
+        BoundedBody { body, left: Box::pin(sleep(ANSWER)), begun: Instant::now(), came: 0, longest }
+    }
+}
+
+impl<B> Body for BoundedBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Error + Send + Sync + 'static,
+{
+    type Data = Bytes;
     type Error = HttpError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<bytes::Bytes>, HttpError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             ready!(self.left.as_mut().poll(cx));
             return Poll::Ready(Some(Err(no_answer())));
         };
-        self.left.as_mut().reset(Instant::now() + ANSWER);
+        let now = Instant::now();
+        self.left.as_mut().reset(now + ANSWER);
+        self.came += frame
+            .as_ref()
+            .map_or(0, |frame| frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64));
+        if self.came > self.longest {
+            let text = format!("an answer has more than {} bytes", self.longest);
+            return Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Unknown, io::Error::other(text)))));
+        }
+        if frame.is_some() && now - self.begun > ANSWER + Duration::from_secs(self.came / SLOWEST) {
+            return Poll::Ready(Some(Err(no_answer())));
+        }
         Poll::Ready(frame.map(|frame| frame.map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error))))
     }
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{convert::Infallible, future::poll_fn};
+
+    /// Sends this many bytes, each so long after the last.
+    struct Slow {
+        pause: Duration,
+        bytes: usize,
+        next: Pin<Box<Sleep>>,
+    }
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            ready!(self.next.as_mut().poll(cx));
+            let pause = self.pause;
+            self.next.as_mut().reset(Instant::now() + pause);
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; self.bytes])))))
+        }
+    }
+
+    /// How many bytes of an endless answer are taken, and for how long.
+    fn taken(pause: Duration, bytes: usize, longest: u64) -> (u64, Duration) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(async {
+            let begun = Instant::now();
+            let mut body = BoundedBody::new(Slow { pause, bytes, next: Box::pin(sleep(pause)) }, longest);
+            let mut came = 0;
+            while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                came += bytes as u64;
+                assert!(came < 1 << 30, "it goes on for ever");
+            }
+            (came, begun.elapsed())
+        })
+    }
+
+    #[test]
+    fn no_answer_is_endless() {
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        // One that says nothing, one that says a byte now and then, one that is just too slow.
+        assert_eq!(taken(s(100_000), 1, u64::MAX), (0, ANSWER));
+        assert!(taken(s(50), 1, u64::MAX).1 <= s(100));
+        let (came, time) = taken(s(1), SLOWEST as usize / 2, u64::MAX);
+        assert!((s(110)..s(130)).contains(&time), "{came} in {time:?}");
+        // Errors, and what is said of uploads.
+        assert_eq!(taken(ms(1), 1000, LONGEST).0, LONGEST - LONGEST % 1000);
     }
 }

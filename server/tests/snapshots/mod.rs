@@ -7,6 +7,7 @@ mod bucket;
 mod commands;
 mod convert;
 mod faults;
+mod lying_bucket;
 mod restarts;
 mod verification;
 

@@ -198,15 +198,6 @@ impl HttpClient {
         self.answer()
     }
 
-    /// A request with JSON as its body.
-    pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<HttpAnswer> {
-        let length = body.len();
-        let headers = format!("Host: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
-        let request = format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}");
-        self.0.output.extend_from_slice(request.as_bytes());
-        self.answer()
-    }
-
     fn answer(&mut self) -> anyhow::Result<HttpAnswer> {
         self.0.flush()?;
         let status_line = self.0.line()?;

@@ -1,7 +1,7 @@
 //! What every program prints: one JSON object per line on standard output, so that a run can be
 //! kept, joined and plotted.
 use anyhow::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 
 /// Writes one object as one line and flushes it, so that a long run can be watched and an aborted
@@ -30,7 +30,7 @@ pub(crate) struct Figure {
 }
 
 /// A bound on a figure.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FigureTarget {
     /// The figure may not be smaller.
@@ -68,6 +68,24 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         0 => f64::NAN,
         n if n % 2 == 1 => sorted[n / 2],
         n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// The median of several runs, the least and the most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    /// Of a figure of each run.
+    pub(crate) fn of<'a, T: 'a>(runs: impl IntoIterator<Item = &'a T>, figure: impl Fn(&T) -> f64) -> Spread {
+        let values: Vec<f64> = runs.into_iter().map(figure).collect();
+        let (low, high) =
+            (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max));
+        Spread { median: median(&values), low, high }
     }
 }
 

@@ -68,14 +68,6 @@ impl MeasuredProcess {
         Ok(pages * rustix::param::page_size() as u64)
     }
 
-    /// The most that was resident, in bytes (`status`, `VmHWM`).
-    pub(crate) fn peak_resident_bytes(self) -> anyhow::Result<u64> {
-        let status = self.read("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("status has no VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmHWM is not a number")?;
-        Ok(kib * 1024)
-    }
-
     /// It and all processes that come from it. A process that ends meanwhile is left out.
     pub(crate) fn family(self) -> Vec<MeasuredProcess> {
         let mut family = vec![self];
@@ -102,9 +94,12 @@ impl MeasuredProcess {
         Ok(kibibytes.with_context(|| format!("smaps_rollup reads {rollup:?}"))? * 1024)
     }
 
-    /// How long its threads that are still there have run, to the nanosecond.
-    pub(crate) fn run_time(self) -> anyhow::Result<Duration> {
-        Ok(self.thread_times()?.values().map(|[run, _]| *run).sum())
+    /// [`MeasuredProcess::thread_times`] of it and of all processes that come from it.
+    pub(crate) fn thread_times_of_family(self) -> anyhow::Result<BTreeMap<u32, [Duration; 2]>> {
+        let mut times = self.thread_times()?;
+        // One that ends meanwhile is left out.
+        times.extend(self.family().into_iter().skip(1).filter_map(|process| process.thread_times().ok()).flatten());
+        Ok(times)
     }
 
     /// How long each thread that is still there has run, and how long it waited for a core while it
@@ -239,9 +234,13 @@ mod tests {
         assert!(MeasuredProcess::Own.resident_bytes().expect("statm") > 100_000);
         assert!(MeasuredProcess::Own.proportional_bytes().expect("smaps_rollup") > 100_000);
         MeasuredProcess::Own.cpu_time().expect("stat");
-        let before = MeasuredProcess::Own.run_time().expect("schedstat");
+        let ran = || {
+            let times = MeasuredProcess::Own.thread_times_of_family().expect("schedstat");
+            times.values().map(|[run, _]| *run).sum::<Duration>()
+        };
+        let before = ran();
         assert!(before > Duration::ZERO);
-        while MeasuredProcess::Own.run_time().expect("schedstat") < before + Duration::from_millis(1) {}
+        while ran() < before + Duration::from_millis(1) {}
     }
 
     #[test]

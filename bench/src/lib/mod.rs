@@ -7,9 +7,8 @@
 //! | `trace` | files of recorded requests |
 //! | `scripted_origin` | an HTTP origin in this process that is slow, fails or is gone as the program says |
 //! | `servers` | servers under test as child processes |
-//! | `peer_nodes` | three peers as one cache, and a load of theirs |
+//! | `scenario` | the runner of scenarios: servers, loads, what is measured |
 //! | `rival_caches` | caches in this process behind one trait |
-//! | `external_generators` | redis-benchmark and wrk |
 //! | `blocking_clients` | small clients of the Redis protocol and of HTTP that check what they read |
 //! | `dataset`, `value_stamp` | keys and values computed from a number; values that prove whose they are |
 //! | `key_file` | files of keys, or of keys and values |
@@ -19,14 +18,13 @@
 pub(crate) mod blocking_clients;
 pub(crate) mod dataset;
 pub(crate) mod entry_memory;
-pub(crate) mod external_generators;
 pub(crate) mod figures;
 pub(crate) mod key_file;
 pub(crate) mod load;
 pub(crate) mod machine;
-pub(crate) mod peer_nodes;
 pub(crate) mod results;
 pub(crate) mod rival_caches;
+pub(crate) mod scenario;
 pub(crate) mod scripted_origin;
 pub(crate) mod servers;
 pub(crate) mod trace;

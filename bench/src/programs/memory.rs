@@ -6,7 +6,7 @@ use crate::lib::{
     figures::{self, Figure, FigureTarget},
     machine::MeasuredProcess,
     rival_caches::{Larder, Lru, Moka, QuickCache, RivalCache},
-    servers::{self, ServerProcess},
+    servers::{self, ServerProcess, Start},
 };
 use anyhow::{Context, bail, ensure};
 use std::{
@@ -84,11 +84,12 @@ pub(crate) fn run(args: &MemoryArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     }
     // Room for all the servers' entries, so that none evicts.
     let room_mib = (entries as f64 * (dataset.raw_bytes() + 256.0) / 1e6) as u64 + 128;
-    if servers::find("redis-server").is_some() {
+    if servers::require("redis-server").is_ok() {
         figures::line(out, &over_redis(&servers::redis(None)?, entries, &dataset)?)?;
     }
-    if servers::find("memcached").is_some() {
-        figures::line(out, &over_memcached(&servers::memcached(None, room_mib)?, entries, &dataset)?)?;
+    if servers::require("memcached").is_ok() {
+        let memcached = servers::start("memcached", Start { memory_mib: room_mib, ..Start::default() })?;
+        figures::line(out, &over_memcached(&memcached, entries, &dataset)?)?;
     }
     if let Some(binary) = &args.larder {
         let server = servers::larder(binary, None, &["--max-memory", &format!("{room_mib}MiB")])?;
@@ -202,7 +203,7 @@ mod tests {
         let row = |row: anyhow::Result<EntryMemory>| row.expect("measured");
         let redis = servers::redis(None).expect("redis-server starts");
         assert_eq!(row(over_redis(&redis, 5000, &Dataset::uuid())).entries, 5000);
-        let memcached = servers::memcached(None, 64).expect("memcached starts");
+        let memcached = servers::start("memcached", Start::default()).expect("memcached starts");
         assert_eq!(row(over_memcached(&memcached, 5000, &Dataset::uuid())).entries, 5000);
     }
 

@@ -3,7 +3,7 @@ use super::{
     keys::{Draw, Names},
     ops::{DrawnOperation, Mix, Verb},
     values::ValueMaker,
-    wire::{Expect, KeyBatch, Wire},
+    wire::{Expect, Wire},
 };
 use fastrand::Rng;
 
@@ -17,7 +17,8 @@ pub(crate) struct Generator {
     wire: Wire,
     rng: Rng,
     key: Vec<u8>,
-    batch: KeyBatch,
+    /// The keys of a request that reads several.
+    batch: Vec<Vec<u8>>,
     scratch: Vec<u8>,
 }
 
@@ -34,7 +35,7 @@ impl Generator {
             wire,
             rng: Rng::with_seed(seed),
             key: Vec::new(),
-            batch: KeyBatch::default(),
+            batch: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -51,37 +52,30 @@ impl Generator {
 
     /// Appends the operation's request; says how many keys it reads.
     pub(crate) fn write(&mut self, op: DrawnOperation, out: &mut Vec<u8>) -> u32 {
-        let Generator { wire, key, rng, batch, names, draw, scratch, .. } = self;
-        key.clear();
-        names.write(op.key, key);
-        match &self.verbs[usize::from(op.verb)].0 {
-            Verb::Get | Verb::ReadModifyWrite => wire.get(key, out),
-            Verb::Set | Verb::Insert => match op.size {
-                Some(size) => wire.set(key, self.values.of_size(size as usize, rng), out),
-                None => wire.set(key, self.values.sample(rng), out),
-            },
-            Verb::Del => wire.del(key, out),
-            Verb::Mget(count) => {
-                batch.clear();
-                batch.push(|out| out.extend_from_slice(key));
-                for _ in 1..*count {
-                    let number = draw.key(rng);
-                    batch.push(|out| names.write(number, out));
+        let Generator { wire, key, rng, batch, names, draw, scratch, values, .. } = self;
+        let number = usize::from(op.verb);
+        let value = match &self.verbs[number].0 {
+            verb @ (Verb::Mget(most) | Verb::Scan(most)) => {
+                let is_scan = matches!(verb, Verb::Scan(_));
+                let count = if is_scan { rng.u32(1..=*most) } else { *most };
+                batch.resize_with(count as usize, Vec::new);
+                for (at, key) in (0..).zip(batch.iter_mut()) {
+                    key.clear();
+                    let next = if is_scan || at == 0 { op.key + at } else { draw.key(rng) };
+                    names.write(next, key);
                 }
-                wire.mget(batch, scratch, out);
-                return *count;
-            }
-            Verb::Scan(most) => {
-                let count = rng.u32(1..=*most);
-                batch.clear();
-                for number in op.key..op.key + u64::from(count) {
-                    batch.push(|out| names.write(number, out));
-                }
-                wire.mget(batch, scratch, out);
+                wire.many(batch, scratch, out);
                 return count;
             }
-            Verb::Raw(_) => wire.raw(usize::from(op.verb), key, self.values.sample(rng), scratch, out),
-        }
+            Verb::Get | Verb::ReadModifyWrite | Verb::Del => &[],
+            Verb::Set | Verb::Insert | Verb::Raw(_) => match op.size {
+                Some(size) => values.of_size(size as usize, rng),
+                None => values.sample(rng),
+            },
+        };
+        key.clear();
+        names.write(op.key, key);
+        wire.one(number, key, value, scratch, out);
         1
     }
 
@@ -89,7 +83,7 @@ impl Generator {
     pub(crate) fn write_second(&mut self, op: DrawnOperation, out: &mut Vec<u8>) {
         self.key.clear();
         self.names.write(op.key, &mut self.key);
-        self.wire.set(&self.key, self.values.sample(&mut self.rng), out);
+        self.wire.write(&self.key, self.values.sample(&mut self.rng), &mut self.scratch, out);
     }
 
     /// Has the operation a second request, to be sent when the first is answered?

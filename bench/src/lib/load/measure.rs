@@ -56,6 +56,11 @@ impl LoadCounts {
         self.errors[kind as usize] += 1;
     }
 
+    /// Requests without a reply.
+    pub(crate) fn lost(&self) -> u64 {
+        [ErrorKind::Timeout, ErrorKind::Closed, ErrorKind::Protocol].map(|kind| self.errors[kind as usize]).iter().sum()
+    }
+
     /// All errors.
     pub(crate) fn all_errors(&self) -> u64 {
         self.errors.iter().sum()

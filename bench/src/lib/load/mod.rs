@@ -20,7 +20,6 @@
 //! - One thread, one event loop; threads share nothing but the count of inserted keys.
 mod connection;
 mod generator;
-mod generator_options;
 mod generator_thread;
 mod held_requests;
 mod interrupt;
@@ -28,8 +27,8 @@ pub(crate) mod keys;
 mod latency_recorder;
 pub(crate) mod measure;
 pub(crate) mod ops;
+mod options;
 mod plan;
-mod plan_options;
 pub(crate) mod poll;
 mod preload;
 pub(crate) mod reply_kinds;
@@ -38,17 +37,15 @@ pub(crate) mod schedule;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-mod think_time;
 mod thread_state;
 mod users;
 pub(crate) mod values;
 pub(crate) mod wire;
 pub(crate) mod zipf;
 
-pub(crate) use generator_options::{GeneratorOptions, duration, rate};
 pub(crate) use interrupt::Interrupt;
+pub(crate) use options::{GeneratorOptions, LoadOptions, PlanOptions, duration, plan, rate};
 pub(crate) use plan::{LoadPlan, Played, RunEnd, slice};
-pub(crate) use plan_options::PlanOptions;
 pub(crate) use preload::preload;
 pub(crate) use run_plan::{run, run_connected};
-pub(crate) use think_time::ThinkTime;
+pub(crate) use users::ThinkTime;

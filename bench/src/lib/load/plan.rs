@@ -1,9 +1,9 @@
 //! What a run does: a [`LoadPlan`], and the schedule of each thread that follows from it.
 use super::{
-    generator_options::{GeneratorOptions, LONGEST},
     interrupt::Interrupt,
     keys::KeySpace,
     ops::{DrawnOperation, Mix, Verb},
+    options::{GeneratorOptions, LONGEST},
     schedule::{Pace, Replay, Schedule},
     target::TargetUrl,
     users::Users,

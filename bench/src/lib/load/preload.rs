@@ -1,9 +1,9 @@
 //! Writing every key before a load.
 use super::{
-    generator_options::GeneratorOptions,
     keys::KeyDistribution,
     measure::ErrorKind,
     ops::{Mix, Verb},
+    options::GeneratorOptions,
     plan::{LoadPlan, RunEnd},
     run_plan::run,
     target::{TargetProtocol, TargetUrl},

@@ -3,7 +3,6 @@ mod pauses;
 
 use super::*;
 use crate::lib::servers;
-use keys::KeySpace;
 use measure::{ErrorKind, LoadOutcome, Slice};
 use std::{
     io::{Read, Write},
@@ -15,7 +14,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use target::TargetUrl;
 use values::Sizes;
 
 /// A server of the Redis protocol whose connections each run `serve`; lives as long as the test.
@@ -47,20 +45,9 @@ fn answer(mut stream: TcpStream, reply: &[u8], mut before: impl FnMut(usize)) {
 }
 
 fn plan(url: &str, op: &str) -> LoadPlan {
-    let names = keys::Names::pattern("key:{n}").expect("a pattern");
-    LoadPlan {
-        target: TargetUrl::parse(url).expect(url),
-        mix: ops::Workload::parse(&[op.to_owned()]).expect(op).mix,
-        keys: KeySpace { count: 100, names, distribution: keys::KeyDistribution::Uniform },
-        sizes: Sizes::Fixed(64),
-        rate: None,
-        stop: RunEnd::Requests(1000),
-        warm_up: Duration::ZERO,
-        played: None,
-        slice: Duration::from_millis(100),
-        interrupt: Interrupt::default(),
-        client: GeneratorOptions { timeout: Duration::from_secs(5), ..GeneratorOptions::default() },
-    }
+    let options =
+        ["--url", url, "--op", op, "--keys", "100", "--dist", "uniform", "--requests", "1000", "--timeout", "5s"];
+    LoadPlan { slice: Duration::from_millis(100), ..super::plan(options).expect(op) }
 }
 
 /// The same plan with so many connections and requests in flight on each.
@@ -305,7 +292,7 @@ fn plan_of_all_keys(url: &str) -> LoadPlan {
 
 #[test]
 fn memcached_is_spoken() {
-    let memcached = servers::memcached(None, 64).expect("memcached starts");
+    let memcached = servers::start("memcached", servers::Start::default()).expect("memcached starts");
     let url = format!("memcache://{}", memcached.address);
     load(&LoadPlan { stop: RunEnd::Requests(100), ..plan_of_all_keys(&url) });
     for (op, found) in [("get", 300), ("mget:7", 2100), ("mix:set=1,del=1", 0)] {
@@ -317,7 +304,9 @@ fn memcached_is_spoken() {
 
 #[test]
 fn nginx_is_spoken() {
-    let nginx = servers::nginx(None, &[("key:1", b"one")]).expect("nginx starts");
+    let files = [("root/key:1".to_owned(), b"one".to_vec())];
+    let nginx = servers::start("nginx-static", servers::Start { files: &files, ..Default::default() });
+    let nginx = nginx.expect("nginx starts");
     let url = |path| format!("http://{}{path}", nginx.address);
     let mut one = plan(&url("/{key}"), "get");
     one.keys.count = 2;

@@ -73,13 +73,13 @@ fn html(runs: &[RunSummary]) -> String {
     out.push_str("<h2>Throughput over time</h2><p>Replies per second. Dashed: the rate asked for.</p>");
     legend(&mut out, &named);
     out.push_str(&throughput(runs));
-    for (at, of) in typical(runs) {
-        let (swatch, name) = &named[at];
+    for (number, (run, of)) in typical(runs).into_iter().enumerate() {
+        let (swatch, name) = (swatch(number), escape(&run.name));
         let which = if of > 1 { format!(" The run with the median throughput, of {of} runs.") } else { String::new() };
         let _ = write!(
             out,
             "<h2>{swatch}Latency over time: {name}</h2><p>By the time of the reply; the darker, the more requests (by logarithm: a single one is seen).{which}</p>{}",
-            heat(&runs[at])
+            heat(run)
         );
     }
     setting(&mut out, runs, &named);
@@ -88,12 +88,12 @@ fn html(runs: &[RunSummary]) -> String {
 }
 
 /// The runs of each name, in the order of the names' first runs.
-fn by_name(runs: &[RunSummary]) -> Vec<(&str, Vec<usize>)> {
-    let mut names: Vec<(&str, Vec<usize>)> = Vec::new();
-    for (at, run) in runs.iter().enumerate() {
+pub(crate) fn by_name(runs: &[RunSummary]) -> Vec<(&str, Vec<&RunSummary>)> {
+    let mut names: Vec<(&str, Vec<&RunSummary>)> = Vec::new();
+    for run in runs {
         match names.iter_mut().find(|(name, _)| *name == run.name) {
-            Some((_, of)) => of.push(at),
-            None => names.push((&run.name, vec![at])),
+            Some((_, of)) => of.push(run),
+            None => names.push((&run.name, vec![run])),
         }
     }
     names
@@ -101,25 +101,22 @@ fn by_name(runs: &[RunSummary]) -> Vec<(&str, Vec<usize>)> {
 
 /// For each run the number of its name: runs of one name share a colour.
 fn name_numbers(runs: &[RunSummary]) -> Vec<usize> {
-    let mut numbers = vec![0; runs.len()];
-    for (number, (_, of)) in by_name(runs).into_iter().enumerate() {
-        of.into_iter().for_each(|at| numbers[at] = number);
-    }
-    numbers
+    let names = by_name(runs);
+    runs.iter().map(|run| names.iter().position(|(name, _)| *name == run.name).unwrap_or(0)).collect()
 }
 
 /// For each name the run with the median throughput, and how many runs have the name.
-fn typical(runs: &[RunSummary]) -> Vec<(usize, usize)> {
-    let median = |mut of: Vec<usize>| {
-        of.sort_by(|&one, &two| runs[one].throughput.total_cmp(&runs[two].throughput));
+fn typical<'r>(runs: &'r [RunSummary]) -> Vec<(&'r RunSummary, usize)> {
+    let by_throughput = |mut of: Vec<&'r RunSummary>| {
+        of.sort_by(|one, two| one.throughput.total_cmp(&two.throughput));
         (of[(of.len() - 1) / 2], of.len())
     };
-    by_name(runs).into_iter().map(|(_, of)| median(of)).collect()
+    by_name(runs).into_iter().map(|(_, of)| by_throughput(of)).collect()
 }
 
 /// A figure of all runs, by name.
 fn each_run(title: &str, label: &'static str, runs: &[RunSummary], figure: impl Fn(&RunSummary) -> f64) -> String {
-    let figures = |of: Vec<usize>| of.into_iter().map(|at| figure(&runs[at])).collect();
+    let figures = |of: Vec<&RunSummary>| of.into_iter().map(&figure).collect();
     let columns: Vec<Repeated> = by_name(runs).into_iter().map(|(name, of)| (name, figures(of))).collect();
     let most = columns.iter().flat_map(|(_, figures)| figures).copied().fold(0.0, f64::max);
     chart::points(title, &Axis::linear(most * 1.05, label), &columns)

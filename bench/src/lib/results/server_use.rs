@@ -34,17 +34,17 @@ pub(crate) struct ServerWatch {
 }
 
 impl ServerWatch {
-    /// Begins now.
+    /// Begins now, with the process and all that it has started.
     pub(crate) fn begin(pid: u32) -> anyhow::Result<ServerWatch> {
         let process = MeasuredProcess::Id(pid);
-        Ok(ServerWatch { process, before: process.thread_times()?, begun: Instant::now() })
+        Ok(ServerWatch { process, before: process.thread_times_of_family()?, begun: Instant::now() })
     }
 
     /// What was used until now, for so many requests.
     pub(crate) fn end(&self, requests: u64) -> anyhow::Result<ServerUse> {
         let passed = self.begun.elapsed().as_secs_f64();
         let (mut cpu, mut busiest) = (Duration::ZERO, 0.0f64);
-        for (id, [run, wait]) in self.process.thread_times()? {
+        for (id, [run, wait]) in self.process.thread_times_of_family()? {
             let [run_before, wait_before] = self.before.get(&id).copied().unwrap_or_default();
             let ran = run.saturating_sub(run_before);
             cpu += ran;

@@ -1,23 +1,52 @@
 //! A server as a child process: started, waited for, measured, stopped when dropped.
-use super::port::Port;
 use crate::lib::machine::{self, MeasuredProcess};
 use anyhow::{Context, bail, ensure};
+use rustix::net;
 use std::{
     env,
     fs::{self, File},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
-/// How long one question to a starting server may take.
-pub(super) const PROBE: Duration = Duration::from_secs(1);
 /// How long a server may take to answer after its start, or to go after being asked to.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is asked meanwhile.
 pub(super) const POLL: Duration = Duration::from_millis(5);
+
+/// Where a server is to listen.
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
+    _bound: Option<OwnedFd>,
+}
+
+impl Port {
+    /// For a server that chooses one itself.
+    pub(super) fn unknown() -> Port {
+        Port { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), _bound: None }
+    }
+
+    /// A certain port; an error if another process listens on it.
+    ///
+    /// No other server is given it while this value lives: it is bound here without being listened
+    /// on. Who names it and says SO_REUSEADDR, as servers do, can listen on it all the same (ip(7),
+    /// socket(7)).
+    pub(crate) fn fixed(number: u16) -> anyhow::Result<Port> {
+        let bound = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+        net::sockopt::set_socket_reuseaddr(&bound, true)?;
+        net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, number))).context("cannot bind a port")?;
+        Ok(Port { address: net::getsockname(&bound)?.try_into()?, _bound: Some(bound) })
+    }
+}
+
+/// A port for servers that cannot choose one themselves and say which.
+pub(crate) fn free_port() -> anyhow::Result<Port> {
+    Port::fixed(0)
+}
 
 /// A running server.
 pub(crate) struct ServerProcess {
@@ -25,42 +54,22 @@ pub(crate) struct ServerProcess {
     pub(crate) name: &'static str,
     /// Where it speaks its own protocol.
     pub(crate) address: SocketAddr,
-    /// Where it speaks HTTP, if that is another address.
+    /// Where it speaks HTTP.
     pub(crate) http: Option<SocketAddr>,
-    pub(super) child: Child,
+    child: Child,
     command: Command,
     core: Option<usize>,
     folder: TempDir,
-    ending: Ending,
+    /// It is asked to end (SIGTERM) instead of being killed.
+    asked: bool,
     _port: Port,
 }
 
-/// How a server ends with its handle, or with the program that started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// Killed: it is one process.
-    Killed,
-    /// Asked to, since only it can end the processes that it has started.
-    Asked,
-}
-
 impl ServerProcess {
-    /// Starts `command` on `core`; its output goes to files in `folder`.
+    /// Starts a program on `core`; its output goes to files in `folder`.
     pub(super) fn start(
         name: &'static str,
-        folder: TempDir,
-        core: Option<usize>,
-        program: &Path,
-        arguments: &[String],
-        port: Port,
-    ) -> anyhow::Result<ServerProcess> {
-        ServerProcess::start_ending(Ending::Killed, name, folder, core, program, arguments, port)
-    }
-
-    /// The same, with a word on its end.
-    pub(super) fn start_ending(
-        ending: Ending,
-        name: &'static str,
+        asked: bool,
         folder: TempDir,
         core: Option<usize>,
         program: &Path,
@@ -68,8 +77,7 @@ impl ServerProcess {
         port: Port,
     ) -> anyhow::Result<ServerProcess> {
         let mut command = Command::new("setpriv");
-        let signal = if ending == Ending::Asked { "TERM" } else { "KILL" };
-        command.args(["--pdeathsig", signal, "--"]).arg(program).args(arguments);
+        command.args(["--pdeathsig", if asked { "TERM" } else { "KILL" }, "--"]).arg(program).args(arguments);
         command.current_dir(folder.path()).stdin(Stdio::null());
         // The environment's settings of Larder are not those of the measurement; names that it does not
         // know would end it.
@@ -80,32 +88,25 @@ impl ServerProcess {
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =
             machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(ServerProcess { name, address: port.address, http: None, child, command, core, folder, ending, _port: port })
+        Ok(ServerProcess { name, address: port.address, http: None, child, command, core, folder, asked, _port: port })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error
     /// that shows what the server wrote.
-    pub(super) fn wait_until<T>(&mut self, mut probe: impl FnMut(&Path) -> Option<T>) -> anyhow::Result<T> {
+    pub(super) fn wait_until(&mut self, mut probe: impl FnMut(&Path) -> Option<()>) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(found) = probe(self.folder.path()) {
-                return Ok(found);
-            }
+        while probe(self.folder.path()).is_none() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || Instant::now() > deadline {
-                let written: String = ["stdout", "stderr"]
-                    .iter()
-                    .filter_map(|file| fs::read_to_string(self.folder.path().join(file)).ok())
-                    .collect();
+                let written = ["stdout", "stderr"].map(|file| self.file(file).unwrap_or_default()).concat();
                 match ended {
-                    Some(status) => {
-                        bail!("{} ended at its start with {status}: {written}", self.name)
-                    }
+                    Some(status) => bail!("{} ended at its start with {status}: {written}", self.name),
                     None => bail!("{} does not answer after {PATIENCE:?}: {written}", self.name),
                 }
             }
             std::thread::sleep(POLL);
         }
+        Ok(())
     }
 
     /// The process, for its memory and CPU time.
@@ -118,18 +119,11 @@ impl ServerProcess {
         self.process().family().into_iter().map(MeasuredProcess::proportional_bytes).sum()
     }
 
-    /// CPU time of it and of all processes that it has started.
-    pub(crate) fn run_time(&self) -> anyhow::Result<Duration> {
-        self.process().family().into_iter().map(MeasuredProcess::run_time).sum()
-    }
-
     /// The command that it was started with.
     pub(crate) fn command_line(&self) -> String {
         let words = self.command.get_args().skip_while(|word| *word != "--").skip(1);
-        words
-            .map(|word| if word.is_empty() { "''".into() } else { word.to_string_lossy() })
-            .collect::<Vec<_>>()
-            .join(" ")
+        let words = words.map(|word| if word.is_empty() { "''".into() } else { word.to_string_lossy() });
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// The text of one of its files.
@@ -179,7 +173,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        if self.ending == Ending::Asked && self.terminate().is_ok() {
+        if self.asked && self.terminate().is_ok() {
             return;
         }
         // Both fail only if the process is gone already, which is what is wanted.

@@ -1,10 +1,7 @@
 //! Against the real programs: they are part of what `make test` needs, as redis-server is for the
 //! server's own tests.
+use super::process::{PATIENCE, POLL};
 use super::*;
-use super::{
-    port::free_port,
-    process::{PATIENCE, POLL},
-};
 use crate::lib::blocking_clients::{HttpClient, RedisReply, RespClient};
 use std::{
     path::Path,
@@ -56,7 +53,8 @@ fn a_server_goes_with_its_handle() {
 
 #[test]
 fn nginx_serves_the_bytes() {
-    let server = nginx(None, &[("a", b"sixty-four"), ("b", b"{}")]).expect("nginx starts");
+    let files = [("root/a", "sixty-four"), ("root/b", "{}")].map(|(name, text)| (name.to_owned(), text.into()));
+    let server = start("nginx-static", Start { files: &files, ..Start::default() }).expect("nginx starts");
     let mut client = HttpClient::connect(server.address, TIMEOUT).expect("connect");
     for _ in 0..3 {
         assert_eq!(client.get("/a").expect("answers").body, b"sixty-four");
@@ -70,8 +68,8 @@ fn what_cannot_start_says_why() {
     let arguments = ["-c", "echo the reason >&2; exit 3"].map(str::to_owned);
     let port = free_port().expect("a port");
     let mut server =
-        ServerProcess::start("shell", folder, None, Path::new("/bin/sh"), &arguments, port).expect("the shell starts");
-    let error = server.wait_until(|_| None::<()>).expect_err("it ends");
+        ServerProcess::start("shell", false, folder, None, Path::new("/bin/sh"), &arguments, port).expect("it starts");
+    let error = server.wait_until(|_| None).expect_err("it ends");
     assert!(error.to_string().contains("the reason"), "{error}");
     let missing = require("no-such-program").expect_err("not there");
     assert!(missing.to_string().contains("no-such-program"));
@@ -88,13 +86,19 @@ fn answers_as_the_backend(server: &ServerProcess) {
     }
 }
 
+fn backend() -> ServerProcess {
+    let files = [("root/value".to_owned(), b"sixty-four".to_vec())];
+    start("backend", Start { files: &files, ..Start::default() }).expect("nginx starts")
+}
+
+fn cache(kind: &str, backend: &ServerProcess) -> ServerProcess {
+    start(kind, Start { source: Some(backend.address), ..Start::default() }).expect(kind)
+}
+
 #[test]
 fn caches_fetch_from_the_backend_and_keep() {
-    let mut backend = backend(None, b"sixty-four").expect("nginx starts");
-    let caches = [
-        nginx_cache(None, backend.address).expect("nginx starts"),
-        varnish(None, backend.address, 64).expect("varnish starts"),
-    ];
+    let mut backend = backend();
+    let caches = ["nginx-cache", "varnish"].map(|kind| cache(kind, &backend));
     caches.iter().for_each(answers_as_the_backend);
     // What they have now they need no backend for.
     backend.kill().expect("goes");
@@ -108,11 +112,8 @@ fn caches_fetch_from_the_backend_and_keep() {
 
 #[test]
 fn a_cache_goes_with_all_its_processes() {
-    let backend = backend(None, b"v").expect("nginx starts");
-    for cache in [
-        nginx_cache(None, backend.address).expect("nginx starts"),
-        varnish(None, backend.address, 64).expect("varnish starts"),
-    ] {
+    let backend = backend();
+    for cache in ["nginx-cache", "varnish"].map(|kind| cache(kind, &backend)) {
         let family = cache.process().family();
         drop(cache);
         let deadline = Instant::now() + PATIENCE;

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::lib::{
     figures,
-    load::{self, GeneratorOptions, Interrupt, LoadPlan, PlanOptions, duration, rate},
+    load::{self, Interrupt, LoadPlan, RunEnd, duration, rate},
 };
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -63,16 +63,10 @@ pub(super) fn run(args: &LoadArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let cluster = cluster_file::read(&args.file)?;
     let ids = tempfile::NamedTempFile::new()?;
     fs::write(ids.path(), (1..=args.keys).map(|id| format!("{id}\n")).collect::<String>())?;
-    let plan = PlanOptions {
-        key: format!("@{}", ids.path().display()),
-        dist: Some("seq".parse()?),
-        rate: Some(args.rate),
-        duration: args.duration,
-        ..PlanOptions::of(&format!("http://{}/v1/kv/{{key}}", cluster.nginx), "get")
-    };
-    let generator =
-        GeneratorOptions { connections: 10, error_status: "4xx,5xx".parse()?, ..GeneratorOptions::default() };
-    let plan = LoadPlan { interrupt: Interrupt::watch()?, ..plan.plan(&generator, None)? };
+    let (url, keys) = (format!("http://{}/v1/kv/{{key}}", cluster.nginx), format!("@{}", ids.path().display()));
+    let options = ["--url", &url, "--key", &keys, "--dist", "seq", "--connections", "10", "--error-status", "4xx,5xx"];
+    let (rate, stop) = (Some(args.rate), RunEnd::After(args.duration));
+    let plan = LoadPlan { rate, stop, interrupt: Interrupt::watch()?, ..load::plan(options)? };
 
     // A node may have been killed: that is worth seeing, too.
     let ask = |node: &ClusterNode| node_counts::ask(node.http).ok();

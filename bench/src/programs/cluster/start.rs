@@ -3,7 +3,7 @@ use super::cluster_file::{Cluster, ClusterFile, ClusterNode};
 use crate::lib::{
     figures,
     load::Interrupt,
-    servers::{Port, ServerProcess, fixed_port, free_port, larder_on, nginx_balancer},
+    servers::{self, Port, ServerProcess, Start, free_port},
 };
 use anyhow::{Context, ensure};
 use std::{
@@ -47,7 +47,9 @@ pub(super) fn run(args: &StartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let front = ports.next().context("there is a port for nginx")?;
     let mut running = nodes(args, ports.collect())?;
     let addresses: Vec<SocketAddr> = running.iter().filter_map(|node| node.http).collect();
-    let nginx = nginx_balancer(front, &addresses)?;
+    let lines: String = addresses.iter().map(|node| format!("server {node} max_fails=1 fail_timeout=2s; ")).collect();
+    let with = Start { port: Some(front), set: &[("nodes", &lines)], ..Start::default() };
+    let nginx = servers::start("nginx-balancer", with)?;
     let cluster = Cluster {
         ready: true,
         source: args.source.clone(),
@@ -89,7 +91,7 @@ fn ports(args: &StartArgs) -> anyhow::Result<Vec<Port>> {
     let last = args.port.checked_add(args.nodes);
     ensure!(last.is_some(), "--port {} leaves no room for {} nodes below 65536", args.port, args.nodes);
     let port = |number| {
-        fixed_port(number).with_context(|| {
+        Port::fixed(number).with_context(|| {
             format!(
                 "port {number} is taken; choose others with --port, as in make cluster CLUSTER_ARGS=\"--port 9090\""
             )
@@ -103,7 +105,11 @@ fn nodes(args: &StartArgs, ports: Vec<Port>) -> anyhow::Result<Vec<ServerProcess
     let peers = peers.join(",");
     let start = |port: Port| {
         let own = port.address.to_string();
-        larder_on(port, &args.larder, None, &["--source", &args.source, "--peers", &peers, "--peer-self", &own])
+        let more = ["--source", &args.source, "--peers", &peers, "--peer-self", &own];
+        servers::start(
+            "larder",
+            Start { larder: Some(&args.larder), port: Some(port), more: &more, ..Start::default() },
+        )
     };
     ports.into_iter().map(start).collect()
 }

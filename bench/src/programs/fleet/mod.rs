@@ -1,20 +1,17 @@
 //! `larder-bench fleet`: what a node has to do as the fleet grows, by simulation.
-mod fleet_ring;
 mod imbalance;
 mod traffic;
 
 use crate::lib::{
-    figures,
+    figures::{self, rounded},
     results::{chart::Axis, chart_file::file, origin},
 };
 use anyhow::Context;
 use fastrand::Rng;
-use fleet_ring::ring;
-use imbalance::Imbalance;
-use larder::peer::RingHash;
-use serde::Serialize;
+use larder::peer::{Ring, RingHash};
+use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, io::Write, path::PathBuf, time::Duration};
-use traffic::{Load, Traffic};
+use traffic::Load;
 
 /// Messages, connections and imbalance of each node in fleets of any size, by simulation
 ///
@@ -71,6 +68,9 @@ pub(crate) struct FleetArgs {
     out: Option<PathBuf>,
 }
 
+/// Figures of a fleet by their names, in the order in which they are printed.
+type Figures = Vec<(&'static str, f64)>;
+
 fn hash(text: &str) -> Result<RingHash, String> {
     match text {
         "xxh3" => Ok(RingHash::Xxh3),
@@ -80,17 +80,8 @@ fn hash(text: &str) -> Result<RingHash, String> {
     }
 }
 
-/// The figures of one size: means over the fleets.
-#[derive(Debug, Clone, Serialize)]
-struct FleetRow {
-    program: &'static str,
-    nodes: u64,
-    hash: String,
-    rings: u64,
-    #[serde(flatten)]
-    traffic: Traffic,
-    #[serde(flatten)]
-    imbalance: Imbalance,
+fn ring(hash: RingHash, names: &[String]) -> Ring {
+    Ring::new(hash, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Runs the program.
@@ -104,27 +95,25 @@ pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut rows = Vec::new();
     for nodes in &args.nodes {
-        let mut fleets = Vec::new();
-        for number in 0..args.rings {
+        let fleet = |number: u64| -> Figures {
             let mut random = Rng::with_seed(args.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (nodes << 32) ^ number);
             let names = addresses(*nodes, &mut random);
             let ring = ring(args.hash, &names);
-            let traffic = traffic::traffic(&ring, *nodes, &load);
-            fleets.push((
-                traffic,
-                imbalance::imbalance(&ring, args.hash, &names, args.in_flight, args.factor, &mut random),
-            ));
-        }
-        let traffic = fleets.iter().map(|(traffic, _)| *traffic).collect::<Vec<_>>();
-        let imbalance = fleets.iter().map(|(_, imbalance)| *imbalance).collect::<Vec<_>>();
-        let row = FleetRow {
-            program: "fleet",
-            nodes: *nodes,
-            hash: format!("{:?}", args.hash).to_lowercase(),
-            rings: args.rings,
-            traffic: Traffic::mean(&traffic),
-            imbalance: Imbalance::mean(&imbalance),
+            let mut figures = traffic::traffic(&ring, *nodes, &load);
+            figures.extend(imbalance::imbalance(&ring, args.hash, &names, (args.in_flight, args.factor), &mut random));
+            figures
         };
+        let fleets: Vec<Figures> = (0..args.rings).map(fleet).collect();
+        let mut row = Map::new();
+        let hash = format!("{:?}", args.hash).to_lowercase();
+        for (name, value) in [("program", json!("fleet")), ("nodes", json!(nodes)), ("hash", json!(hash))] {
+            row.insert(name.to_owned(), value);
+        }
+        row.insert("rings".to_owned(), args.rings.into());
+        for (at, (name, _)) in fleets[0].iter().enumerate() {
+            let mean = fleets.iter().map(|fleet| fleet[at].1).sum::<f64>() / fleets.len() as f64;
+            row.insert((*name).to_owned(), rounded(mean).into());
+        }
         figures::line(out, &row)?;
         rows.push(row);
     }
@@ -146,47 +135,39 @@ fn addresses(nodes: u64, random: &mut Rng) -> Vec<String> {
     addresses.into_iter().collect()
 }
 
-fn charts(rows: &[FleetRow], origin: &str) -> [(&'static str, String); 2] {
-    let line =
-        |figure: &dyn Fn(&FleetRow) -> f64| rows.iter().map(|row| (row.nodes as f64, figure(row))).collect::<Vec<_>>();
-    let messages = vec![
-        ("reads, no copies", line(&|row| row.traffic.received_without_copies)),
-        ("at the busiest", line(&|row| row.traffic.busiest_without_copies)),
-        ("reads, hot copies", line(&|row| row.traffic.received_with_copies)),
-        ("at the busiest ", line(&|row| row.traffic.busiest_with_copies)),
-        ("removals", line(&|row| row.traffic.removals)),
-    ];
-    let imbalance = vec![
-        ("keys", line(&|row| row.imbalance.share)),
-        ("requests", line(&|row| row.imbalance.plain)),
-        ("bounded load", line(&|row| row.imbalance.bounded)),
-    ];
-    let x = || {
-        let ends = |pick: fn(f64, f64) -> f64, start| rows.iter().map(|row| row.nodes as f64).fold(start, pick);
-        let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, 0.0));
+fn charts(rows: &[Map<String, Value>], origin: &str) -> [(&'static str, String); 2] {
+    let of = |row: &Map<String, Value>, name: &str| row[name].as_f64().unwrap_or(0.0);
+    let draw = |title: &str, y: &dyn Fn(f64, f64) -> Axis, lines: &[(&str, &str)]| {
+        let line = |name: &str| rows.iter().map(|row| (of(row, "nodes"), of(row, name))).collect::<Vec<_>>();
+        let lines: Vec<(&str, Vec<(f64, f64)>)> = lines.iter().map(|(label, name)| (*label, line(name))).collect();
+        let ends = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, 0.0), |(low, high), value: f64| (value.min(low), value.max(high)))
+        };
+        let (low, high) = ends(&mut rows.iter().map(|row| of(row, "nodes")));
         // Sizes are doubled more often than not.
         let ticks = (0..17).map(|power| f64::from(1 << power)).filter(|tick| (low..=high).contains(tick));
-        Axis {
-            ticks: ticks.map(|tick| (tick, tick.to_string())).collect(),
-            low,
-            high: high.max(low + 1.0),
-            log: true,
-            label: "nodes",
-        }
+        let ticks = ticks.map(|tick| (tick, tick.to_string())).collect();
+        let x = Axis { ticks, low, high: high.max(low + 1.0), log: true, label: "nodes" };
+        let mut values = lines.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y)).filter(|y| *y > 0.0);
+        let (low, high) = ends(&mut values);
+        file(title, &x, &y(low, high), lines.into_iter().map(Into::into).collect(), origin)
     };
-    let all = |lines: &[(&str, Vec<(f64, f64)>)]| -> Vec<f64> {
-        lines.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y)).filter(|y| *y > 0.0).collect()
-    };
-    let ends = |values: Vec<f64>| {
-        (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max))
-    };
-    let (low, high) = ends(all(&messages));
-    let draw = |title, y: &Axis, lines: Vec<(&str, Vec<(f64, f64)>)>| {
-        file(title, &x(), y, lines.into_iter().map(Into::into).collect(), origin)
-    };
-    let messages = draw("Messages that a node receives", &Axis::log(low, high, "messages per second"), messages);
-    let (_, high) = ends(all(&imbalance));
-    let imbalance = draw("The most loaded node", &Axis::linear(high, "times the mean of all nodes"), imbalance);
+    let messages = draw(
+        "Messages that a node receives",
+        &|low, high| Axis::log(low, high, "messages per second"),
+        &[
+            ("reads, no copies", "received_without_copies"),
+            ("at the busiest", "busiest_without_copies"),
+            ("reads, hot copies", "received_with_copies"),
+            ("at the busiest ", "busiest_with_copies"),
+            ("removals", "removals"),
+        ],
+    );
+    let imbalance = draw(
+        "The most loaded node",
+        &|_, high| Axis::linear(high, "times the mean of all nodes"),
+        &[("keys", "share"), ("requests", "plain"), ("bounded load", "bounded")],
+    );
     [("messages.svg", messages), ("imbalance.svg", imbalance)]
 }
 

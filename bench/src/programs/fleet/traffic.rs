@@ -1,8 +1,7 @@
 //! Messages and connections of a node.
-use super::fleet_ring::mean;
+use super::Figures;
 use crate::lib::dataset::uuid_of;
 use larder::peer::Ring;
-use serde::Serialize;
 
 /// Reads of a key count together within so many seconds, as in the server.
 const WINDOW: f64 = 10.0;
@@ -18,37 +17,6 @@ pub(super) struct Load {
     pub(super) writes: f64,
 }
 
-/// Messages per second and connections of a node.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Traffic {
-    /// Reads that a node receives from others, without hot copies: mean of the nodes, and the node
-    /// that receives most. It sends as many on average.
-    pub(super) received_without_copies: f64,
-    pub(super) busiest_without_copies: f64,
-    /// The same with hot copies.
-    pub(super) received_with_copies: f64,
-    pub(super) busiest_with_copies: f64,
-    /// Removals that a node receives; it sends as many.
-    pub(super) removals: f64,
-    /// Connections of a node once each of its threads has talked to each other node, both
-    /// directions.
-    connections: f64,
-}
-
-impl Traffic {
-    /// Means over the fleets.
-    pub(super) fn mean(fleets: &[Traffic]) -> Traffic {
-        Traffic {
-            received_without_copies: mean(fleets, |fleet| fleet.received_without_copies),
-            busiest_without_copies: mean(fleets, |fleet| fleet.busiest_without_copies),
-            received_with_copies: mean(fleets, |fleet| fleet.received_with_copies),
-            busiest_with_copies: mean(fleets, |fleet| fleet.busiest_with_copies),
-            removals: mean(fleets, |fleet| fleet.removals),
-            connections: mean(fleets, |fleet| fleet.connections),
-        }
-    }
-}
-
 /// Reads per second of each key, the most frequent first, by Zipf's law.
 pub(super) fn rates(keys: u64, theta: f64, reads: f64) -> Vec<f64> {
     let weight = |rank: u64| (rank as f64).powf(-theta);
@@ -56,8 +24,8 @@ pub(super) fn rates(keys: u64, theta: f64, reads: f64) -> Vec<f64> {
     (1..=keys).map(|rank| reads * weight(rank) / all).collect()
 }
 
-/// What the nodes of a ring send each other.
-pub(super) fn traffic(ring: &Ring, nodes: u64, load: &Load) -> Traffic {
+/// Messages per second and connections of a node in a ring.
+pub(super) fn traffic(ring: &Ring, nodes: u64, load: &Load) -> Figures {
     let others = nodes as f64 - 1.0;
     let mut received = vec![(0.0, 0.0); nodes as usize];
     let mut key = Vec::new();
@@ -68,20 +36,20 @@ pub(super) fn traffic(ring: &Ring, nodes: u64, load: &Load) -> Traffic {
         *without += others * rate;
         *with += others * asked(*rate, load);
     }
-    let of = |figure: fn(&(f64, f64)) -> f64| {
-        let received = received.iter().map(figure);
-        (received.clone().sum::<f64>() / nodes as f64, received.fold(0.0, f64::max))
-    };
-    let ((received_without_copies, busiest_without_copies), (received_with_copies, busiest_with_copies)) =
-        (of(|r| r.0), of(|r| r.1));
-    Traffic {
-        received_without_copies,
-        busiest_without_copies,
-        received_with_copies,
-        busiest_with_copies,
-        removals: load.writes * others,
-        connections: 2.0 * load.threads * others,
-    }
+    let mean = |figure: fn(&(f64, f64)) -> f64| received.iter().map(figure).sum::<f64>() / nodes as f64;
+    let most = |figure: fn(&(f64, f64)) -> f64| received.iter().map(figure).fold(0.0, f64::max);
+    vec![
+        // Reads that a node receives from others, without hot copies: mean of the nodes, and the node that
+        // receives most. It sends as many on average.
+        ("received_without_copies", mean(|node| node.0)),
+        ("busiest_without_copies", most(|node| node.0)),
+        ("received_with_copies", mean(|node| node.1)),
+        ("busiest_with_copies", most(|node| node.1)),
+        // It sends as many.
+        ("removals", load.writes * others),
+        // Once each of its threads has talked to each other node, both directions.
+        ("connections", 2.0 * load.threads * others),
+    ]
 }
 
 /// How often a second a node asks the owner for a key that it is asked for `rate` times a second.

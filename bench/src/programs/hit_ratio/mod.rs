@@ -1,10 +1,8 @@
 //! `larder-bench hit-ratio`: replays a trace of requests against Larder's engine and its rivals.
 mod policies;
-mod reference_policies;
 #[cfg(test)]
 mod tests;
 
-use self::reference_policies::{ReferencePolicy, S3Fifo, Sieve, WTinyLfu};
 use crate::{
     lib::entry_memory::in_child,
     lib::{
@@ -18,8 +16,8 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::{io::Write, path::PathBuf};
 
-/// Hit ratios on a trace: larder, moka, quick_cache and policies of the literature, at the same
-/// number of entries and of bytes
+/// Hit ratios on a trace: larder, moka, quick_cache and lru, at the same number of entries and of
+/// bytes
 ///
 /// Each request of the trace is a get and, on a miss, an insert; one thread, one pass, caches empty
 /// at the start. The trace is streamed and never held in memory.
@@ -27,8 +25,7 @@ use std::{io::Write, path::PathBuf};
 /// Mode `entries`: every cache may hold N entries. larder is the real engine with `max_keys` N and
 /// memory in abundance; quick_cache and lru have capacity N; moka is replayed twice, with
 /// `run_pending_tasks` after every request and, from 6,400 entries on, after every 64th, and its
-/// better run counts. sieve, s3_fifo and w_tiny_lfu (with Caffeine's adaptive window) are plain
-/// implementations of the papers; they take part in this mode only.
+/// better run counts.
 ///
 /// Mode `bytes`: every cache gets the memory that N entries of raw data need, N x (key-size +
 /// value-size), or what --bytes says. larder runs with `max_memory` set to it, keys and values of
@@ -214,9 +211,6 @@ impl Replay {
         row(Larder::NAME, policies::LarderPolicy::at_entries(n).replay(&self.trace)?)?;
         row(Moka::NAME, policies::moka(n, &self.trace)?)?;
         row(QuickCache::NAME, policies::quick_cache(n, &self.trace)?)?;
-        row(Sieve::NAME, policies::reference::<Sieve>(n, &self.trace)?)?;
-        row(S3Fifo::NAME, policies::reference::<S3Fifo>(n, &self.trace)?)?;
-        row(WTinyLfu::NAME, policies::reference::<WTinyLfu>(n, &self.trace)?)?;
         row(Lru::NAME, policies::lru(n, &self.trace)?)
     }
 

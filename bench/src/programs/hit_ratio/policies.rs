@@ -3,7 +3,6 @@
 //!
 //! The rivals are keyed by the trace's numbers: what they keep does not depend on a key's length.
 //! Larder stores real bytes, because in mode `bytes` its policy works on them.
-use super::reference_policies::ReferencePolicy;
 use crate::lib::{
     dataset::Dataset,
     rival_caches::{NOW, larder_config, plain_write},
@@ -109,12 +108,6 @@ pub(super) fn quick_cache(entries: usize, trace: &Requests) -> anyhow::Result<u6
         }
         hit
     })
-}
-
-/// A policy of the literature.
-pub(super) fn reference<P: ReferencePolicy>(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
-    let mut policy = P::new(entries);
-    count(trace, |key| policy.request(key))
 }
 
 /// Least recently used.

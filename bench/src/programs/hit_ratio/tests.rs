@@ -65,10 +65,8 @@ fn rows_come_for_each_capacity_and_policy() {
             .map(|line| serde_json::from_str(line).expect("each line is an object"))
             .collect();
         let policies: Vec<&str> = rows.iter().map(|r| r["policy"].as_str().expect("text")).collect();
-        let first = ["larder", "moka", "quick_cache"];
-        let names = [&first[..], &["sieve", "s3_fifo", "w_tiny_lfu", "lru"], &first, &["lru"]].concat();
-        assert_eq!(policies, names);
-        let (at_entries, rows) = rows.split_at(7);
+        assert_eq!(policies, ["larder", "moka", "quick_cache", "lru"].repeat(2));
+        let (at_entries, rows) = rows.split_at(4);
         for row in at_entries {
             assert_eq!((&row["mode"], &row["capacity"]), (&"entries".into(), &2000.into()));
             assert_eq!((&row["hits"], &row["hit_ratio"]), (&1000.into(), &0.5.into()), "{row}");

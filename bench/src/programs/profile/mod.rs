@@ -2,13 +2,9 @@
 //!
 //! ```text
 //! perf record ─► perf script ─► perf_stacks (inlined calls told by addr2line) ─┬─► time_shares ─► one line of JSON
-//!                                                                              ├─► cpu_over_time ─► LOAD-time.svg
 //!                                                                              └─► flame_graph ─► LOAD.svg
 //! ```
-mod cpu_over_time;
-mod flame_graph;
 mod perf_stacks;
-mod profile_loads;
 #[cfg(test)]
 mod tests;
 mod time_shares;
@@ -16,12 +12,15 @@ mod time_shares;
 use crate::lib::{
     figures, load, machine,
     results::origin,
+    scenario::{Runner, Scenario},
     servers::{ServerProcess, require},
 };
 use anyhow::{Context, ensure};
-use clap::ValueEnum;
+use inferno::flamegraph::{
+    self, Options,
+    color::{MultiPalette, Palette},
+};
 use perf_stacks::Stacks;
-use profile_loads::ProfileLoad;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -29,6 +28,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 /// Samples a larder under each load: flame graphs of CPU time and of allocations, and where the
@@ -42,8 +42,7 @@ use std::{
 /// tables: `make profile` builds it so.
 ///
 /// For each load a line of JSON: CPU time per request, its shares, allocations and allocated bytes
-/// per request; and LOAD.svg, LOAD-time.svg (CPU time in the course of the run) and
-/// LOAD-allocations.svg in --out.
+/// per request; and LOAD.svg and LOAD-allocations.svg in --out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProfileArgs {
     /// The larder binary
@@ -54,7 +53,7 @@ pub(crate) struct ProfileArgs {
     out: PathBuf,
     /// Loads to run (default: all)
     #[arg(long, value_delimiter = ',')]
-    load: Vec<ProfileLoad>,
+    load: Vec<String>,
     /// Length of one load
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -91,7 +90,7 @@ const PROBES: [(&str, &str); 5] = [
 /// Runs the program.
 pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     require("perf")?;
-    let (server_core, client_core) = machine::server_and_client_core()?;
+    let cores = machine::server_and_client_core()?;
     let binary = args.larder.canonicalize().with_context(|| format!("cannot find {}", args.larder.display()))?;
     fs::create_dir_all(&args.out)?;
     let origin = origin::of_this_run()?;
@@ -99,30 +98,40 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
     if let Err(error) = &probes {
         eprintln!("larder-bench: allocations are not counted: {error:#}");
     }
-    for &load in if args.load.is_empty() { ProfileLoad::value_variants() } else { &args.load } {
-        let name = load.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        let loaded = load.start(&binary, server_core, client_core, args.seconds)?;
-        let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], loaded.server(), &loaded.plan, &binary)?;
-        let file = args.out.join(format!("{name}.svg"));
-        let title = format!("larder, {name}: CPU time, {origin}");
-        fs::write(&file, flame_graph::svg(&title, "samples", &time.stacks.by_stack)?)?;
-        let chart = cpu_over_time::svg(&title, &time.stacks, FREQUENCY.parse()?, &origin);
-        fs::write(args.out.join(format!("{name}-time.svg")), chart)?;
+    let scenario = Scenario::read(include_str!("../../../scenarios/profile.toml"))?;
+    let names: Vec<&str> = scenario.load.iter().map(|load| &load.name[..]).collect();
+    for load in &args.load {
+        ensure!(names.contains(&&load[..]), "--load {load} is none of {}", names.join(", "));
+    }
+    let mut runner = Runner::new(&scenario, Some(&binary), cores, Duration::from_secs(args.seconds));
+    for shape in scenario.shapes() {
+        let name = &shape.load.name;
+        if !(args.load.is_empty() || args.load.contains(name)) {
+            continue;
+        }
+        let asked = &shape.load.ask[0].0;
+        let plan = runner.plan_of(shape, asked)?;
+        let server = &runner.server(asked)?.server;
+        let draw = |file: String, unit, stacks: &Stacks| {
+            let title = format!("larder, {file}: {unit}, {origin}");
+            let svg = flame_graph(&title, unit, &stacks.by_stack)?;
+            fs::write(args.out.join(format!("{file}.svg")), svg).context("cannot write a flame graph")
+        };
+        let time = sample(&["-F", FREQUENCY, "-e", "cpu-clock"], server, &plan, &binary)?;
+        draw(name.clone(), "samples", &time.stacks)?;
         let allocations = match &probes {
-            Ok(probes) => Some(sample(&probes.options(), loaded.server(), &loaded.plan, &binary)?),
+            Ok(probes) => Some(sample(&probes.options(), server, &plan, &binary)?),
             Err(_) => None,
         };
         if let Some(made) = &allocations {
-            let file = args.out.join(format!("{name}-allocations.svg"));
-            let title = format!("larder, {name}: allocations, {origin}");
-            fs::write(&file, flame_graph::svg(&title, "allocations", &made.stacks.by_stack)?)?;
+            draw(format!("{name}-allocations"), "allocations", &made.stacks)?;
         }
         let per_request = |sampled: &Sampled, count: u64| figures::rounded(count as f64 / sampled.requests as f64);
         figures::line(
             out,
             &Row {
                 program: "profile",
-                load: name,
+                load: name.clone(),
                 requests: time.requests,
                 per_second: time.per_second.round(),
                 cpu_us_per_request: figures::rounded(time.cpu_us / time.requests as f64),
@@ -134,6 +143,26 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
         )?;
     }
     Ok(())
+}
+
+/// Draws stacks, root first and separated by `;`. `unit` is what their numbers count.
+fn flame_graph(title: &str, unit: &str, by_stack: &BTreeMap<String, u64>) -> anyhow::Result<Vec<u8>> {
+    let count: u64 = by_stack.values().sum();
+    let mut options = Options::default();
+    options.title = format!("{title} ({count} {unit})");
+    options.count_name = unit.to_owned();
+    options.colors = Palette::Multi(MultiPalette::Rust);
+    // A function has the same colour in every graph.
+    options.deterministic = true;
+    // inferno takes a picture without stacks for a mistake. A load that allocates nothing has none.
+    let mut lines: Vec<String> = by_stack.iter().map(|(stack, count)| format!("{stack} {count}")).collect();
+    if lines.is_empty() {
+        lines.push(format!("no {unit} 1"));
+    }
+    let mut svg = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+        .context("cannot draw the flame graph")?;
+    Ok(svg)
 }
 
 /// What came of one run under perf.

@@ -21,8 +21,6 @@ pub(super) struct Stacks {
     pub(super) samples: u64,
     /// Sum of the probes' sizes.
     pub(super) bytes: u64,
-    /// The stacks in their order, each with its second, if perf printed it.
-    pub(super) moments: Vec<(f64, String)>,
 }
 
 /// By address: the functions that are inlined there, innermost first, and the one that holds them.
@@ -50,10 +48,9 @@ struct Frame<'s> {
 
 /// Leaf first. Of a frame further up the address lies within the call, not behind it.
 fn frames(sample: &str) -> impl Iterator<Item = Frame<'_>> {
-    let frame = |line| parse_frame(line);
     sample
         .lines()
-        .filter_map(frame)
+        .filter_map(parse_frame)
         .enumerate()
         .map(|(depth, frame)| Frame { address: frame.address - u64::from(depth > 0 && frame.address > 0), ..frame })
 }
@@ -76,7 +73,6 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
                 None => names.push(tidy(frame.symbol)),
             }
         }
-        let moment = sample.trim_start().split_once(':').and_then(|(second, _)| second.parse::<f64>().ok());
         if let Some((_, size)) = sample.lines().next().unwrap_or_default().split_once("size=") {
             stacks.bytes += size.trim().parse::<u64>().unwrap_or(0);
         }
@@ -85,9 +81,7 @@ fn fold(script: &str, binary: &str, inlined: &Inlined) -> Stacks {
         }
         names.reverse();
         stacks.samples += 1;
-        let stack = names.join(";");
-        stacks.moments.extend(moment.map(|second| (second, stack.clone())));
-        *stacks.by_stack.entry(stack).or_default() += 1;
+        *stacks.by_stack.entry(names.join(";")).or_default() += 1;
     }
     stacks
 }

@@ -47,8 +47,6 @@ fn samples_become_stacks_with_their_inlined_calls() {
     let found: Vec<_> = stacks.by_stack.iter().map(|(stack, count)| (stack.as_str(), *count)).collect();
     assert_eq!(found, expected);
     assert_eq!((stacks.samples, stacks.bytes), (4, 48));
-    let moments: Vec<f64> = stacks.moments.iter().map(|(second, _)| *second).collect();
-    assert_eq!(moments, [28456.295491, 28456.3]);
 }
 
 #[test]
@@ -61,8 +59,7 @@ fn a_stack_is_told_by_its_innermost_function_that_is_known() {
 
 #[test]
 fn a_flame_graph_has_a_box_for_each_function() {
-    let svg =
-        |title, unit, stacks| String::from_utf8(flame_graph::svg(title, unit, stacks).expect("drawn")).expect("text");
+    let svg = |title, unit, stacks| String::from_utf8(flame_graph(title, unit, stacks).expect("drawn")).expect("text");
     let stacks = stacks(SCRIPT, "/bin/larder", INLINED);
     let drawn = svg("a <title>", "samples", &stacks.by_stack);
     assert!(drawn.contains("a &lt;title&gt; (4 samples)"), "{drawn}");

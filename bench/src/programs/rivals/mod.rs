@@ -2,7 +2,7 @@
 //! raw data.
 //!
 //! ```text
-//! rival_servers: how each is started and asked ──> measure ──record, one JSON line each──> raw.jsonl ──> median_cells ──> page: Markdown and SVG
+//! scenarios/rivals*.toml ──> Runner ──record, one JSON line each──> raw.jsonl ──> cells ──> page: Markdown and SVG
 //! ```
 //! What always holds:
 //! - The page is made from the raw data alone; `--render` makes it again.
@@ -10,12 +10,10 @@
 //!   client.
 //! - An answer that is not the expected one is an error, and a cell with an error has no figure.
 //! - What was not measured is in the raw data too, with the reason.
-mod charts;
-mod measure;
-mod median_cells;
+mod cells;
 mod page;
-pub(crate) mod record;
-mod rival_servers;
+mod record;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -23,13 +21,13 @@ use crate::lib::{
     figures,
     machine::{self, Host},
     results::origin,
+    scenario::{FILES, Measured, Runner, Scenario, Shape, VALUE},
+    servers::{self, ServerKind, Start},
 };
 use anyhow::Context;
-use clap::ValueEnum;
-use measure::{Bench, Scale};
-use record::{EndRecord, GapRecord, PageSection, RawRecord, SettingRecord};
-use rival_servers::Rival;
+use record::{EndRecord, GapRecord, MemoryRecord, PageSection, RawRecord, SampleRecord, ServerRecord, SettingRecord};
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     time::{Duration, Instant},
@@ -68,8 +66,8 @@ pub(crate) struct RivalsArgs {
     #[arg(long, value_delimiter = ',')]
     section: Vec<PageSection>,
     /// Servers to compare (default: all)
-    #[arg(long, value_delimiter = ',')]
-    server: Vec<Rival>,
+    #[arg(long, value_delimiter = ',', value_parser = RIVALS)]
+    server: Vec<String>,
     /// Runs, of which the median counts [default: 5]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
@@ -77,6 +75,21 @@ pub(crate) struct RivalsArgs {
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 }
+
+/// The servers of the comparison, by their kinds.
+const RIVALS: [&str; 11] = [
+    "larder",
+    "redis",
+    "valkey",
+    "dragonfly",
+    "pogocache",
+    "memcached",
+    "nginx-static",
+    "nginx-cache",
+    "varnish",
+    "gcache",
+    "groupcache-go",
+];
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
@@ -90,33 +103,34 @@ pub(crate) fn run(args: &RivalsArgs) -> anyhow::Result<()> {
     if args.render {
         return page::write(&args.out, &record::read(&raw)?);
     }
-    let scale = args.scale();
     // Before anything is written: that would make the commit another.
-    let setting = setting(&scale, args.quick)?;
+    let setting = args.setting()?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut file = fs::File::create(&raw).with_context(|| format!("cannot write {}", raw.display()))?;
     let (begun, busy, own) = (Instant::now(), machine::busy_time()?, own_time()?);
-    figures::line(&mut file, &RawRecord::Setting(setting.clone()))?;
-    let mut bench =
-        Bench { setting: &setting, scale, rivals: Vec::new(), raw: &mut file, started: Default::default(), nonce: 0 };
-    for &rival in if args.server.is_empty() { Rival::value_variants() } else { &args.server } {
-        match rival.binary(args.larder.as_deref()) {
-            Ok(binary) => bench.rivals.push((rival, binary)),
-            Err(error) => {
-                let (server, reason) = (rival.name().to_owned(), format!("{error:#}"));
-                bench.note(RawRecord::Skipped(GapRecord { section: None, load: None, server, reason }))?;
-            }
+    let mut note = |record: RawRecord| figures::line(&mut file, &record);
+    note(RawRecord::Setting(setting.clone()))?;
+    let mut rivals = BTreeSet::new();
+    for name in RIVALS.iter().filter(|name| args.server.is_empty() || args.server.iter().any(|server| server == *name))
+    {
+        let kind = servers::kind(name)?;
+        match kind.binary(args.larder.as_deref()) {
+            Ok(_) => drop(rivals.insert(*name)),
+            Err(error) => note(RawRecord::Skipped(GapRecord::new(None, None, &kind.name, format!("{error:#}"))))?,
         }
     }
-    for &section in if args.section.is_empty() { PageSection::value_variants() } else { &args.section } {
-        bench.section(section)?;
+    for text in [include_str!("../../../scenarios/rivals.toml"), include_str!("../../../scenarios/rivals-item.toml")] {
+        let mut scenario = Scenario::read(text)?;
+        if args.quick {
+            scenario.load.iter_mut().for_each(|load| load.connections.truncate(2));
+        }
+        args.measure(&scenario, &setting, &rivals, &mut note)?;
     }
-    // The servers end, so that their time is in that of the ended children.
-    drop(bench);
+    // All servers have ended, so their time is in that of the ended children.
     let others = (machine::busy_time()? - busy).saturating_sub(own_time()? - own).as_secs_f64();
     let seconds = begun.elapsed().as_secs_f64();
     let others = figures::rounded(others / (seconds * std::thread::available_parallelism()?.get() as f64));
-    figures::line(&mut file, &RawRecord::End(EndRecord { seconds: figures::rounded(seconds), others }))?;
+    note(RawRecord::End(EndRecord { seconds: figures::rounded(seconds), others }))?;
     // Not from memory: what the page shows is what was written down.
     page::write(&args.out, &record::read(&raw)?)
 }
@@ -126,53 +140,185 @@ fn own_time() -> anyhow::Result<Duration> {
     Ok(machine::MeasuredProcess::Own.cpu_time()? + machine::ended_children_cpu_time()?)
 }
 
+type Note<'a> = dyn FnMut(RawRecord) -> anyhow::Result<()> + 'a;
+
 impl RivalsArgs {
-    fn scale(&self) -> Scale {
-        let seconds = self.seconds.unwrap_or(if self.quick { 0.05 } else { 1.0 });
-        let full = Scale {
-            load: Duration::from_secs_f64(seconds),
-            latency: Duration::from_secs_f64(2.0 * seconds),
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { 5 }),
-            connections: vec![1, 8, 64, 512],
-            lookup_connections: vec![1, 2, 4, 8, 16, 32, 64, 128],
-            value_sizes: vec![16, 64, 256, 1024, 4096, 16 * 1024, 64 * 1024],
-            memory_bytes: 64 << 20,
-            memory_entries: 200_000,
+    fn wants(&self, section: PageSection) -> bool {
+        self.section.is_empty() || self.section.contains(&section)
+    }
+
+    /// The sections of a scenario.
+    fn measure(
+        &self,
+        scenario: &Scenario,
+        setting: &SettingRecord,
+        rivals: &BTreeSet<&str>,
+        note: &mut Note,
+    ) -> anyhow::Result<()> {
+        let cores = (setting.server_core, setting.client_core);
+        let mut runner = Runner::new(scenario, self.larder.as_deref(), cores, Duration::from_secs_f64(setting.seconds));
+        let wanted = |shape: Shape, server: &str| {
+            let section = PageSection::named(&shape.load.section);
+            let is_rival = rivals.contains(server.trim_end_matches("-misses"));
+            is_rival && section.is_ok_and(|section| section != PageSection::Memory && self.wants(section))
         };
-        if !self.quick {
-            return full;
+        let mut noted = BTreeSet::new();
+        runner.all(setting.runs, &wanted, &mut |runner, shape, server, run, measured| {
+            for (name, running) in runner.running.iter().filter(|(name, _)| !name.contains("source")) {
+                if let (Ok(running), true) = (running, noted.insert(*name)) {
+                    let kind = servers::kind(name.trim_end_matches("-misses"))?;
+                    note(RawRecord::Server(ServerRecord {
+                        server: kind.name.clone(),
+                        version: version(kind, self)?,
+                        part: if name.ends_with("-misses") { "misses" } else { "hits" }.to_owned(),
+                        command: record::without_paths(&running.server.command_line()),
+                        configuration: kind.file.as_ref().map(|file| running.server.file(file)).transpose()?,
+                    }))?;
+                }
+            }
+            let section = PageSection::named(&shape.load.section)?;
+            let load = serde_json::from_value(shape.load.name.clone().into())?;
+            let title = runner.title(server);
+            note(match measured {
+                Ok((measured, rate)) => {
+                    eprintln!("{section:?} {load:?}: {title}, {}", measured.run.concurrency());
+                    RawRecord::Sample(sample(section, load, title, run, measured, rate))
+                }
+                Err(error) => {
+                    eprintln!("{section:?} {load:?}: {title}: {error:#}");
+                    RawRecord::Failed(GapRecord::new(Some(section), Some(load), title, format!("{error:#}")))
+                }
+            })
+        })?;
+        if !self.wants(PageSection::Memory) {
+            return Ok(());
         }
-        Scale {
-            connections: vec![1, 8],
-            lookup_connections: vec![1, 2],
-            value_sizes: vec![64, 1024],
-            memory_entries: 2_000,
-            ..full
+        for name in RIVALS.iter().filter(|name| rivals.contains(*name)) {
+            self.memory(&runner, name, note)?;
         }
+        Ok(())
+    }
+
+    /// The memory of one server with values of several lengths.
+    fn memory(&self, runner: &Runner, name: &str, note: &mut Note) -> anyhow::Result<()> {
+        let title = &servers::kind(name)?.name;
+        let section = Some(PageSection::Memory);
+        let load =
+            |load: &str| runner.scenario.load.iter().find(|known| known.section == "memory" && known.name == load);
+        let Some((fill, check)) = load("fill").zip(load("check")) else { return Ok(()) };
+        let of = |load: &crate::lib::scenario::ScenarioLoad| {
+            load.ask.iter().find(|(server, _)| server == name).map(|(_, options)| options.clone())
+        };
+        let Some((fill, check)) = of(fill).zip(of(check)) else {
+            let why = match name {
+                "nginx-static" | "nginx-cache" => "the values lie in files, not in its processes",
+                _ => "it takes part in its own table only",
+            };
+            return note(RawRecord::Skipped(GapRecord::new(section, None, title, why.to_owned())));
+        };
+        eprintln!("memory: {title}");
+        let (sizes, most) = match self.quick {
+            true => (&[64, 1024][..], 2_000),
+            false => (&[16, 64, 256, 1024, 4096, 16 * 1024, 64 * 1024][..], 200_000),
+        };
+        for &value_size in sizes {
+            let record = self.memory_of(runner, name, (&fill, &check), value_size, most);
+            note(match record {
+                Ok(record) => RawRecord::Memory(record),
+                Err(error) => RawRecord::Failed(GapRecord::new(section, None, title, format!("{error:#}"))),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn memory_of(
+        &self,
+        runner: &Runner,
+        name: &str,
+        (fill, check): (&str, &str),
+        value_size: usize,
+        most: u64,
+    ) -> anyhow::Result<MemoryRecord> {
+        /// Bytes of a key (a UUID), and of all keys and values.
+        const KEY_SIZE: usize = 36;
+        const BYTES: u64 = 64 << 20;
+        let entries = (BYTES / (value_size + KEY_SIZE) as u64).clamp(1, most);
+        let value = [("root/value".to_owned(), vec![b'v'; value_size])];
+        let on = |core| Start { core: Some(core), memory_mib: 2048, ..Start::default() };
+        let behind = (name == "varnish")
+            .then(|| servers::start("backend", Start { files: &value, ..on(runner.client_core) }))
+            .transpose()?;
+        let more: &[&str] = if name == "larder" { &["--max-memory", "2048MiB"] } else { &[] };
+        let source = behind.as_ref().map(|backend| backend.address);
+        let with = Start { larder: self.larder.as_deref(), source, more, ..on(runner.server_core) };
+        let server = servers::start(name, with)?;
+        let (keys, size) = (entries.to_string(), value_size.to_string());
+        let more = ["--key", "{uuid}", "--keys", &keys, "--value-size", &size];
+        let before = server.memory()?;
+        runner.fill(&server, fill, &more)?;
+        let growth = server.memory()?.saturating_sub(before);
+        // Is all of it there?
+        runner.fill(&server, check, &more)?;
+        let server = server.name.to_owned();
+        Ok(MemoryRecord { server, value_size, key_size: KEY_SIZE, entries, growth })
+    }
+
+    /// The machine, and how it is used.
+    fn setting(&self) -> anyhow::Result<SettingRecord> {
+        let Host { cpu, cores, kernel, memory_gib } = Host::this()?;
+        let (server_core, client_core) = machine::server_and_client_core()?;
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.05 } else { 1.0 });
+        Ok(SettingRecord {
+            date: origin::date()?,
+            commit: origin::commit(),
+            command: origin::command_line(),
+            cpu,
+            kernel,
+            cores,
+            memory_gib,
+            server_core,
+            client_core,
+            client: format!("larder-bench {}", env!("CARGO_PKG_VERSION")),
+            seconds,
+            latency_seconds: 2.0 * seconds,
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { 5 }),
+            http_keys: FILES,
+            command_keys: 100_000,
+            value_size: VALUE.len(),
+            quick: self.quick,
+        })
     }
 }
 
-/// The machine, and how it is used.
-fn setting(scale: &Scale, quick: bool) -> anyhow::Result<SettingRecord> {
-    let Host { cpu, cores, kernel, memory_gib } = Host::this()?;
-    let (server_core, client_core) = machine::server_and_client_core()?;
-    Ok(SettingRecord {
-        date: origin::date()?,
-        commit: origin::commit(),
-        command: origin::command_line(),
-        cpu,
-        kernel,
-        cores,
-        memory_gib,
-        server_core,
-        client_core,
-        client: format!("larder-bench {}", env!("CARGO_PKG_VERSION")),
-        seconds: scale.load.as_secs_f64(),
-        latency_seconds: scale.latency.as_secs_f64(),
-        runs: scale.runs,
-        http_keys: rival_servers::HTTP_KEYS,
-        command_keys: rival_servers::COMMAND_KEYS,
-        value_size: rival_servers::VALUE_SIZE,
-        quick,
-    })
+fn version(kind: &ServerKind, args: &RivalsArgs) -> anyhow::Result<String> {
+    kind.version(&kind.binary(args.larder.as_deref())?)
+}
+
+fn sample(
+    section: PageSection,
+    load: record::RivalLoad,
+    server: &str,
+    run: u64,
+    measured: Measured,
+    rate: Option<f64>,
+) -> SampleRecord {
+    let Measured { run: summary, server: used, source, errors } = measured;
+    SampleRecord {
+        section,
+        load,
+        server: server.to_owned(),
+        connections: summary.connections,
+        pipeline: summary.pipeline,
+        batches: summary.batches,
+        run,
+        seconds: summary.duration_s,
+        requests: summary.requests,
+        errors,
+        rate,
+        per_second: summary.throughput,
+        cpu_us: used.cpu_us_per_request,
+        source_cpu_us: source.map(|source| source.cpu_us_per_request),
+        client_saturated: summary.client_saturated,
+        latency_ms: summary.latency_ms,
+    }
 }

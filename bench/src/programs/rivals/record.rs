@@ -23,39 +23,24 @@ pub(crate) enum PageSection {
     Item,
 }
 
-/// What is asked of a server.
+/// What is asked of a server, by the names of `scenarios/rivals*.toml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RivalLoad {
-    /// HTTP GET of a value that is there.
     HttpHit,
-    /// `/lookup` of a value that is there.
     LookupHit,
-    /// HTTP GET of a value that must be fetched from behind.
     HttpMiss,
-    /// `/lookup` of a value that must be fetched from behind.
     LookupMiss,
-    /// HTTP GET of what is nowhere.
     NotFound,
-    /// An HTTP request that is wrong.
     BadRequest,
-    /// GET of a key that is there.
     Get,
-    /// SET.
     Set,
-    /// MGET of ten keys that are there.
     Mget,
-    /// GET of a key that must be fetched from behind.
     Miss,
-    /// POST of an item that there is not yet.
     ItemUnique,
-    /// POST of one item over and over.
     ItemUpdate,
-    /// GET of items that there are not.
     ItemAbsent,
-    /// GET of items that there are.
     ItemStored,
-    /// DELETE of items.
     ItemDelete,
 }
 
@@ -171,6 +156,24 @@ pub(crate) struct GapRecord {
     pub(crate) reason: String,
 }
 
+impl PageSection {
+    /// A section by its name in scenarios.
+    pub(crate) fn named(name: &str) -> anyhow::Result<PageSection> {
+        <PageSection as clap::ValueEnum>::from_str(name, false).map_err(anyhow::Error::msg)
+    }
+}
+
+impl GapRecord {
+    pub(crate) fn new(
+        section: Option<PageSection>,
+        load: Option<RivalLoad>,
+        server: &str,
+        reason: String,
+    ) -> GapRecord {
+        GapRecord { section, load, server: server.to_owned(), reason }
+    }
+}
+
 /// Reads raw data.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<RawRecord>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -186,7 +189,7 @@ pub(crate) fn without_paths(text: &str) -> String {
         let mut parts = word.split('/').skip_while(|part| !part.starts_with(".tmp"));
         match parts.next() {
             Some(_) => [&["DIR"], &parts.collect::<Vec<_>>()[..]].concat().join("/"),
-            None => name_of(word),
+            None => Path::new(word).file_name().map_or(word.to_owned(), |name| name.to_string_lossy().into_owned()),
         }
     };
     // Line feeds and the spaces of a configuration stay.
@@ -196,12 +199,4 @@ pub(crate) fn without_paths(text: &str) -> String {
             if word.starts_with('/') { shorten(word) + &piece[word.len()..] } else { piece.to_owned() }
         })
         .collect()
-}
-
-/// The file name of an absolute path.
-pub(crate) fn name_of(word: &str) -> String {
-    match Path::new(word).file_name() {
-        Some(name) if word.starts_with('/') => name.to_string_lossy().into_owned(),
-        _ => word.to_owned(),
-    }
 }

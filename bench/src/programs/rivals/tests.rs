@@ -1,4 +1,5 @@
-use super::{median_cells::*, page::RivalsPage, record::*, *};
+use super::{cells::*, page::RivalsPage, record::*};
+use crate::lib::figures::Spread;
 use serde_json::{Value, json};
 
 fn record(value: Value) -> RawRecord {
@@ -75,7 +76,10 @@ fn raw() -> Vec<RawRecord> {
 fn figures_are_medians_with_their_range() {
     let cells = Cells::of(&raw());
     let key = CellKey::lone(PageSection::Commands, RivalLoad::Get, 64);
-    assert_eq!(cells.cell(key, "larder").expect("measured").cpu_us, RunSpread { median: 4.5, low: 4.0, high: 5.0 });
+    assert_eq!(
+        cells.cell(key, "larder").expect("measured").figure(Figure::Cpu),
+        Spread { median: 4.5, low: 4.0, high: 5.0 }
+    );
     assert!(cells.cell(key, "faster").expect("measured").saturated);
     assert_eq!(cells.at(key).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["larder", "slower", "faster"]);
 }
@@ -186,17 +190,6 @@ fn check_entities(text: &str) -> Result<(), String> {
         None => Ok(()),
         Some(rest) => Err(format!("&{rest:.20}")),
     }
-}
-
-#[test]
-fn a_server_knows_its_loads() {
-    for rival in Rival::value_variants() {
-        let loads = [RivalLoad::HttpHit, RivalLoad::Get, RivalLoad::ItemUnique];
-        assert!(loads.iter().any(|&load| rival.ask(load, 0).is_some()), "{rival:?} is asked nothing");
-    }
-    assert!(Rival::Memcached.ask(RivalLoad::HttpHit, 0).is_none());
-    let keys = [1, 2].map(|nonce| Rival::Varnish.ask(RivalLoad::HttpMiss, nonce).expect("it misses").key);
-    assert_ne!(keys[0], keys[1], "what was fetched once would be a hit");
 }
 
 #[test]

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! main thread:   source up ── kill ── down ── restart ── recovery ── up … ; samples larder's memory; asks it to end at the end
-//! workers:       Redis protocol and HTTP, closed loop; every reply is checked against `model`
+//! workers:       Redis protocol and HTTP, closed loop; every reply is judged
 //! ```
 //! The source's data are saved once at the start, so the read-only keys exist whenever it answers:
 //! an absent one is a wrong reply.
 mod model;
 #[cfg(test)]
 mod tests;
-mod workers;
+mod worker;
 
 use crate::lib::{
     blocking_clients::{RedisReply, RespClient},
@@ -19,14 +19,14 @@ use crate::lib::{
 };
 use anyhow::{Context, bail, ensure};
 use model::{COLD, HOT, PROBE, SoakSource, SoakTally};
-use serde::Serialize;
+use serde_json::json;
 use std::{
     io::Write,
-    net::SocketAddr,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
+use worker::Worker;
 
 /// Mixed load on larder while its source is killed and restarted; checks every reply
 ///
@@ -80,53 +80,27 @@ pub(crate) struct SoakArgs {
     http_connections: u64,
 }
 
-/// One outage.
-#[derive(Debug, Serialize)]
-struct Outage {
-    program: &'static str,
-    outage: u64,
-    at_s: f64,
-    hot_reads: u64,
-    hot_answered: u64,
-    /// Absent if service did not return in time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recovery_ms: Option<u64>,
-}
-
-/// The totals.
-#[derive(Debug, Serialize)]
-struct Total {
-    program: &'static str,
-    duration_s: f64,
-    outages: u64,
-    #[serde(flatten)]
-    tally: SoakTally,
-    max_resident: u64,
-    allowed_resident: u64,
-    failures: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    first_failures: Vec<String>,
-}
-
 /// Runs the program.
 pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut redis = servers::redis(None)?;
+    let redis = servers::redis(None)?;
     load_source(&redis, args.timeout)?;
     let url = format!("redis://{}", redis.address);
     let bound = args.max_memory.to_string();
     // With a lifetime, and only so, copies may be served while the source cannot be asked: longer than
     // the run.
-    let options = ["--source", &url, "--max-memory", &bound, "--ttl", "1d"];
-    let mut larder = servers::larder(&args.larder, None, &options)?;
-    let http = larder.http.context("larder's ready line names no HTTP address")?;
+    let larder = servers::larder(&args.larder, None, &["--source", &url, "--max-memory", &bound, "--ttl", "1d"])?;
+    let (address, http) = (larder.address, larder.http.context("larder's ready line names no HTTP address")?);
     let source = SoakSource::new(args.recovery);
-    let mut watch = Watch::new(args);
-    let workers = workers::SoakWorkers { source: &source, redis: larder.address, http, timeout: args.timeout };
-    let tally = thread::scope(|scope| {
-        let redis_workers = (0..args.redis_connections).map(|id| scope.spawn(move || workers.over_redis(id)));
-        let http_workers = (0..args.http_connections).map(|id| scope.spawn(move || workers.over_http(id)));
+    let (source, timeout) = (&source, args.timeout);
+    let (start, max_resident, probes) = (Instant::now(), 0, 0);
+    let mut watch = Watch { args, start, redis, larder, outages: 0, probes, max_resident, failures: Vec::new() };
+    let mut tally = thread::scope(|scope| {
+        let redis_workers = (0..args.redis_connections)
+            .map(|id| scope.spawn(move || Worker::new(source, id).over_redis(address, timeout)));
+        let http_workers = (0..args.http_connections)
+            .map(|id| scope.spawn(move || Worker::new(source, 1000 + id).over_http(http, timeout)));
         let threads: Vec<_> = redis_workers.chain(http_workers).collect();
-        let disturbed = disturb(args, &mut redis, &mut larder, &source, &mut watch, out);
+        let disturbed = watch.disturb(source, out);
         source.end();
         let mut tally = SoakTally::default();
         for thread in threads {
@@ -134,12 +108,27 @@ pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         disturbed.map(|()| tally)
     })?;
-    if !larder.terminate()?.success() {
-        watch.fail("SIGTERM did not end larder with status 0".into());
+    if !watch.larder.terminate()?.success() {
+        watch.failures.push("SIGTERM did not end larder with status 0".into());
     }
-    let total = watch.total(tally);
+    let (max_resident, allowed) = (watch.max_resident, args.max_memory + args.slack);
+    if max_resident > allowed {
+        watch.failures.push(format!("{max_resident} bytes resident"));
+    }
+    let failures = watch.failures.len() as u64 + tally.wrong;
+    let mut total = json!({
+        "program": "soak", "duration_s": figures::rounded(start.elapsed().as_secs_f64()), "outages": watch.outages,
+        "requests": tally.requests, "values": tally.values, "absent": tally.absent, "writes": tally.writes,
+        "errors": tally.errors, "slowest_ms": tally.slowest_ms, "wrong": tally.wrong,
+        "max_resident": max_resident, "allowed_resident": allowed, "failures": failures,
+    });
+    if failures > 0 {
+        watch.failures.append(&mut tally.first_wrong);
+        watch.failures.truncate(SoakTally::SHOWN);
+        total["first_failures"] = watch.failures.into();
+    }
     figures::line(out, &total)?;
-    ensure!(total.failures == 0, "{} checks failed", total.failures);
+    ensure!(failures == 0, "{failures} checks failed");
     Ok(())
 }
 
@@ -148,7 +137,7 @@ fn load_source(redis: &ServerProcess, timeout: Duration) -> anyhow::Result<()> {
     let mut client = RespClient::connect(redis.address, timeout)?;
     for family in [HOT, COLD, PROBE] {
         client.load(family.keys, |number, key, value| {
-            family.key(number, key);
+            *key = family.key(number);
             value_stamp::write(key, 0, 200 + (number % 800) as usize, value);
         })?;
     }
@@ -157,41 +146,28 @@ fn load_source(redis: &ServerProcess, timeout: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the main thread sees.
-struct Watch {
+/// What the main thread does and sees.
+struct Watch<'a> {
+    args: &'a SoakArgs,
     start: Instant,
+    redis: ServerProcess,
+    larder: ServerProcess,
     outages: u64,
     /// Keys of the family `PROBE` that were used.
     probes: u64,
     max_resident: u64,
-    allowed_resident: u64,
     failures: Vec<String>,
 }
 
-impl Watch {
-    fn new(args: &SoakArgs) -> Watch {
-        Watch {
-            start: Instant::now(),
-            outages: 0,
-            probes: 0,
-            max_resident: 0,
-            allowed_resident: args.max_memory + args.slack,
-            failures: Vec::new(),
-        }
-    }
-
-    fn fail(&mut self, what: String) {
-        self.failures.push(what);
-    }
-
+impl Watch<'_> {
     /// Samples larder's memory until `until`; an end of the process ends the program.
-    fn over(&mut self, larder: &mut ServerProcess, until: Instant) -> anyhow::Result<()> {
+    fn over(&mut self, until: Instant) -> anyhow::Result<()> {
         const EVERY: Duration = Duration::from_millis(100);
         loop {
-            if let Some(status) = larder.ended()? {
+            if let Some(status) = self.larder.ended()? {
                 bail!("larder ended with {status}");
             }
-            self.max_resident = self.max_resident.max(larder.process().resident_bytes()?);
+            self.max_resident = self.max_resident.max(self.larder.process().resident_bytes()?);
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
@@ -200,90 +176,61 @@ impl Watch {
         }
     }
 
-    fn total(mut self, mut tally: SoakTally) -> Total {
-        if self.max_resident > self.allowed_resident {
-            self.failures.push(format!("{} bytes resident", self.max_resident));
-        }
-        let failures = self.failures.len() as u64 + tally.wrong;
-        let mut first_failures = self.failures;
-        first_failures.append(&mut tally.first_wrong);
-        first_failures.truncate(SoakTally::SHOWN);
-        Total {
-            program: "soak",
-            duration_s: figures::rounded(self.start.elapsed().as_secs_f64()),
-            outages: self.outages,
-            tally,
-            max_resident: self.max_resident,
-            allowed_resident: self.allowed_resident,
-            failures,
-            first_failures,
+    /// Kills and restarts the source until the time is over; one line per outage.
+    fn disturb(&mut self, source: &SoakSource, out: &mut dyn Write) -> anyhow::Result<()> {
+        const ANSWERED: f64 = 0.99;
+        let &SoakArgs { duration, up, down, recovery, .. } = self.args;
+        let end = self.start + duration;
+        loop {
+            self.over(end.min(Instant::now() + up))?;
+            if Instant::now() + down + recovery >= end {
+                return self.over(end);
+            }
+            let at_s = figures::rounded(self.start.elapsed().as_secs_f64());
+            source.goes();
+            self.redis.kill()?;
+            source.has_gone();
+            self.over(Instant::now() + down)?;
+            servers::restart_redis(&mut self.redis)?;
+            source.is_back();
+            let returned = self.recovery();
+            let (hot_reads, hot_answered) = source.hot_reads();
+            self.outages += 1;
+            let mut outage = json!({
+                "program": "soak", "outage": self.outages, "at_s": at_s, "hot_reads": hot_reads,
+                "hot_answered": hot_answered,
+            });
+            match returned {
+                Some(time) => outage["recovery_ms"] = (time.as_millis() as u64).into(),
+                None => self.failures.push(format!("no service {recovery:?} after the source's return")),
+            }
+            figures::line(out, &outage)?;
+            if (hot_answered as f64) < hot_reads as f64 * ANSWERED || hot_reads == 0 {
+                let what = format!("{hot_answered} of {hot_reads} reads of hot keys were answered in an outage");
+                self.failures.push(what);
+            }
         }
     }
-}
 
-/// Kills and restarts the source until the time is over; one line per outage.
-fn disturb(
-    args: &SoakArgs,
-    redis: &mut ServerProcess,
-    larder: &mut ServerProcess,
-    source: &SoakSource,
-    watch: &mut Watch,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    const ANSWERED: f64 = 0.99;
-    let end = watch.start + args.duration;
-    loop {
-        watch.over(larder, end.min(Instant::now() + args.up))?;
-        if Instant::now() + args.down + args.recovery >= end {
-            return watch.over(larder, end);
+    /// Reads keys that were never read until three in a row are answered; the time this took, or
+    /// nothing if it was too long.
+    fn recovery(&mut self) -> Option<Duration> {
+        const IN_A_ROW: u32 = 3;
+        const EVERY: Duration = Duration::from_millis(10);
+        let (start, mut answered) = (Instant::now(), 0);
+        while start.elapsed() < self.args.recovery {
+            let key = PROBE.key(self.probes % PROBE.keys);
+            self.probes += 1;
+            let client = RespClient::connect(self.larder.address, self.args.timeout);
+            answered = match client.and_then(|mut client| client.call(&[b"GET", &key])) {
+                Ok(RedisReply::Bulk(Some(value))) if value_stamp::read(&key, &value).is_ok() => answered + 1,
+                _ => 0,
+            };
+            if answered == IN_A_ROW {
+                return Some(start.elapsed());
+            }
+            thread::sleep(EVERY);
         }
-        let at_s = figures::rounded(watch.start.elapsed().as_secs_f64());
-        source.goes();
-        redis.kill()?;
-        source.has_gone();
-        watch.over(larder, Instant::now() + args.down)?;
-        servers::restart_redis(redis)?;
-        source.is_back();
-        let recovery = recovery(larder.address, args, watch);
-        let (hot_reads, hot_answered) = source.hot_reads();
-        watch.outages += 1;
-        let outage = Outage {
-            program: "soak",
-            outage: watch.outages,
-            at_s,
-            hot_reads,
-            hot_answered,
-            recovery_ms: recovery.map(|time| time.as_millis() as u64),
-        };
-        figures::line(out, &outage)?;
-        if (hot_answered as f64) < hot_reads as f64 * ANSWERED || hot_reads == 0 {
-            watch.fail(format!("{hot_answered} of {hot_reads} reads of hot keys were answered in an outage"));
-        }
-        if recovery.is_none() {
-            watch.fail(format!("no service {:?} after the source's return", args.recovery));
-        }
+        None
     }
-}
-
-/// Reads keys that were never read until three in a row are answered; the time this took, or
-/// nothing if it was too long.
-fn recovery(address: SocketAddr, args: &SoakArgs, watch: &mut Watch) -> Option<Duration> {
-    const IN_A_ROW: u32 = 3;
-    const EVERY: Duration = Duration::from_millis(10);
-    let start = Instant::now();
-    let (mut answered, mut key) = (0, Vec::new());
-    while start.elapsed() < args.recovery {
-        PROBE.key(watch.probes % PROBE.keys, &mut key);
-        watch.probes += 1;
-        let reply = RespClient::connect(address, args.timeout).and_then(|mut client| client.call(&[b"GET", &key]));
-        answered = match reply {
-            Ok(RedisReply::Bulk(Some(value))) if value_stamp::read(&key, &value).is_ok() => answered + 1,
-            _ => 0,
-        };
-        if answered == IN_A_ROW {
-            return Some(start.elapsed());
-        }
-        thread::sleep(EVERY);
-    }
-    None
 }

@@ -1,6 +1,5 @@
 //! What replies are right: the state of the source as the workers must know it, and what a
 //! connection knows of its own keys.
-use serde::Serialize;
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -22,10 +21,8 @@ pub(super) const COLD: KeyFamily = KeyFamily { name: "cold", keys: 100_000 };
 pub(super) const PROBE: KeyFamily = KeyFamily { name: "probe", keys: 10_000 };
 
 impl KeyFamily {
-    /// Replaces `out` by the key of this number.
-    pub(super) fn key(self, number: u64, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(format!("{}:{number}", self.name).as_bytes());
+    pub(super) fn key(self, number: u64) -> Vec<u8> {
+        format!("{}:{number}", self.name).into_bytes()
     }
 }
 
@@ -120,7 +117,7 @@ impl SoakSource {
 }
 
 /// What the workers counted.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(super) struct SoakTally {
     pub(super) requests: u64,
     pub(super) values: u64,
@@ -130,7 +127,6 @@ pub(super) struct SoakTally {
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) slowest_ms: u64,
     pub(super) wrong: u64,
-    #[serde(skip)]
     pub(super) first_wrong: Vec<String>,
 }
 

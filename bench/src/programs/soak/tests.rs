@@ -69,9 +69,9 @@ fn right_replies_pass_and_wrong_ones_are_found() {
     load_source(&redis, timeout).expect("loaded");
     let run = || {
         let source = SoakSource::new(Duration::ZERO);
-        let workers = workers::SoakWorkers { source: &source, redis: redis.address, http: redis.address, timeout };
+        let (source, address) = (&source, redis.address);
         thread::scope(|scope| {
-            let worker = scope.spawn(move || workers.over_redis(7));
+            let worker = scope.spawn(move || Worker::new(source, 7).over_redis(address, timeout));
             // Long enough for replies of every kind: until the server has seen so many commands.
             let mut client = RespClient::connect(redis.address, timeout).expect("connect");
             let commands = |client: &mut RespClient| match client.call(&[b"INFO", b"stats"]).expect("answers") {
@@ -95,9 +95,7 @@ fn right_replies_pass_and_wrong_ones_are_found() {
 
     let mut client = RespClient::connect(redis.address, timeout).expect("connect");
     for number in 0..HOT.keys {
-        let mut key = Vec::new();
-        HOT.key(number, &mut key);
-        client.call(&[b"SET", &key, b"hot:0|0|x"]).expect("answers");
+        client.call(&[b"SET", &HOT.key(number), b"hot:0|0|x"]).expect("answers");
     }
     let tally = run();
     assert!(tally.wrong > 1000, "{tally:?}");

@@ -2,10 +2,9 @@ use super::*;
 use crate::lib::load::{measure::ErrorKind, ops::Verb, reply_kinds::ReplyKind, target::TargetUrl};
 use proptest::prelude::*;
 
-fn wire(url: &str, raw: &[&str]) -> Wire {
-    let verbs: Vec<Verb> = raw.iter().map(|&text| Verb::Raw(text.into())).collect();
+fn wire(url: &str) -> Wire {
     let target = TargetUrl::parse(url).expect(url);
-    Wire::new(&target, verbs.iter(), &["X-A: b".into()], "5xx,4xx,!404".parse().expect("statuses")).expect("a wire")
+    Wire::new(&target, [].iter(), &[], "5xx,4xx,!404".parse().expect("statuses")).expect("a wire")
 }
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -20,35 +19,38 @@ const MEMCACHE: &str = "memcache://127.0.0.1:1";
 
 #[test]
 fn requests_read_as_the_protocols_say() {
-    let mut keys = KeyBatch::default();
-    keys.push(|out| out.extend_from_slice(b"a"));
-    keys.push(|out| out.extend_from_slice(b"bc"));
-    let redis = wire(REDIS, &["HSET h:{key} f {value}"]);
-    assert_eq!(text(|out| redis.get(b"k", out)), "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
-    assert_eq!(text(|out| redis.set(b"k", b"v", out)), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
-    assert_eq!(text(|out| redis.mget(&keys, &mut Vec::new(), out)), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
-    assert_eq!(
-        text(|out| redis.raw(0, b"k", b"v", &mut Vec::new(), out)),
-        "*4\r\n$4\r\nHSET\r\n$3\r\nh:k\r\n$1\r\nf\r\n$1\r\nv\r\n"
-    );
-    let memcache = wire(MEMCACHE, &[]);
-    assert_eq!(text(|out| memcache.mget(&keys, &mut Vec::new(), out)), "get a bc\r\n");
-    assert_eq!(text(|out| memcache.set(b"k", b"vw", out)), "set k 0 0 2\r\nvw\r\n");
-    assert_eq!(text(|out| memcache.del(b"k", out)), "delete k\r\n");
-    let http = wire(HTTP, &["POST /cache/v1/item {\"key\":\"{key}\",\"value\":\"{value}\"}"]);
+    const RAW: usize = 0;
+    let (get, set, del) = (1, 2, 3);
+    let wire = |url: &str, raw: Option<&str>| {
+        let raw = raw.map_or(Verb::Get, |text| Verb::Raw(text.into()));
+        let verbs = [raw, Verb::Get, Verb::Set, Verb::Del];
+        let target = TargetUrl::parse(url).expect(url);
+        Wire::new(&target, verbs.iter(), &["X-A: b".into()], "".parse().expect("statuses")).expect("a wire")
+    };
+    let one =
+        |wire: &Wire, verb, key: &[u8], value: &[u8]| text(|out| wire.one(verb, key, value, &mut Vec::new(), out));
+    let many = |wire: &Wire| text(|out| wire.many(&[b"a".to_vec(), b"bc".to_vec()], &mut Vec::new(), out));
+    let redis = wire(REDIS, Some("HSET h:{key} f {value}"));
+    assert_eq!(one(&redis, get, b"k", b""), "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+    assert_eq!(one(&redis, set, b"k", b"v"), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n");
+    assert_eq!(many(&redis), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
+    let hset = "*4\r\n$4\r\nHSET\r\n$3\r\nh:k\r\n$1\r\nf\r\n$1\r\nv\r\n";
+    assert_eq!(one(&redis, RAW, b"k", b"v"), hset);
+    let memcache = wire(MEMCACHE, None);
+    assert_eq!(many(&memcache), "get a bc\r\n");
+    assert_eq!(one(&memcache, get, b"k", b""), "get k\r\n");
+    assert_eq!(one(&memcache, set, b"k", b"vw"), "set k 0 0 2\r\nvw\r\n");
+    assert_eq!(one(&memcache, del, b"k", b""), "delete k\r\n");
+    let http = wire(HTTP, Some("POST /cache/v1/item {\"key\":\"{key}\",\"value\":\"{value}\"}"));
     let end = "HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-A: b\r\n";
-    assert_eq!(text(|out| http.get(b"a b/%", out)), format!("GET /v1/kv/a%20b/%25 {end}\r\n"));
-    assert_eq!(text(|out| http.set(b"k", b"v", out)), format!("PUT /v1/kv/k {end}Content-Length: 1\r\n\r\nv"));
-    assert_eq!(
-        text(|out| http.raw(0, b"\"", b"v", &mut Vec::new(), out)),
-        format!("POST /cache/v1/item {end}Content-Length: 24\r\n\r\n{{\"key\":\"\\\"\",\"value\":\"v\"}}")
-    );
-    assert_eq!(
-        text(|out| http.mget(&keys, &mut Vec::new(), out)),
-        format!("POST /v1/mget {end}Content-Length: 19\r\n\r\n{{\"keys\":[\"a\",\"bc\"]}}")
-    );
-    let lookup = wire("http://127.0.0.1:1/lookup?key={key}", &[]);
-    assert_eq!(text(|out| lookup.get(b"a&b", out)), format!("GET /lookup?key=a%26b {end}\r\n"));
+    assert_eq!(one(&http, get, b"a b/%", b""), format!("GET /v1/kv/a%20b/%25 {end}\r\n"));
+    assert_eq!(one(&http, set, b"k", b"v"), format!("PUT /v1/kv/k {end}Content-Length: 1\r\n\r\nv"));
+    let body = "{\"key\":\"\\\"\",\"value\":\"v\"}";
+    assert_eq!(one(&http, RAW, b"\"", b"v"), format!("POST /cache/v1/item {end}Content-Length: 24\r\n\r\n{body}"));
+    let body = "{\"keys\":[\"a\",\"bc\"]}";
+    assert_eq!(many(&http), format!("POST /v1/mget {end}Content-Length: 19\r\n\r\n{body}"));
+    let lookup = wire("http://127.0.0.1:1/lookup?key={key}", None);
+    assert_eq!(one(&lookup, get, b"a&b", b""), format!("GET /lookup?key=a%26b {end}\r\n"));
     let (greeting, replies) = redis.greeting(&TargetUrl::parse("redis://u:p@127.0.0.1:1/2").expect("a target"));
     assert_eq!(replies, 2);
     assert!(greeting.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n"));
@@ -99,7 +101,7 @@ const REPLIES: &[Case] = &[
 #[test]
 fn replies_are_found_wherever_they_break() {
     for &(url, expect, reply, error, found, missing, name) in REPLIES {
-        let wire = wire(url, &[]);
+        let wire = wire(url);
         let two = [reply, reply].concat();
         let kind = name.parse().map_or(ReplyKind::Named(name), ReplyKind::Status);
         let expected = ScannedReply { len: reply.len(), error, kind, found, missing, ..ScannedReply::default() };
@@ -117,7 +119,7 @@ fn replies_are_found_wherever_they_break() {
 
 #[test]
 fn hostile_replies_are_refused() {
-    let bad = |url, reply: &str| match wire(url, &[]).scan(Expect::Lookup, 1, reply.as_bytes()) {
+    let bad = |url, reply: &str| match wire(url).scan(Expect::Lookup, 1, reply.as_bytes()) {
         ReplyScan::Bad(_) => {}
         other => panic!("{reply:?}: {other:?}"),
     };
@@ -138,8 +140,7 @@ fn hostile_replies_are_refused() {
 
 #[test]
 fn a_server_that_closes_says_so() {
-    let scan =
-        wire(HTTP, &[]).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let scan = wire(HTTP).scan(Expect::Plain, 1, b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     assert!(matches!(scan, ReplyScan::Done(ScannedReply { close: true, .. })));
 }
 
@@ -153,9 +154,7 @@ fn caches_say_whether_they_had_the_value() {
         ("\"a hit\"", Some(false)),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\nCache-Status: {field}\r\nContent-Length: 0\r\n\r\n");
-        let ReplyScan::Done(reply) = wire(HTTP, &[]).scan(Expect::Lookup, 1, answer.as_bytes()) else {
-            panic!("{field}")
-        };
+        let ReplyScan::Done(reply) = wire(HTTP).scan(Expect::Lookup, 1, answer.as_bytes()) else { panic!("{field}") };
         assert_eq!(reply.cache_hit, hit, "{field}");
     }
 }
@@ -185,7 +184,7 @@ proptest! {
     fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..200), lines in "([+$*:0-9-]{0,4}\r\n){0,6}") {
         for url in [REDIS, HTTP, MEMCACHE] {
             for bytes in [&bytes[..], lines.as_bytes()] {
-                if let ReplyScan::Done(reply) = wire(url, &[]).scan(Expect::Lookup, 1, bytes) {
+                if let ReplyScan::Done(reply) = wire(url).scan(Expect::Lookup, 1, bytes) {
                     prop_assert!(reply.len <= bytes.len() && reply.len > 0);
                 }
             }

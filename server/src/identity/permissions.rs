@@ -156,6 +156,12 @@ impl Permissions {
         Err(refusal)
     }
 
+    /// Whether a rule names this key, whatever the user may do with it: other keys are not the
+    /// user's to know of.
+    pub fn know_key(&self, key: &[u8]) -> bool {
+        let knows = |patterns: &[KeyPattern]| patterns.iter().any(|one| one.allows(key, KeyAccess::NONE));
+        self.is_unrestricted || self.selectors.iter().any(|one| one.keys.as_deref().is_none_or(knows))
+    }
     /// Whether the user may subscribe to every channel.
     pub fn hear_everything(&self) -> bool {
         self.is_unrestricted || self.selectors.iter().any(|one| one.channels.is_none())

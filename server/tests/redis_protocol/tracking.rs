@@ -65,6 +65,40 @@ fn at_all_doors(script: impl Fn(u16)) {
     script(alone.redis);
 }
 
+#[test]
+fn broadcasts_name_only_keys_of_the_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users.acl");
+    let reader = "user reader on >r ~a:* &* +@all\nuser default on nopass ~* &* +@all\n";
+    std::fs::write(&users, reader).unwrap();
+    let users = format!("--users-file={}", users.display());
+    let redis = RedisServer::start();
+    let before = Larder::start(&[&users, "--source", &redis.url(), "--threads", "2"]);
+    let alone = Larder::start(&[&users, "--threads", "2"]);
+    for larder in [before, alone] {
+        let mut reader = Talk::resp3(larder.redis);
+        reader.say(&["AUTH reader r", "CLIENT TRACKING ON BCAST"], "+OK +OK");
+        // One that is told by another's redirect may know other keys than the one that tracks.
+        let mut all = Talk::resp3(larder.redis);
+        let id = all.id();
+        let mut redirected = Talk::resp3(larder.redis);
+        redirected.say(&["AUTH reader r", &format!("CLIENT TRACKING ON BCAST REDIRECT {id}")], "+OK +OK");
+        let mut writer = Talk::new(larder.redis);
+        writer.say(&["SET b:1 x"], "+OK");
+        all.hears(&changed("b:1"));
+        writer.say(&["SET a:1 x"], "+OK");
+        reader.hears(&changed("a:1"));
+        all.hears(&changed("a:1"));
+        writer.say(&["SET b:2 x", "DEL b:1"], "+OK :1");
+        // New rules hold at once.
+        writer.say(&["ACL SETUSER reader resetkeys ~c:*"], "+OK");
+        writer.say(&["SET a:1 y", "SET c:1 x"], "+OK +OK");
+        reader.hears(&changed("c:1"));
+        writer.say(&["FLUSHALL"], "+OK");
+        reader.hears(">2 $10 invalidate _");
+    }
+}
+
 /// `>2 invalidate [key]`
 fn changed(key: &str) -> String {
     format!(">2 $10 invalidate *1 ${} {key}", key.len())

@@ -35,6 +35,7 @@ use larder_proto::{
     proxy_header::begins_header,
     resp::{Limits, Parsed, Parser},
 };
+use larder_store::clock;
 use std::{
     collections::VecDeque,
     net::IpAddr,
@@ -408,7 +409,8 @@ impl ClientConnection {
     ///
     /// # Errors
     /// A dedicated connection is lost, so the client's connection must end.
-    pub fn poll_pushes(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+    pub fn poll_pushes(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        self.session.note_changed_users(worker, clock::now());
         let out = if self.is_full() { None } else { Some(&mut self.out) };
         self.session.poll_pushes(cx, out)
     }
@@ -426,7 +428,9 @@ impl ClientConnection {
         self.client.push_inbox.has_messages()
     }
     /// Moves the pushes from the inbox to the end of the client's output.
-    pub fn take_pushes(&mut self) {
+    pub fn take_pushes(&mut self, worker: &Worker) {
+        // The rules say of which keys the client may hear.
+        self.session.note_changed_users(worker, clock::now());
         match self.queue.back_mut() {
             None => self.session.deliver(&mut self.out),
             Some(last) => {

@@ -313,7 +313,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         }
         if self.conn.has_upstream_state() {
             self.borrow_output();
-            let pushes = self.conn.poll_pushes(cx);
+            let pushes = self.conn.poll_pushes(self.worker, cx);
             self.return_output();
             match pushes {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
@@ -328,7 +328,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         }
         if self.conn.has_messages() && !self.conn.is_full() {
             self.borrow_output();
-            self.conn.take_pushes();
+            self.conn.take_pushes(self.worker);
             self.return_output();
             return Poll::Ready(Ok(Event::Progress));
         }

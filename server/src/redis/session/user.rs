@@ -112,7 +112,7 @@ impl Session {
 
     /// Takes over changes of the client's user. A deleted user's client has to go.
     #[inline]
-    pub(in crate::redis) fn note_changed_users(&mut self, worker: &Worker, now: Millis) {
+    pub fn note_changed_users(&mut self, worker: &Worker, now: Millis) {
         if self.has_old_user(worker, now) {
             self.take_changed_user(worker, now);
         }

@@ -91,10 +91,11 @@ impl Session {
     /// whether there were any.
     fn pass_pushes(&mut self, out: &mut Output) -> bool {
         let silent = self.is_silent();
-        let Some(pushes) = self.dedicated.as_ref().map(|dedicated| dedicated.pushes()) else { return false };
-        let out = if silent { &mut self.upstream.held_pushes } else { out };
+        let passed = self.upstream.passed;
         let mut came = false;
-        while let Some(frame) = pushes.next(self.upstream.passed) {
+        while let Some(frame) = self.dedicated.as_ref().and_then(|dedicated| dedicated.pushes().next(passed)) {
+            let Some(frame) = self.known_invalidation(frame) else { continue };
+            let out = if silent { &mut self.upstream.held_pushes } else { &mut *out };
             out.put(&frame);
             self.counters.tracking_invalidations.add(1);
             came = true;

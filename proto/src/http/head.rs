@@ -89,6 +89,12 @@ impl Heads {
 
     /// Looks at the front of `input`.
     pub fn front<'b>(&mut self, input: &'b [u8]) -> Front<'b> {
+        self.front_for(input, |_| true)
+    }
+
+    /// The same. A request with a `Host` that `allows_host` refuses is the general server's
+    /// business. For equal hosts, `allows_host` must always return the same.
+    pub fn front_for<'b>(&mut self, input: &'b [u8], allows_host: impl Fn(&[u8]) -> bool) -> Front<'b> {
         let known = BodyMethod::ALL.iter().find_map(|(name, method)| Some((*method, input.strip_prefix(*name)?)));
         let Some((method, rest)) = known else {
             let may_become_one = BodyMethod::ALL.iter().any(|(name, _)| name.starts_with(input));
@@ -113,8 +119,9 @@ impl Heads {
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
             Ok(httparse::Status::Complete((len, parsed))) => match fields(parsed, self.takes_authorization) {
+                Ok(HarmlessFields { host, .. }) if !allows_host(host) => Front::Other,
                 Ok(HarmlessFields { names_page: true, .. }) if changes => Front::Other,
-                Ok(HarmlessFields { body, authorization, names_page }) => {
+                Ok(HarmlessFields { body, authorization, names_page, .. }) => {
                     self.authorization = authorization.map(<[u8]>::to_vec);
                     // The kept block and the kept value belong together.
                     self.harmless.clear();
@@ -162,6 +169,7 @@ struct NotHarmless;
 /// What harmless headers say.
 #[derive(Default)]
 struct HarmlessFields<'h> {
+    host: &'h [u8],
     /// The length of the body; `None`: there is no `Content-Length`.
     body: Option<usize>,
     /// The `Authorization`, if it is taken.
@@ -171,11 +179,10 @@ struct HarmlessFields<'h> {
 }
 
 fn fields<'h>(headers: &[httparse::Header<'h>], takes_authorization: bool) -> Result<HarmlessFields<'h>, NotHarmless> {
-    let mut fields = HarmlessFields::default();
+    let mut hosts = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     // The general server says what is wrong with none or two (RFC 9112 section 3.2).
-    if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count() != 1 {
-        return Err(NotHarmless);
-    }
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(NotHarmless) };
+    let mut fields = HarmlessFields { host: host.value, ..HarmlessFields::default() };
     for header in headers {
         fields.names_page |= ["origin", "sec-fetch-site"].iter().any(|name| header.name.eq_ignore_ascii_case(name));
         if takes_authorization && header.name.eq_ignore_ascii_case("authorization") {
@@ -252,6 +259,20 @@ mod tests {
         assert_eq!(front(curl), Front::Plain { target: b"/v1/kv/a%20b?c", len: curl.len() });
         let bare = b"GET / HTTP/1.1\r\nhost:\r\n\r\nGET";
         assert_eq!(front(bare), Front::Plain { target: b"/", len: bare.len() - 3 });
+    }
+
+    #[test]
+    fn hosts_that_are_refused_are_left_alone() {
+        let mut heads = Heads::default();
+        let request = |host| format!("GET /a HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes();
+        // Also after a block that was kept.
+        for _ in 0..2 {
+            for (host, is_allowed) in [("here", true), ("elsewhere", false), ("here", true)] {
+                let request = request(host);
+                let front = heads.front_for(&request, |host| host == b"here");
+                assert_eq!(matches!(front, Front::Plain { .. }), is_allowed, "{host}");
+            }
+        }
     }
 
     #[test]

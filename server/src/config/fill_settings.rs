@@ -1,5 +1,6 @@
 //! From values to [`Settings`]: fills the structs that the rest of the server reads.
 use super::{
+    allowed_hosts::AllowedHosts,
     check_jwt::jwt,
     command_lists::{AccessSettings, CommandList},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable},
@@ -41,6 +42,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         rediss: top.addresses("rediss"),
         admin_tls: top.is_on("admin-tls"),
         tls: tls(top),
+        allowed_hosts: AllowedHosts::new(&top.texts("allowed-hosts")),
         proxies: ProxySettings {
             trusted: top.address_ranges("trusted-proxies"),
             header: ForwardedHeader::from_name(top.text("forwarded-header").unwrap_or_default()),

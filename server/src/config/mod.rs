@@ -11,6 +11,7 @@
 //! print`. Each value remembers where it comes from; all problems are reported at once, each with
 //! its place. Nothing here reads the process's environment or arguments: they are arguments
 //! ([`ConfigInput`]), and so is the machine.
+mod allowed_hosts;
 mod check_jwt;
 mod check_settings;
 mod command_line_flags;
@@ -62,6 +63,7 @@ mod transport;
 mod trusted_proxies;
 mod url_parts;
 
+pub use allowed_hosts::AllowedHosts;
 pub use check_settings::CheckedConfig;
 pub use command_line_flags::{flag_args, flag_layer, with_candidates};
 pub use command_lists::{AccessSettings, Categories, CommandList};

@@ -54,6 +54,12 @@ impl PeerSettings {
         !self.peers.is_empty() || self.discovery != PeerDiscovery::Fixed
     }
 
+    /// Whether other nodes may ask this process: it shares its cache, or knows how nodes show
+    /// themselves.
+    pub fn have_nodes(&self) -> bool {
+        self.are_set() || self.secret.is_some() || self.tls.is_some()
+    }
+
     /// What a node is called on the ring.
     pub fn name_of(&self, address: &PeerAddress) -> String {
         match self.name {

@@ -1,5 +1,6 @@
 //! The checked configuration: what the rest of the server reads.
 use super::{
+    allowed_hosts::AllowedHosts,
     command_lists::AccessSettings,
     data_file::DataFile,
     jwt_settings::JwtSettings,
@@ -35,6 +36,7 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     pub admin_tls: bool,
     pub tls: TlsSettings,
+    pub allowed_hosts: AllowedHosts,
     pub proxies: ProxySettings,
     /// Of the listeners without a name.
     pub proxy_protocol: ProxyProtocol,

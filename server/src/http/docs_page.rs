@@ -1,19 +1,19 @@
 //! `GET /docs`: the description of the routes as a page for people. It has no script and loads
 //! nothing.
-use super::{openapi, response_body::ResponseBody};
+use super::{openapi, response_body::ResponseBody, response_writer::insert_own_type};
 use http::{HeaderValue, Response, header};
 use serde_json::Value;
 
 const STYLE: &str = include_str!("docs_page.css");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 /// The style above, and nothing else from anywhere.
-const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 /// `GET /docs`
 pub(super) fn docs_page(item_prefix: Option<&str>) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::full(page(&openapi::description(item_prefix))));
-    response.headers_mut().insert(header::CONTENT_TYPE, HTML);
+    insert_own_type(response.headers_mut(), HTML);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
     response
 }

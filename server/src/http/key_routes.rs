@@ -78,7 +78,7 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
                     Some(pointer) => match document_routes::part(&value, &said, &pointer) {
                         Ok(part) => {
                             let mut response = route.found(&key, part, about, &said, instance);
-                            response.headers_mut().insert(header::CONTENT_TYPE, document_routes::JSON_TYPE);
+                            response_writer::insert_own_type(response.headers_mut(), document_routes::JSON_TYPE);
                             response
                         }
                         Err(problem) => problem.into_response(),

@@ -41,7 +41,7 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
     let mut charge = buffers.charge(BufferKind::HttpOutput);
     let (mut charged, mut fits, mut first) = (STEP, true, true);
     let mut append = |key: &[u8]| {
-        if fits && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+        if fits && request.lists(key) && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
             if !std::mem::take(&mut first) {
                 body.put(b",");
             }

@@ -5,12 +5,15 @@ use super::{
     owner_requests, peer_moves,
     problem_json::{Problem, ProblemKind},
     read_responses::{MESSAGE, ReadRoute},
+    request_checks::client,
+    request_user::note_failed,
     response_body::ResponseBody,
     response_writer,
     route_request::{RouteRequest, decode_key},
     tag_routes,
 };
 use crate::{
+    identity::Credential,
     peer::{
         AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS,
         REMOVE_KEYS, RING, SetRequest, bearer, no_such_group, of_expire, parse_remove_keys,
@@ -38,11 +41,22 @@ pub(super) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Re
         return Err(Problem::of(ProblemKind::NotAPeer, "the connection shows no certificate of peer-tls-ca"));
     }
     let Some(secret) = &peers.secret else { return Ok(()) };
-    let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    match shown.ct_eq(bearer(secret).as_bytes()).into() {
-        true => Ok(()),
-        false => Err(Problem::of(ProblemKind::NotAPeer, "`Authorization` does not show peer-secret")),
+    let no_peer = || Problem::of(ProblemKind::NotAPeer, "`Authorization` does not show peer-secret");
+    let shown = headers.get(header::AUTHORIZATION).ok_or_else(no_peer)?;
+    let is_right = bool::from(shown.as_bytes().ct_eq(bearer(secret).as_bytes()));
+    if is_right && context.has_shown_secret.get() {
+        return Ok(());
     }
+    let guess = (Credential::PeerSecret, client(context, headers).ip);
+    if let Some(wait) = context.worker.app.users.wait(guess.0, guess.1) {
+        return Err(Problem::too_many_logins(wait));
+    }
+    context.has_shown_secret.set(is_right);
+    if !is_right {
+        note_failed(&context.worker, guess, "");
+        return Err(no_peer());
+    }
+    Ok(())
 }
 
 /// What a node is told that asks for a group which this one lacks. The status is none that another
@@ -92,7 +106,7 @@ pub(super) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
 
 fn message(body: Bytes) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::full(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+    response_writer::insert_own_type(response.headers_mut(), MESSAGE);
     response
 }
 

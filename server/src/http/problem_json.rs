@@ -1,6 +1,10 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described
 //! in docs/reference/http.md.
-use super::{rate_limit_headers, response_body::ResponseBody};
+use super::{
+    rate_limit_headers,
+    response_body::ResponseBody,
+    response_writer::{SANDBOX, insert_own_type},
+};
 use crate::{lifecycle::throttle::Throttled, source::SourceError};
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_proto::http::json;
@@ -28,6 +32,7 @@ pub(super) enum ProblemKind {
     Forbidden,
     HeadTimeout,
     HeadTooLarge,
+    HostNotAllowed,
     KeyNotFound,
     KeyTooLarge,
     LoginRequired,
@@ -99,6 +104,7 @@ impl ProblemKind {
             ProblemKind::HeadTooLarge => {
                 ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE)
             }
+            ProblemKind::HostNotAllowed => ("host-not-allowed", "The host is not allowed", S::FORBIDDEN),
             ProblemKind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
             ProblemKind::KeyTooLarge => ("key-too-large", "The key is too large", S::URI_TOO_LONG),
             ProblemKind::MethodNotAllowed => ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED),
@@ -277,7 +283,8 @@ impl Problem {
         let mut response = Response::new(ResponseBody::full(text));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        insert_own_type(headers, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry_after(wait));
         }

@@ -4,6 +4,7 @@
 use super::{
     problem_json::{Problem, ProblemKind},
     response_body::{BodyWriter, Pages, ResponseBody},
+    response_writer::insert_own_type,
     route_request::{RouteRequest, decode_key},
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     source::{LocalFuture, LocalStore, Page, Scan, SourceError},
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response};
 use larder_proto::http::{target, text::Sink};
 use larder_store::StoredValue;
 use std::{
@@ -85,13 +86,11 @@ pub(super) async fn range(request: &RouteRequest<'_>, format: RangeFormat) -> Re
     // A store that cannot be read says so in the head.
     let first = poll_fn(|cx| pages.poll_page(cx)).await.map_err(|error| Problem::source(&error))?;
     let mut response = Response::new(ResponseBody::paged(first, pages));
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(match format {
-            RangeFormat::Entities => "application/octet-stream",
-            RangeFormat::Lines => "application/x-ndjson",
-        }),
-    );
+    let content_type = match format {
+        RangeFormat::Entities => "application/octet-stream",
+        RangeFormat::Lines => "application/x-ndjson",
+    };
+    insert_own_type(response.headers_mut(), HeaderValue::from_static(content_type));
     Ok(response)
 }
 

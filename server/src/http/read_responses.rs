@@ -10,7 +10,7 @@ use super::{
     data_content_type,
     problem_json::{self, Problem, ProblemKind},
     response_body::{BodyWriter, ResponseBody},
-    response_writer::{ROOM, TEXT, text},
+    response_writer::{ROOM, TEXT, insert_own_type, text},
 };
 use crate::{
     peer::{GetResponse, PROTOBUF},
@@ -237,7 +237,7 @@ fn ascii(text: Vec<u8>) -> HeaderValue {
 }
 
 pub(super) const MESSAGE: HeaderValue = HeaderValue::from_static(PROTOBUF);
-const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+pub(super) const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 impl ReadRoute {
     /// The parameter that has the key, if the path has not.
@@ -267,7 +267,7 @@ impl ReadRoute {
                 match entry.metadata() {
                     [] => {
                         out.reserve(ROOM + value.len());
-                        out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\netag: ");
+                        out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\nx-content-type-options: nosniff\r\netag: ");
                         etag::write(out, about.version ^ instance);
                         out.put(b"\r\nage: ");
                         out.put_number(about.age);
@@ -298,7 +298,7 @@ impl ReadRoute {
                 let len =
                     BEFORE_KEY.len() + json::len(entry.key) + BEFORE_VALUE.len() + json::len(value) + AFTER_FOUND.len();
                 out.reserve(ROOM + len);
-                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8");
+                out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\nx-content-type-options: nosniff");
                 end_head(out, len, date);
                 out.put(BEFORE_KEY);
                 json::write(out, entry.key);
@@ -309,17 +309,22 @@ impl ReadRoute {
             ReadRoute::Text | ReadRoute::Entity => {
                 out.reserve(ROOM + value.len());
                 out.put(match self {
-                    ReadRoute::Entity => b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream",
-                    _ => &b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8"[..],
+                    ReadRoute::Entity => {
+                        b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\nx-content-type-options: nosniff"
+                    }
+                    _ => &b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\nx-content-type-options: nosniff"[..],
                 });
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
             ReadRoute::Data => {
-                let content_type = data_content_type::of(entry.metadata(), value);
+                let (content_type, is_own) = data_content_type::of(entry.metadata(), value);
                 out.reserve(ROOM + content_type.len() + value.len());
                 out.put(b"HTTP/1.1 200 OK\r\ncontent-type: ");
                 out.put(content_type);
+                if is_own {
+                    out.put(b"\r\nx-content-type-options: nosniff");
+                }
                 end_head(out, value.len(), date);
                 put_value(out, &entry.value);
             }
@@ -342,7 +347,7 @@ impl ReadRoute {
         let headers = response.headers_mut();
         match self {
             ReadRoute::Kv => {
-                headers.insert(header::CONTENT_TYPE, content_type(CopyMetadataView::read(said).shown_type()));
+                insert_type(headers, CopyMetadataView::read(said).shown_type());
                 match about {
                     Some(about) => about.insert_into(headers, instance, said),
                     None => {
@@ -353,7 +358,7 @@ impl ReadRoute {
                 *response.body_mut() = ResponseBody::full(value);
             }
             ReadRoute::Lookup => {
-                headers.insert(header::CONTENT_TYPE, LOOKUP_JSON);
+                insert_own_type(headers, LOOKUP_JSON);
                 let mut body = BodyWriter::with_capacity(ROOM + value.len().min(ROOM));
                 body.put(BEFORE_KEY);
                 json::write(&mut body, key);
@@ -363,16 +368,20 @@ impl ReadRoute {
                 *response.body_mut() = body.finish();
             }
             ReadRoute::Text | ReadRoute::Entity => {
-                headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Entity { OCTETS } else { TEXT });
+                insert_own_type(headers, if self == ReadRoute::Entity { OCTETS } else { TEXT });
                 *response.body_mut() = ResponseBody::full(value);
             }
             ReadRoute::Data => {
-                let content_type = HeaderValue::from_bytes(data_content_type::of(said, &value));
-                headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(OCTETS));
+                let (content_type, is_own) = data_content_type::of(said, &value);
+                let content_type = HeaderValue::from_bytes(content_type).unwrap_or(OCTETS);
+                match is_own {
+                    true => insert_own_type(headers, content_type),
+                    false => drop(headers.insert(header::CONTENT_TYPE, content_type)),
+                }
                 *response.body_mut() = ResponseBody::full(value);
             }
             ReadRoute::Peer => {
-                headers.insert(header::CONTENT_TYPE, MESSAGE);
+                insert_own_type(headers, MESSAGE);
                 let message = GetResponse::not_held(value, said, clock::now());
                 *response.body_mut() = ResponseBody::full(message.encode_to_vec());
             }
@@ -395,7 +404,7 @@ impl ReadRoute {
                 let said = value.metadata.encode();
                 let mut said = CopyMetadataView::read(&said);
                 said.is_not_kept |= value.fresh == FreshUntil::NotKept;
-                headers.insert(header::CONTENT_TYPE, content_type(said.shown_type()));
+                insert_type(headers, said.shown_type());
                 let fresh_for = match value.fresh {
                     FreshUntil::At(until) => Some(until.saturating_sub(now)),
                     FreshUntil::Policy | FreshUntil::NotKept => None,
@@ -404,10 +413,10 @@ impl ReadRoute {
                 headers.insert(CACHE_STATUS, if value.encoding.is_some() { ENCODED } else { PASSED_THROUGH });
             }
             ReadRoute::Data => {
-                headers.insert(header::CONTENT_TYPE, content_type(value.metadata.content_type.as_deref()));
+                insert_type(headers, value.metadata.content_type.as_deref());
             }
             ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Peer => {
-                headers.insert(header::CONTENT_TYPE, if self == ReadRoute::Text { TEXT } else { OCTETS });
+                insert_own_type(headers, if self == ReadRoute::Text { TEXT } else { OCTETS });
             }
         }
         insert_vary(headers, &value);
@@ -463,13 +472,17 @@ impl ReadRoute {
 fn put_message(out: &mut Output, entry: &Entry<'_>, now: Millis, instance: u64, date: &[u8; Date::LEN]) {
     let message = message_of(entry, instance, now);
     out.reserve(ROOM + message.encoded_len());
-    out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf");
+    out.put(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\nx-content-type-options: nosniff");
     end_head(out, message.encoded_len(), date);
     message.put(out, |out| put_value(out, &entry.value));
 }
 
-fn content_type(said: Option<&[u8]>) -> HeaderValue {
-    said.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(OCTETS)
+/// The type that the source said, or else Larder's own.
+fn insert_type(headers: &mut HeaderMap, said: Option<&[u8]>) {
+    match said.and_then(|text| HeaderValue::from_bytes(text).ok()) {
+        Some(said) => drop(headers.insert(header::CONTENT_TYPE, said)),
+        None => insert_own_type(headers, OCTETS),
+    }
 }
 
 /// What the clients of small HTTP proxies for Redis get from those, to the letter.
@@ -483,7 +496,7 @@ const AFTER_FOUND: &[u8] = b", \"status\": 200}";
 #[cold]
 fn put_said(out: &mut Output, said: &[u8], about: &EntryMetadata, version: u64) -> bool {
     let said = CopyMetadataView::read(said);
-    out.put(said.shown_type().unwrap_or(b"application/octet-stream"));
+    out.put(said.shown_type().unwrap_or(b"application/octet-stream\r\nx-content-type-options: nosniff"));
     out.put(b"\r\netag: ");
     match said.etag {
         Some(text) => out.put(text),
@@ -539,6 +552,6 @@ fn lookup_failure(key: Option<&[u8]>, status: StatusCode) -> Response<ResponseBo
     body.put(b"}");
     let mut response = Response::new(ResponseBody::full(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, LOOKUP_JSON);
+    insert_own_type(response.headers_mut(), LOOKUP_JSON);
     response
 }

@@ -25,14 +25,28 @@ pub(super) fn client(context: &ConnectionContext, headers: &HeaderMap) -> Client
 
 /// HTTP/1.1 has one `Host`; HTTP/1.0 and HTTP/2 may lack it (RFC 9112, 3.2; RFC 9113, 8.3.1).
 /// Proxies route by it: a second one could name another server than the first.
-pub(super) fn check_host(head: &request::Parts) -> Result<(), Problem> {
+///
+/// A page of another site that has given its own name the address of this machine (DNS rebinding)
+/// is no page of another site to the browser. Only the name shows it.
+pub(super) fn check_host(context: &ConnectionContext, head: &request::Parts) -> Result<(), Problem> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let host = hosts.next();
     let detail = match host {
         None if head.version == Version::HTTP_11 => "Host is missing",
         Some(_) if hosts.next().is_some() => "Host is there twice",
         Some(host) if !is_host(host.as_bytes()) => "Host is not a host and a port",
-        None | Some(_) => return Ok(()),
+        None | Some(_) => {
+            let named = host.map(HeaderValue::as_bytes);
+            let target = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+            return match named.into_iter().chain(target).find(|host| !context.allows_host(host)) {
+                None => Ok(()),
+                Some(host) => {
+                    let host = String::from_utf8_lossy(host);
+                    let detail = format!("this listener is not reached as `{host}` (setting `allowed-hosts`)");
+                    Err(Problem::of(ProblemKind::HostNotAllowed, detail))
+                }
+            };
+        }
     };
     Err(Problem::of(ProblemKind::BadHost, detail))
 }
@@ -79,6 +93,7 @@ pub(super) fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> R
     match rights {
         RouteRights::Nobody | RouteRights::InBody => Ok(()),
         RouteRights::Nodes => request.user.check_command(request.worker, "set", everything),
+        RouteRights::NodesOrGet => check_rights(request, RouteRights::Key("get", None, KeyAccess::READ)),
         RouteRights::Command(command) => request.user.check_command(request.worker, command, Beyond::Nothing),
         RouteRights::AnyKey(command, access) => {
             request.user.check_command(request.worker, command, Beyond::Keys(access))

@@ -9,13 +9,14 @@ use super::{
 };
 use crate::{
     app::Worker,
-    identity::{Beyond, DEFAULT_USER, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
+    identity::{Beyond, Credential, DEFAULT_USER, KeyAccess, LoginOutcome, Refusal, RefusalReason, TouchedKey, User},
     read::Group,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use larder_engine::Millis;
 use larder_store::clock;
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     iter,
     net::IpAddr,
@@ -60,16 +61,15 @@ impl RequestUser {
         (key, access): (&[u8], KeyAccess),
     ) -> Result<(), Problem> {
         let Some(user) = self.restricted() else { return Ok(()) };
-        let named;
-        let key = match worker.groups.first().is_some_and(|first| first.name == group.name) {
-            true => key,
-            false => {
-                named = [b"@", group.name.as_bytes(), b"/", key].concat();
-                &named
-            }
-        };
+        let key = &name_in_rules(worker, group, key);
         let touched = iter::once(TouchedKey { key, access, position: 1 });
         check(worker, user, (command, key), touched, Beyond::Nothing)
+    }
+
+    /// Whether the rules name this key of a group: others do not appear in lists.
+    #[inline]
+    pub(super) fn knows_key(&self, (worker, group): (&Worker, &Group), key: &[u8]) -> bool {
+        self.restricted().is_none_or(|user| user.permissions().know_key(&name_in_rules(worker, group, key)))
     }
 
     /// Checks a command that names no keys, or touches any.
@@ -78,6 +78,14 @@ impl RequestUser {
             Some(user) => check(worker, user, (command, b"*"), iter::empty(), beyond),
             None => Ok(()),
         }
+    }
+}
+
+/// A key as rules name it.
+fn name_in_rules<'k>(worker: &Worker, group: &Group, key: &'k [u8]) -> Cow<'k, [u8]> {
+    match worker.groups.first().is_some_and(|first| first.name == group.name) {
+        true => Cow::Borrowed(key),
+        false => [b"@", group.name.as_bytes(), b"/", key].concat().into(),
     }
 }
 
@@ -234,6 +242,19 @@ pub(super) fn basic_credentials(header: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Pro
     Ok((if name.is_empty() { DEFAULT_USER.into() } else { name }, password))
 }
 
+/// Counts and logs credentials that were wrong. `user` is the name that came with a password.
+pub(super) fn note_failed(worker: &Worker, (credential, address): (Credential, IpAddr), user: &str) {
+    let (object, what) = match credential {
+        Credential::Login => ("HTTP", "a login over HTTP failed"),
+        Credential::PeerSecret => ("peer-secret", "a wrong peer-secret was shown"),
+        Credential::ReplicationSecret => ("replication-secret", "a wrong replication-secret was shown"),
+    };
+    worker.counters.failed_logins.add(1);
+    tracing::warn!(client = %address, user = %user.escape_debug(), "{what}");
+    let client = || format!("addr={address} http");
+    worker.app.users.note_failed((credential, address), "toplevel", (object.as_bytes(), user), client);
+}
+
 /// The user whom the credentials of a header show, and until when.
 async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<User>, Millis), Problem> {
     let users = &worker.app.users;
@@ -256,11 +277,7 @@ async fn verify(worker: &Worker, header: &[u8], address: IpAddr) -> Result<(Arc<
         LoginOutcome::Granted(user, ends) => Ok((user, ends)),
         LoginOutcome::Wait(wait) => Err(Problem::too_many_logins(wait)),
         LoginOutcome::Wrong | LoginOutcome::Compare(_) => {
-            users.login_failed(address);
-            worker.counters.failed_logins.add(1);
-            tracing::warn!(client = %address, user = %shown.escape_debug(), "a login over HTTP failed");
-            let client = || format!("addr={address} http");
-            users.log().add((RefusalReason::Login, "toplevel"), (b"HTTP", &shown), client);
+            note_failed(worker, (Credential::Login, address), &shown);
             Err(Problem::of(ProblemKind::LoginRequired, "the user or the password is wrong, or the user is disabled"))
         }
     }

@@ -55,6 +55,11 @@ impl RouteRequest<'_> {
         self.user.check_key((self.worker, self.group), command, (key, access))
     }
 
+    /// Whether a list may name a key of the group to the user.
+    pub(super) fn lists(&self, key: &[u8]) -> bool {
+        self.user.knows_key((self.worker, self.group), key)
+    }
+
     /// Lets the fetch that was begun for the request, if one was, say so.
     pub(super) fn follow(&self, batch: &mut [Fetch]) {
         if let (Some(trace), [.., fetch]) = (&self.trace, batch) {

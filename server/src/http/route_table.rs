@@ -102,6 +102,8 @@ pub(super) enum RouteRights {
     Nobody,
     /// The secret of nodes, or their certificate.
     Nodes,
+    /// The same, or the right to GET the key in the path where nodes have neither.
+    NodesOrGet,
     /// A command on the key in the path, or in this parameter of the query.
     Key(&'static str, Option<&'static str>, KeyAccess),
     /// A command on the key in this parameter of the query. Without the parameter, it may touch any
@@ -244,6 +246,12 @@ impl Route {
         self.pattern == DATA
     }
 
+    /// Whether it exists only where nodes share their caches. Without nodes, a read is what a
+    /// groupcache client expects of any server.
+    fn needs_nodes(&self) -> bool {
+        self.is_between_nodes() && !self.is_safe()
+    }
+
     /// Whether only nodes that share this cache may use it.
     pub(super) fn is_between_nodes(&self) -> bool {
         use RouteHandler::{PeerGrpc, PeerPost, PeerRemove, PeerSet, Read};
@@ -253,9 +261,10 @@ impl Route {
     /// What the rules of the user must allow.
     pub(super) fn rights(&self) -> RouteRights {
         use RouteHandler as H;
-        use RouteRights::{AnyKey, Command, InBody, Key, KeyOrAny, Nobody, Nodes};
+        use RouteRights::{AnyKey, Command, InBody, Key, KeyOrAny, Nobody, Nodes, NodesOrGet};
         match self.handler {
-            H::Read(ReadRoute::Peer) | H::PeerSet | H::PeerRemove | H::PeerPost | H::PeerGrpc => Nodes,
+            H::Read(ReadRoute::Peer) => NodesOrGet,
+            H::PeerSet | H::PeerRemove | H::PeerPost | H::PeerGrpc => Nodes,
             H::Read(ReadRoute::Kv | ReadRoute::Data) => Key("get", None, KeyAccess::READ),
             H::Read(read @ (ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity)) => {
                 Key("get", Some(read.parameter()), KeyAccess::READ)
@@ -288,10 +297,10 @@ impl Route {
             H::LogLevel | H::ConfigDifferences | H::ModeRules | H::Config | H::Faults => Command("config|get"),
             H::SetLogLevel | H::ReloadConfig | H::SetModeRules | H::ResetModeRules | H::Reload => Command("config|set"),
             H::OrderFault | H::ClearFaults => Command("config|set"),
-            H::Record => Command("monitor"),
+            H::Record => AnyKey("monitor", KeyAccess::READ),
             H::HotKeys => AnyKey("hotkeys|get", KeyAccess::READ),
             H::Contents => AnyKey("scan", KeyAccess::READ),
-            H::SlowLog => Command("slowlog|get"),
+            H::SlowLog => AnyKey("slowlog|get", KeyAccess::READ),
             H::Snapshot | H::Backups => Command("lastsave"),
             H::Backup | H::BeginSnapshot => Command("bgsave"),
         }
@@ -387,15 +396,15 @@ fn matches<'p>(pattern: &str, path: &'p str) -> Option<Variables<'p>> {
     (pattern == path).then_some(variables)
 }
 
-/// The route for a method and path.
+/// The route for a method and path. `has_nodes`: other nodes may ask this one.
 pub(super) fn find<'p>(
-    role: ListenerRole,
+    (role, has_nodes): (ListenerRole, bool),
     method: &Method,
     path: &'p str,
 ) -> Result<(&'static Route, Variables<'p>), Problem> {
     let wanted = if method == Method::HEAD { &Method::GET } else { method };
     let mut allow = String::new();
-    for route in ROUTES.iter().filter(|route| route.is_on(role)) {
+    for route in ROUTES.iter().filter(|route| route.is_on(role) && (has_nodes || !route.needs_nodes())) {
         let Some(variables) = matches(route.pattern, path) else { continue };
         if route.method == *wanted {
             return Ok((route, variables));

@@ -15,13 +15,14 @@ use super::{
     peer_status,
     problem_json::{Problem, ProblemKind},
     range_routes, rate_limit_headers,
-    read_responses::ReadRoute,
+    read_responses::{OCTETS, ReadRoute},
     record_operations,
     request_body::{self, BodyLimit},
     request_checks::{
         check_host, check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites,
     },
     response_body::ResponseBody,
+    response_writer::{NO_SNIFFING, SANDBOX},
     route_request::{RouteRequest, not_empty},
     route_table::{Route, RouteHandler, RouteRights, find},
     slow_log_route, snapshot_routes, store_backup, tag_routes, what_if,
@@ -38,7 +39,7 @@ use crate::{
     telemetry::HttpRoute,
 };
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
 use larder_proto::http::target;
 use larder_store::clock;
 use std::{pin::pin, rc::Rc};
@@ -84,6 +85,9 @@ where
         (Err(problem), None) => problem.into_response(),
         (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
+    if context.role == ListenerRole::Admin {
+        confine(response.headers_mut());
+    }
     if let Some(allowance) = left {
         rate_limit_headers::insert(response.headers_mut(), &allowance);
     }
@@ -105,6 +109,34 @@ where
         *response.body_mut() = ResponseBody::empty();
     }
     Answered { response, timed_with, logged }
+}
+
+/// What the admin listener serves besides its own pages is data: no value may run in the name of the
+/// console, whatever its source says that it is.
+fn confine(headers: &mut HeaderMap) {
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
+    // Larder's pages have a policy each, and problems have this one.
+    if headers.contains_key(header::CONTENT_SECURITY_POLICY) {
+        return;
+    }
+    headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
+    if let Some(content_type) = headers.get_mut(header::CONTENT_TYPE)
+        && !is_data(content_type.as_bytes())
+    {
+        *content_type = OCTETS;
+    }
+}
+
+/// Whether browsers show or save this content type and run nothing of it.
+fn is_data(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let essence = essence.to_ascii_lowercase();
+    let begins = |kind: &[u8]| essence.starts_with(kind);
+    match &essence[..] {
+        b"text/plain" | b"text/csv" | b"text/event-stream" | b"application/json" | b"application/x-ndjson" => true,
+        b"application/openmetrics-text" | b"application/octet-stream" => true,
+        other => other.ends_with(b"+json") || begins(b"image/") && !other.ends_with(b"+xml"),
+    }
 }
 
 /// The path, which may be below the prefix of the item API.
@@ -147,10 +179,13 @@ where
     if head_size(&head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
-    check_host(&head)?;
+    check_host(context, &head)?;
     let path = item_path(context, &head.uri);
     let no_such_route = || Problem::no_such_route(head.uri.path());
-    let found = path.in_table().ok_or_else(no_such_route).and_then(|path| find(context.role, &head.method, path));
+    let found = path
+        .in_table()
+        .ok_or_else(no_such_route)
+        .and_then(|path| find((context.role, settings.peers.have_nodes()), &head.method, path));
     let (route, variables) = match found {
         Ok(found) => found,
         Err(problem) => {
@@ -175,7 +210,7 @@ where
     }
     let user = match route.rights() {
         RouteRights::Nobody => Rc::default(),
-        RouteRights::Nodes if peer_routes::nodes_show_themselves(context) => Rc::default(),
+        RouteRights::Nodes | RouteRights::NodesOrGet if peer_routes::nodes_show_themselves(context) => Rc::default(),
         _ => {
             let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
             match context.users.identify(&context.worker, header, client(context, &head.headers).ip).await {

@@ -16,10 +16,12 @@ pub async fn serve_connection<S: ClientStream>(
     peer: SocketAddr,
     role: ListenerRole,
 ) {
+    // Fails when the runtime ends.
+    let Ok(local) = stream.local_addr() else { return };
     tracing::debug!(%peer, "HTTP client connected");
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
-    let context =
-        Rc::new(ConnectionContext::new(worker, http, peer, role, stream.is_node(), stream.certificate_user()).await);
+    let certificate = (stream.is_node(), stream.certificate_user());
+    let context = Rc::new(ConnectionContext::new(worker, http, (peer, local), role, certificate).await);
     // The admin listener has no hot routes.
     let handover = match role {
         ListenerRole::Native if !stream.speaks_http2() => fast_path::serve(&context, stream, &deadline).await,

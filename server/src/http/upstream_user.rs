@@ -5,11 +5,11 @@
 //! than `auth-cache`, allow it.
 use super::{
     problem_json::{Problem, ProblemKind},
-    request_user::{RequestUser, basic_credentials},
+    request_user::{RequestUser, basic_credentials, note_failed},
 };
 use crate::{
     app::Worker,
-    identity::{RightsNow, UpstreamRights, UserRights},
+    identity::{Credential, RightsNow, UpstreamRights, UserRights},
     redis,
     source::SourceError,
 };
@@ -85,18 +85,15 @@ fn is_same(known: Option<&[u8]>, header: Option<&[u8]>) -> bool {
 
 /// Has the Redis check the credentials of a header.
 async fn log_in(worker: &Worker, header: &[u8], address: IpAddr) -> Result<Arc<UserRights>, Problem> {
-    let users = &worker.app.users;
-    if let Some(wait) = users.login_wait(address) {
+    if let Some(wait) = worker.app.users.wait(Credential::Login, address) {
         return Err(Problem::too_many_logins(wait));
     }
     let (name, password) = basic_credentials(header)?;
     match redis::check_login(worker, &name, &password).await {
         Ok(rights) => Ok(rights),
         Err(SourceError::Refused(_)) => {
-            users.login_failed(address);
-            worker.counters.failed_logins.add(1);
-            let shown = String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug().to_string();
-            tracing::warn!(client = %address, user = shown, "a login over HTTP failed at the source");
+            let shown = String::from_utf8_lossy(&name[..name.len().min(64)]);
+            note_failed(worker, (Credential::Login, address), &shown);
             Err(Problem::of(ProblemKind::LoginRequired, "the source refuses the user or the password"))
         }
         Err(error) => Err(Problem::source(&error)),

@@ -6,6 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What a client shows, or guesses. Each kind is counted apart: wrong secrets of one kind must not
+/// keep out a node that shows another from behind the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// A password or a token.
+    Login,
+    /// `peer-secret`.
+    PeerSecret,
+    /// `replication-secret`.
+    ReplicationSecret,
+}
+
 /// Failed logins that an address may have in a [`WINDOW`].
 const FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);

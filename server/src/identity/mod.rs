@@ -34,6 +34,7 @@ mod users_file;
 pub use acl_log::{AclLog, AclLogEntry, RefusalReason};
 pub use command_catalog::{CatalogRow, CommandCatalog};
 pub use command_request::CommandRequest;
+pub use login_throttle::Credential;
 pub use name_pattern::KeyAccess;
 pub use passwords::{Passwords, fill_random};
 pub use permissions::{Beyond, Permissions, Refusal, TouchedChannel, TouchedKey};

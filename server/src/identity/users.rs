@@ -1,9 +1,9 @@
 //! The users of this process: who they are, who may log in, and when they change.
 use super::{
-    acl_log::AclLog,
+    acl_log::{AclLog, RefusalReason},
     command_catalog::CommandCatalog,
     jwt::{TokenVerifier, VerifiedToken},
-    login_throttle::LoginThrottle,
+    login_throttle::{Credential, LoginThrottle},
     user::{DEFAULT_USER, RejectedRule, User},
     users_file,
 };
@@ -43,7 +43,8 @@ pub struct Users {
     unrestricted: Arc<User>,
     powerless: Arc<User>,
     log: AclLog,
-    throttle: LoginThrottle,
+    /// For each [`Credential`].
+    throttles: [LoginThrottle; 3],
     comparisons: Semaphore,
 }
 
@@ -91,7 +92,7 @@ impl Users {
             password: settings.password.clone(),
             tokens: settings.jwt.clone().map(TokenVerifier::new),
             log: AclLog::default(),
-            throttle: LoginThrottle::default(),
+            throttles: Default::default(),
             comparisons: Semaphore::new(1),
         };
         users.load()?;
@@ -227,7 +228,7 @@ impl Users {
         if let Some(open) = user.as_ref().filter(|user| user.has_no_password() && !is_token) {
             return LoginOutcome::Granted(open.clone(), Millis::MAX);
         }
-        if let Some(wait) = self.throttle.wait(address, Instant::now()) {
+        if let Some(wait) = self.wait(Credential::Login, address) {
             return LoginOutcome::Wait(wait);
         }
         // A token that its user sends as the password, or that anybody sends without a name, which is then
@@ -252,7 +253,7 @@ impl Users {
     /// The user whose password this is, if it is that of one user alone. Only SHA-256 passwords are
     /// tokens: each would have to be compared with argon2.
     pub fn log_in_by_token(&self, address: IpAddr, token: &[u8]) -> LoginOutcome {
-        if let Some(wait) = self.throttle.wait(address, Instant::now()) {
+        if let Some(wait) = self.wait(Credential::Login, address) {
             return LoginOutcome::Wait(wait);
         }
         let users = self.all();
@@ -283,24 +284,31 @@ impl Users {
             None => LoginOutcome::Wrong,
         }
     }
-    /// How long this address has to wait before a login of it is looked at.
-    pub fn login_wait(&self, address: IpAddr) -> Option<Duration> {
-        self.throttle.wait(address, Instant::now())
+    /// How long this address has to wait before what it shows is looked at.
+    pub fn wait(&self, credential: Credential, address: IpAddr) -> Option<Duration> {
+        self.throttles[credential as usize].wait(address, Instant::now())
     }
     /// Compares a password with those of a user, on a thread of its own: one at a time, so that
     /// logins leave the cores to others. An address whose earlier logins failed while this one waited
     /// for its turn gets no turn.
     pub async fn compare(&self, address: IpAddr, user: Arc<User>, password: &[u8]) -> LoginOutcome {
         let Ok(_turn) = self.comparisons.acquire().await else { return LoginOutcome::Wrong };
-        if let Some(wait) = self.throttle.wait(address, Instant::now()) {
+        if let Some(wait) = self.wait(Credential::Login, address) {
             return LoginOutcome::Wait(wait);
         }
         let (compared, password) = (user.clone(), password.to_vec());
         let is_right = tokio::task::spawn_blocking(move || compared.passwords().contain(&password)).await;
         if is_right.unwrap_or(false) { LoginOutcome::Granted(user, Millis::MAX) } else { LoginOutcome::Wrong }
     }
-    /// A login of this address failed.
-    pub fn login_failed(&self, address: IpAddr) {
-        self.throttle.failed(address, Instant::now());
+    /// Counts and logs what an address has shown in vain. `object` says how, `user` for whom.
+    pub fn note_failed(
+        &self,
+        (credential, address): (Credential, IpAddr),
+        context: &'static str,
+        (object, user): (&[u8], &str),
+        client: impl FnOnce() -> String,
+    ) {
+        self.throttles[credential as usize].failed(address, Instant::now());
+        self.log.add((RefusalReason::Login, context), (object, user), client);
     }
 }

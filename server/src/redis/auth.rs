@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    identity::{LoginOutcome, Refusal, RefusalReason, User, UserRights},
+    identity::{Credential, LoginOutcome, Refusal, RefusalReason, User, UserRights},
     source::UpstreamCommand,
 };
 use larder_proto::resp::Args;
@@ -42,9 +42,9 @@ pub(super) fn check(
     }
 }
 
-/// Refuses a login from an address that has failed too often.
-pub(super) fn may_try(call: &CommandContext<'_>) -> Result<(), CommandError> {
-    match call.worker.app.users.login_wait(call.session.client.peer.ip()) {
+/// Refuses credentials from an address that has failed too often.
+pub(super) fn may_try(call: &CommandContext<'_>, credential: Credential) -> Result<(), CommandError> {
+    match call.worker.app.users.wait(credential, call.session.client.peer.ip()) {
         Some(wait) => Err(too_many(wait)),
         None => Ok(()),
     }
@@ -72,16 +72,21 @@ pub(super) async fn compare(
 
 /// Counts and logs a login that failed.
 pub(super) fn failed(call: &CommandContext<'_>, user: &[u8]) -> CommandError {
-    let users = &call.worker.app.users;
+    note_failed(call, Credential::Login, user);
+    WRONG_PASS
+}
+
+/// Counts and logs credentials that were wrong.
+pub(super) fn note_failed(call: &CommandContext<'_>, credential: Credential, user: &[u8]) {
     let peer = call.session.client.peer;
-    users.login_failed(peer.ip());
     call.worker.counters.failed_logins.add(1);
     let name = String::from_utf8_lossy(&user[..user.len().min(64)]);
-    tracing::warn!(client = %peer, user = %name.escape_debug(), "a login failed");
     let object = call.args[0].to_ascii_uppercase();
-    let reason = (RefusalReason::Login, context(call.session));
-    users.log().add(reason, (&object, &name), || client::line(&call.session.client, call.now));
-    WRONG_PASS
+    let how = String::from_utf8_lossy(&object);
+    tracing::warn!(client = %peer, user = %name.escape_debug(), by = %how, "a login failed");
+    let guess = (credential, peer.ip());
+    let client = || client::line(&call.session.client, call.now);
+    call.worker.app.users.note_failed(guess, context(call.session), (&object, &name), client);
 }
 
 fn context(session: &Session) -> &'static str {

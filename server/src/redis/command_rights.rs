@@ -61,8 +61,14 @@ const CHANNELS: [(&str, Channels); 5] = [
     ("ssubscribe", Channels::All),
     ("psubscribe", Channels::Patterns),
 ];
-/// Commands that may touch any entry without naming its key.
-const ANY_KEY: [(&str, KeyAccess); 1] = [("larder.cleartag", KeyAccess::WRITE)];
+/// Commands that may touch any entry without naming its key, or show what clients do with any key.
+const ANY_KEY: [(&str, KeyAccess); 5] = [
+    ("larder.cleartag", KeyAccess::WRITE),
+    ("monitor", KeyAccess::READ),
+    ("slowlog|get", KeyAccess::READ),
+    ("hotkeys|get", KeyAccess::READ),
+    ("acl|log", KeyAccess::READ),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channels {

@@ -4,6 +4,8 @@ use crate::{
     larder::Larder,
 };
 use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
     path::Path,
     process::{Command, Output},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -113,4 +115,51 @@ fn checked_in_a_browser(root: &Path, folder: &Path, larder: &Larder) -> Output {
         .arg(larder.pid().to_string())
         .output()
         .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"))
+}
+
+/// Answers each request with a page that has a script, until the process ends.
+fn origin_of_pages() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let page = "<!doctype html><script>fetch('/v1/log-level', {method: 'PUT', body: 'trace'})</script>";
+                let head =
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncache-control: max-age=600\r\nconnection: close";
+                let mut read = Vec::new();
+                while !read.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).unwrap_or(0) == 0 {
+                        return;
+                    }
+                    read.extend(byte);
+                }
+                let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{page}", page.len());
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn pages_of_other_sites_can_do_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("larder.toml");
+    let source = format!("http://127.0.0.1:{}/{{key}}", origin_of_pages());
+    std::fs::write(&file, format!("[groups.pages]\nsource = \"{source}\"\nmax-memory = \"1MiB\"\n")).unwrap();
+    let larder = Larder::start(&[&format!("--config={}", file.display())]);
+    let mut client = larder.client();
+    client.command(&["SET", "stay", "here"]);
+    client.command(&["SET", "script", "window.stolen = 'the value';"]);
+    let output = Command::new("node")
+        .arg(root.join("tests/console/other_sites.js"))
+        .args([larder.http.to_string(), larder.admin.to_string()])
+        .output()
+        .unwrap_or_else(|error| panic!("node: {error}\nType: make tools"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{said}");
 }

@@ -79,6 +79,21 @@ pub(super) const LISTENING: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "allowed-hosts",
+        kind: ValueKind::Hostname,
+        optional: true,
+        many: true,
+        example: "larder.example.com",
+        help: "Host names that requests to the HTTP and admin listeners may have in `Host`. Set it \
+               when clients, or a proxy that passes `Host` on, reach a listener on a loopback \
+               address by a name. Addresses, `localhost` and names without a dot are always \
+               allowed. Requests with other names get 403, because a page of another site can \
+               give its own name the address of this machine (DNS rebinding). Listeners on other \
+               addresses check names only if this is set. Listeners with TLS check none, because \
+               the certificate has the name.",
+        ..ROW
+    },
+    SettingSpec {
         name: "trusted-proxies",
         kind: ValueKind::AddressRange,
         optional: true,

@@ -5,7 +5,9 @@
 //! - The page loads nothing from other hosts, and no script or style stands in the HTML
 //!   ([`POLICY`]).
 //! - What comes from a server (keys, values, names) is put into the page as text, never as HTML.
-use super::{problem_json::Problem, response_body::ResponseBody, route_request::RouteRequest};
+use super::{
+    problem_json::Problem, response_body::ResponseBody, response_writer::insert_own_type, route_request::RouteRequest,
+};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 /// A file of the page.
@@ -49,7 +51,6 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
-const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 /// Asked for again each time, and answered with 304: another version may run at the same address.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -80,9 +81,8 @@ fn answer(request: &RouteRequest<'_>, file: &ConsoleFile) -> Response<ResponseBo
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, file.kind.clone());
+    insert_own_type(headers, file.kind.clone());
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
     headers.insert(REFERRER_POLICY, NO_REFERRER);
     headers.insert(header::CACHE_CONTROL, REVALIDATE);
     headers.insert(header::ETAG, tag);

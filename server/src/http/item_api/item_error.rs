@@ -2,7 +2,7 @@
 use super::super::{
     problem_json::{self, Problem},
     response_body::ResponseBody,
-    response_writer::JSON,
+    response_writer::{JSON, insert_own_type},
 };
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use larder_proto::http::{json, text::Sink};
@@ -118,7 +118,7 @@ impl ItemError {
         let mut response = Response::new(ResponseBody::full(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, JSON);
+        insert_own_type(headers, JSON);
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, problem_json::retry_after(wait));
         }

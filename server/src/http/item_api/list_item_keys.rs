@@ -64,7 +64,7 @@ async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, I
                     keys_only: true,
                 };
                 let page = store.scan(scan).await.map_err(|error| ItemError::read_failed(&Problem::source(&error)))?;
-                page.entries.iter().for_each(|(key, _)| listed.add(key));
+                page.entries.iter().filter(|(key, _)| request.lists(key)).for_each(|(key, _)| listed.add(key));
                 listed.check()?;
                 match page.next {
                     Some(last) => start = Bound::Excluded(last),
@@ -75,7 +75,12 @@ async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, I
         None => {
             let mut cursor = 0;
             loop {
-                cursor = request.group.cache.tier().scan(cursor, PAGE, clock::now(), |entry| listed.add(entry.key));
+                let mut tier = request.group.cache.tier();
+                cursor = tier.scan(cursor, PAGE, clock::now(), |entry| {
+                    if request.lists(entry.key) {
+                        listed.add(entry.key);
+                    }
+                });
                 listed.check()?;
                 if cursor == 0 {
                     break;

@@ -10,6 +10,11 @@ use crate::{
     source::Source,
     telemetry::Logs,
 };
+use ::http::Request;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2::handshake;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use larder_engine::Write;
 use std::{future::Future, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 use tokio::{
@@ -24,6 +29,8 @@ pub(super) enum Path {
     Any,
     /// Hyper, also for what the fast path could answer.
     General,
+    /// Over HTTP/2 ([`Server::send_http2`]).
+    Http2,
 }
 
 /// Runs a test on a runtime like a worker's. Every task gets its turn between two looks at the
@@ -40,6 +47,8 @@ pub(super) fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
 pub(super) struct Server {
     pub(super) worker: Rc<Worker>,
     pub(super) http: Rc<http::HttpWorkerState>,
+    native: TcpListener,
+    admin: TcpListener,
 }
 
 impl Server {
@@ -60,8 +69,16 @@ impl Server {
         let other = GroupSettings { name: "other".into(), max_memory: 1 << 20, ..default.clone() };
         default.freshness.ttl = source.as_ref().map(|_| Duration::from_secs(60));
         settings.groups.push(other);
-        let app = App::new(settings, Logs::default(), Bound::default(), 100, crate::redis::catalog())
-            .expect("no source to go wrong");
+        let listen = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.set_nonblocking(true).expect("a socket");
+            TcpListener::from_std(listener).expect("a runtime")
+        };
+        let (native, admin) = (listen(), listen());
+        let address = |listener: &TcpListener| listener.local_addr().expect("bound");
+        let bound = Bound { http: vec![address(&native)], admin: Some(address(&admin)), ..Bound::default() };
+        let app =
+            App::new(settings, Logs::default(), bound, 100, crate::redis::catalog()).expect("no source to go wrong");
         let app = Arc::new(app);
         tokio::task::spawn_local({
             let app = app.clone();
@@ -79,7 +96,7 @@ impl Server {
                 peers: None,
             });
         }
-        Server { worker: Rc::new(worker), http: Rc::default() }
+        Server { worker: Rc::new(worker), http: Rc::default(), native, admin }
     }
 
     pub(super) fn set(&self, key: &[u8], value: &[u8]) {
@@ -93,7 +110,10 @@ impl Server {
     }
 
     pub(super) async fn connect_to(&self, role: ListenerRole, path: Path) -> Client {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = match role {
+            ListenerRole::Native => &self.native,
+            ListenerRole::Admin => &self.admin,
+        };
         let address = listener.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("it listens");
         let (stream, peer) = listener.accept().await.expect("it was connected to");
@@ -103,23 +123,64 @@ impl Server {
         let (worker, http) = (self.worker.clone(), self.http.clone());
         tokio::task::spawn_local(async move {
             match path {
-                Path::Any => http::serve_connection(worker, http, stream, peer, role).await,
-                Path::General => serve_general(worker, http, stream, peer).await,
+                Path::Any | Path::Http2 => http::serve_connection(worker, http, stream, peer, role).await,
+                Path::General => serve_general(worker, http, stream, (peer, address)).await,
             }
         });
         Client { stream: client, read: Vec::new() }
     }
 }
 
-async fn serve_general(worker: Rc<Worker>, http: Rc<http::HttpWorkerState>, stream: TcpStream, peer: SocketAddr) {
+async fn serve_general(
+    worker: Rc<Worker>,
+    http: Rc<http::HttpWorkerState>,
+    stream: TcpStream,
+    addresses: (SocketAddr, SocketAddr),
+) {
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
-    let context = Rc::new(ConnectionContext::new(worker, http, peer, ListenerRole::Native, false, None).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, addresses, ListenerRole::Native, (false, None)).await);
     general_path::serve(context, stream, Vec::new(), deadline).await;
 }
 
 pub(super) struct Client {
     pub(super) stream: TcpStream,
     read: Vec<u8>,
+}
+
+impl Server {
+    /// One request over a connection of its own. Over HTTP/2, `Host` is the `:authority`.
+    pub(super) async fn request(
+        &self,
+        (role, path): (ListenerRole, Path),
+        line: (&str, &str),
+        fields: &str,
+        body: &str,
+    ) -> Reply {
+        let (method, target) = line;
+        let mut client = self.connect_to(role, path).await;
+        if path != Path::Http2 {
+            let length = match (method, body) {
+                ("GET", "") => String::new(),
+                _ => format!("content-length: {}\r\n", body.len()),
+            };
+            return client.send(format!("{method} {target} HTTP/1.1\r\n{fields}{length}\r\n{body}")).await;
+        }
+        let (mut sender, connection) =
+            handshake(TokioExecutor::new(), TokioIo::new(client.stream)).await.expect("HTTP/2");
+        let connection = tokio::task::spawn_local(connection);
+        let fields = fields.lines().filter_map(|field| field.split_once(": "));
+        let (hosts, others): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let mut request = Request::builder().method(method).uri(format!("http://{}{target}", hosts[0].1));
+        for (name, value) in others {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).expect("a request");
+        let (head, body) = sender.send_request(request).await.expect("an answer").into_parts();
+        let body = body.collect().await.expect("a body").to_bytes().to_vec();
+        connection.abort();
+        let fields = head.headers.iter().map(|(name, value)| format!("\r\n{name}: {}", value.to_str().expect("text")));
+        Reply { status: head.status.as_u16(), head: format!("HTTP/2{}", fields.collect::<String>()), body }
+    }
 }
 
 /// A response as it came.

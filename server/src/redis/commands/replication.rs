@@ -2,7 +2,9 @@
 //! replica asks for its stream.
 use crate::{
     config::PrimaryAddress,
+    identity::Credential,
     redis::{
+        auth,
         command_context::CommandContext,
         command_error::{CommandError, NO_AUTH, SYNTAX, integer},
         command_flow::{Flow, Later},
@@ -54,11 +56,16 @@ pub(in crate::redis) fn replicaof(call: &mut CommandContext<'_>) -> Done {
 /// LARDER.REPLICATE version secret port id records: the connection becomes the stream of changes.
 pub(in crate::redis) fn replicate(call: &mut CommandContext<'_>) -> Done {
     let replication = &call.worker.app.replication;
+    let has_secret = call.worker.app.settings.replication.secret.is_some();
+    if has_secret {
+        auth::may_try(call, Credential::ReplicationSecret)?;
+    }
     if !replication.admits(call.arg(2), call.session.authenticated()) {
-        return Err(match call.worker.app.settings.replication.secret.is_some() {
-            true => CommandError::Static("WRONGPASS the secret is not replication-secret of this primary"),
-            false => NO_AUTH,
-        });
+        if !has_secret {
+            return Err(NO_AUTH);
+        }
+        auth::note_failed(call, Credential::ReplicationSecret, b"");
+        return Err(CommandError::Static("WRONGPASS the secret is not replication-secret of this primary"));
     }
     if let Some(hindrance) = replication.hindrance() {
         return Err(cannot(hindrance));

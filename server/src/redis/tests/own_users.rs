@@ -152,6 +152,63 @@ fn too_many_failed_logins_have_to_wait() {
 }
 
 #[test]
+fn wrong_replication_secrets_have_to_wait_and_keep_out_no_logins() {
+    let server = Server::new(&["--replication-secret=right", "--password=main"]);
+    let replicate = |secret| server.client().say(&format!("LARDER.REPLICATE 1 {secret} 1 1 x"));
+    for _ in 0..20 {
+        assert_eq!(replicate("guess"), "-WRONGPASS the secret is not replication-secret of this primary\r\n");
+    }
+    for secret in ["guess", "right"] {
+        let reply = replicate(secret);
+        assert!(reply.starts_with("-WRONGPASS too many failed logins from this address"), "{reply}");
+    }
+    assert_eq!(server.client().say("AUTH main"), "+OK\r\n");
+    let logged = &server.worker.app.users.log().latest(1)[0];
+    assert_eq!((&*logged.object, logged.count), (&b"LARDER.REPLICATE"[..], 20));
+    assert_eq!(server.worker.counters.failed_logins.get(), 20);
+}
+
+#[test]
+fn no_command_shows_other_keys_to_a_user_of_some() {
+    let server = Server::new(&[]);
+    let mut other = user_named(&server, "other", "+@all ~b:* &*");
+    other.say("SET b:qxqx xqxq");
+    other.say("GET b:qxqx");
+    other.say("GET qxqx");
+    server.client().say("SET a:1 mine");
+    // What clients do with keys is for those who may read any.
+    for line in ["MONITOR", "SLOWLOG GET", "HOTKEYS GET", "ACL LOG"] {
+        assert_eq!(user_named(&server, "limited", "+@all ~a:* &*").say(line), NO_KEY, "{line}");
+        assert!(!user_named(&server, "reader", "+@all %R~* &*").say(line).starts_with("-NOPERM"), "{line}");
+    }
+    // As in Redis, they name keys and no values.
+    let lists = ["keys", "randomkey", "scan"];
+    // They end the process or the connection, change what the others see, or need a whole process.
+    let left_out = [
+        "acl|setuser",
+        "client|kill",
+        "client|pause",
+        "client|reply",
+        "flushall",
+        "flushdb",
+        "larder.explain",
+        "larder.replicate",
+        "quit",
+        "shutdown",
+    ];
+    for command in COMMANDS.iter().filter(|command| !command.is_parent && !left_out.contains(&command.name)) {
+        for key in ["a:1", "b:qxqx", "*", "0"] {
+            let line = call(command, key);
+            let mut client = user_named(&server, "limited", "+@all ~a:* &*");
+            let reply = runtime().block_on(client.ask(&line));
+            let reply = reply.replace(&line, "").replace(key, "");
+            let names_keys = lists.contains(&command.name) || key == "b:qxqx";
+            assert!(!reply.contains("xqxq") && (names_keys || !reply.contains("qxqx")), "{line}: {reply}");
+        }
+    }
+}
+
+#[test]
 fn changed_and_deleted_users_are_changed_at_once() {
     let server = Server::new(&[]);
     let mut admin = server.client();

@@ -7,7 +7,7 @@
 use super::{requests, rights, user::UpstreamUser};
 use crate::{
     app::Worker,
-    identity::{DEFAULT_USER, RightsNow, UserRights},
+    identity::{Credential, DEFAULT_USER, RightsNow, UserRights},
     redis::{
         auth,
         command_context::CommandContext,
@@ -52,7 +52,7 @@ impl Login<'_> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| WRONG_PASS);
         let (name, password) = (text(self.name())?, text(self.password)?);
         let own = requests::own_server(call)?;
-        auth::may_try(call)?;
+        auth::may_try(call, Credential::Login)?;
         let all_rights = call.worker.app.upstream_rights.clone();
         let rights = all_rights.map(|all| all.of(name));
         let user = self.user.is_some().then_some(name);

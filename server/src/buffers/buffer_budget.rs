@@ -1,5 +1,5 @@
 //! The bound on all buffers, and what is held against it.
-use super::buffer_account::SharedAccount;
+use super::{buffer_account::SharedAccount, open_files::OpenFiles};
 use larder_engine::Lent;
 use larder_store::clock;
 use parking_lot::Mutex;
@@ -73,6 +73,7 @@ pub(super) const STEP: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Buffers {
     pub(super) limit: usize,
+    open_files: Arc<OpenFiles>,
     pub(super) workers: Box<[WorkerBuffers]>,
     /// What any thread may charge, by [`BufferKind`].
     pub(super) shared: [AtomicUsize; KINDS],
@@ -104,6 +105,7 @@ impl Buffers {
     pub fn new(limit: usize, workers: usize, lent: Vec<Lent>) -> Arc<Buffers> {
         let buffers = Buffers {
             limit,
+            open_files: Arc::default(),
             workers: (0..workers.max(1)).map(|_| WorkerBuffers::default()).collect(),
             shared: Default::default(),
             lent,
@@ -121,6 +123,11 @@ impl Buffers {
     /// Without a bound, for one thread: where no clients are served.
     pub fn unbounded() -> Arc<Buffers> {
         Buffers::new(usize::MAX, 1, Vec::new())
+    }
+
+    /// The account of open files, which belongs to the same connections.
+    pub fn open_files(&self) -> &Arc<OpenFiles> {
+        &self.open_files
     }
 
     /// The bound (`max-buffers`).

@@ -1,4 +1,4 @@
-//! The account of all buffers: bytes that the process holds for its clients besides the memory
+//! The account of open files, and the account of all buffers: bytes that the process holds for its clients besides the memory
 //! tiers, against one bound (`max-buffers`).
 //!
 //! ```text
@@ -23,6 +23,7 @@ mod buffer_account;
 mod buffer_budget;
 mod buffer_charge;
 mod growing_buffer;
+mod open_files;
 #[cfg(test)]
 mod tests;
 
@@ -30,3 +31,5 @@ pub use buffer_account::{BufferAccount, HeldBytes, SharedAccount};
 pub use buffer_budget::{BufferKind, Buffers, ClientProtocol};
 pub use buffer_charge::BufferCharge;
 pub use growing_buffer::GrowingBuffer;
+pub(crate) use open_files::OpenFile;
+pub use open_files::OpenFiles;

@@ -1,5 +1,6 @@
 //! All connections of the process: a map for each worker, and how many there are.
 use super::{client::Client, monitors::Monitors};
+use crate::buffers::{OpenFile, OpenFiles};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -21,6 +22,7 @@ pub struct Clients {
     workers: Vec<WorkerClients>,
     next_id: AtomicU64,
     limit: usize,
+    open_files: Arc<OpenFiles>,
     monitors: Monitors,
 }
 
@@ -33,11 +35,12 @@ struct WorkerClients {
 
 impl Clients {
     /// For `workers` cores and at most `limit` connections (`max-connections`).
-    pub fn new(workers: usize, limit: usize) -> Clients {
+    pub fn new(workers: usize, limit: usize, open_files: Arc<OpenFiles>) -> Clients {
         Clients {
             workers: (0..workers.max(1)).map(|_| WorkerClients::default()).collect(),
             next_id: AtomicU64::new(1),
             limit,
+            open_files,
             monitors: Monitors::default(),
         }
     }
@@ -87,17 +90,20 @@ impl Clients {
     }
 
     /// Admits a connection on the worker with the fewest, counting it there until the [`Seat`] is
-    /// dropped. `None` if all are taken; a few more are kept for the `admin` listener, which is
-    /// needed most when the process is full. Called by one thread only, so the count cannot
-    /// pass the limit.
-    pub(crate) fn admit(self: &Arc<Self>, admin: bool) -> Option<Seat> {
+    /// dropped. A few more are kept for the `admin` listener, which is needed most when the process
+    /// is full. Called by one thread only, so the count cannot pass the limit.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub(crate) fn admit(self: &Arc<Self>, admin: bool) -> Result<Seat, FullBy> {
         let reserve = if admin { ADMIN_RESERVE } else { 0 };
         if self.open() >= self.limit + reserve {
-            return None;
+            return Err(FullBy::MaxConnections);
         }
-        let (worker, _) = self.per_worker().enumerate().min_by_key(|(_, open)| *open)?;
+        let file = self.open_files.take(reserve).ok_or(FullBy::OpenFiles)?;
+        let worker = self.per_worker().enumerate().min_by_key(|(_, open)| *open).map_or(0, |(worker, _)| worker);
         self.workers[worker].open.fetch_add(1, Relaxed);
-        Some(Seat { clients: self.clone(), worker })
+        Ok(Seat { clients: self.clone(), worker, _file: file })
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.
@@ -116,11 +122,21 @@ impl Clients {
     }
 }
 
+/// The limit that refuses a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FullBy {
+    /// `max-connections`.
+    MaxConnections,
+    /// The files that the process may open.
+    OpenFiles,
+}
+
 /// A counted connection on a worker.
 #[derive(Debug)]
 pub(crate) struct Seat {
     clients: Arc<Clients>,
     pub(crate) worker: usize,
+    _file: OpenFile,
 }
 impl Drop for Seat {
     fn drop(&mut self) {
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn each_connection_goes_to_the_worker_with_the_fewest() {
-        let clients = Arc::new(Clients::new(3, 100));
+        let clients = Arc::new(Clients::new(3, 100, Arc::default()));
         let mut seats: Vec<_> = (0..8).map(|_| clients.admit(false).expect("room")).collect();
         assert_eq!(clients.per_worker().collect::<Vec<_>>(), [3, 3, 2]);
         // Worker 1 loses all of its own; the next ones go there.
@@ -187,22 +203,22 @@ mod tests {
 
     #[test]
     fn the_limit_holds_and_admin_has_a_reserve() {
-        let clients = Arc::new(Clients::new(2, 2));
+        let clients = Arc::new(Clients::new(2, 2, Arc::default()));
         let seats = [clients.admit(false), clients.admit(false)];
-        assert!(seats.iter().all(Option::is_some));
-        assert!(clients.admit(false).is_none());
+        assert!(seats.iter().all(Result::is_ok));
+        assert_eq!(clients.admit(false).err(), Some(FullBy::MaxConnections));
         let reserve: Vec<_> = (0..ADMIN_RESERVE).map(|_| clients.admit(true)).collect();
-        assert!(reserve.iter().all(Option::is_some));
-        assert!(clients.admit(true).is_none());
+        assert!(reserve.iter().all(Result::is_ok));
+        assert!(clients.admit(true).is_err());
         drop(seats);
-        assert!(clients.admit(false).is_none(), "the reserve is still out");
+        assert!(clients.admit(false).is_err(), "the reserve is still out");
         drop(reserve);
-        assert!(clients.admit(false).is_some());
+        assert!(clients.admit(false).is_ok());
     }
 
     #[test]
     fn listed_while_connected_and_told_to_end() {
-        let clients = Arc::new(Clients::new(2, 10));
+        let clients = Arc::new(Clients::new(2, 10, Arc::default()));
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let register = |worker| clients.register(address, address, worker, 0, Waker::noop().clone());
         let (first, second) = (register(1), register(0));

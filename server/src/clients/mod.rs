@@ -22,7 +22,7 @@ pub use client::{About, Client, Moves, Tracks, Waits};
 pub use client_registry::Clients;
 #[cfg(test)]
 pub(crate) use client_registry::Listed;
-pub(crate) use client_registry::{Monitoring, Seat};
+pub(crate) use client_registry::{FullBy, Monitoring, Seat};
 pub use pubsub_registry::PubSub;
 pub(crate) use pubsub_registry::SubscriptionKind;
 pub use scan_cursors::Cursors;

@@ -6,7 +6,7 @@
 use super::listeners::{Door, Service};
 use crate::{
     app::App,
-    clients::Seat,
+    clients::{FullBy, Seat},
     lifecycle::{faults::FaultPlace, linger::linger},
     tls,
 };
@@ -36,7 +36,7 @@ pub(super) struct Arrival {
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Refused connections whose client is still being waited for, at most; more are cut at once.
-const MAX_REFUSED: usize = 128;
+const MAX_REFUSED: usize = 32;
 
 /// How long a refused client may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -70,10 +70,13 @@ pub(super) async fn accept(
         if is_cut(&app, door.service) {
             continue;
         }
-        let Some(seat) = app.clients.admit(door.service == Service::Admin) else {
-            app.telemetry.control().connections_refused.add(1);
-            refuse(stream, door, &app, &refused);
-            continue;
+        let seat = match app.clients.admit(door.service == Service::Admin) {
+            Ok(seat) => seat,
+            Err(full) => {
+                app.telemetry.control().connections_refused.add(1);
+                refuse(stream, door, full, &app, &refused);
+                continue;
+            }
         };
         let worker = seat.worker;
         // Fails when the worker has gone, that is while the process ends.
@@ -100,25 +103,33 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     )
 }
 
-const NO_ROOM_REDIS: &[u8] = b"-ERR max number of clients reached (max-connections)\r\n";
-const NO_ROOM_HTTP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-content-type: application/problem+json\r\n\
-content-length: 154\r\n\
-retry-after: 1\r\n\
-connection: close\r\n\
-\r\n\
-{\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached (setting `max-connections`)\"}";
+/// The refusal of a client, in the protocol of its listener.
+fn refusal(service: Service, full: FullBy) -> String {
+    let (limit, setting) = match full {
+        FullBy::MaxConnections => ("max-connections", "setting `max-connections`"),
+        FullBy::OpenFiles => ("open files, ulimit -n", "limit on open files, `ulimit -n`"),
+    };
+    if matches!(service, Service::Redis(_)) {
+        return format!("-ERR max number of clients reached ({limit})\r\n");
+    }
+    let body = format!(
+        "{{\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached ({setting})\"}}"
+    );
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
 
 /// Says why, then closes.
-fn refuse(mut stream: TcpStream, door: Door, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
-    let reason = match door.service {
-        // A handshake for the sake of a reason would cost more than serving the client.
-        _ if door.is_tls => tls::REFUSAL,
-        Service::Redis(_) => NO_ROOM_REDIS,
-        Service::Http | Service::Admin => NO_ROOM_HTTP,
-    };
+fn refuse(mut stream: TcpStream, door: Door, full: FullBy, app: &Arc<App>, refused: &Rc<Cell<usize>>) {
     // An empty socket buffer takes these few bytes; if not, the client goes without a reason.
-    let told = stream.write_all(reason).is_ok();
+    let told = match door.is_tls {
+        // A handshake for the sake of a reason would cost more than serving the client.
+        true => stream.write_all(tls::REFUSAL),
+        false => stream.write_all(refusal(door.service, full).as_bytes()),
+    };
+    let told = told.is_ok();
     if told && refused.get() < MAX_REFUSED {
         refused.set(refused.get() + 1);
         let (app, refused) = (app.clone(), refused.clone());
@@ -128,17 +139,5 @@ fn refuse(mut stream: TcpStream, door: Door, app: &Arc<App>, refused: &Rc<Cell<u
             }
             refused.set(refused.get() - 1);
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusal_states_its_length_truly() {
-        let text = std::str::from_utf8(NO_ROOM_HTTP).expect("ascii");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "body is {} bytes", body.len());
     }
 }

@@ -48,7 +48,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// See [`RunError`]; nothing of the process keeps running that its end does not stop.
 pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
     let settings = &config.settings;
-    let limit = open_files_limit::connections_that_fit(settings.max_connections)?;
+    let room = open_files_limit::files_for_clients(settings)?;
+    let limit = settings.max_connections.min(room);
     if limit < settings.max_connections {
         tracing::warn!(
             wanted = settings.max_connections,
@@ -60,6 +61,7 @@ pub fn run(config: CheckedConfig, logs: Logs) -> Result<(), RunError> {
     let mut app = App::new(config, logs, bound, limit, redis::catalog())?;
     app.telemetry.build = ready_message::BUILD;
     let app = Arc::new(app);
+    app.buffers.open_files().set_room(room);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(control(&app, listeners))
 }

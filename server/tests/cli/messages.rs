@@ -225,8 +225,8 @@ fn a_missing_socket_and_a_server_without_tls_are_named() {
 
 #[test]
 fn a_limit_on_open_files_that_leaves_no_connection_stops_the_start() {
-    let serve =
-        format!("ulimit -n 64; exec {} serve --http 127.0.0.1:0 --redis off --admin off", env!("CARGO_BIN_EXE_larder"));
+    let larder = env!("CARGO_BIN_EXE_larder");
+    let serve = format!("ulimit -n 64; exec {larder} serve --http 127.0.0.1:0 --redis off --admin off --threads 2");
     let output = Command::new("bash").args(["-c", &serve]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");

@@ -40,6 +40,16 @@ impl Larder {
         Larder::spawn(command, [0; 2], args)
             .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
     }
+    /// The same under limits that bash sets first (`ulimit -n 400`).
+    pub fn with_limits(limits: &str, args: &[&str]) -> Larder {
+        let plain = command();
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]).arg(plain.get_program()).args(plain.get_args());
+        command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Larder::spawn(command, [0; 2], args)
+            .unwrap_or_else(|errors| panic!("larder {args:?} ends without a ready line: {errors}"))
+    }
     /// Starts another in the place of this one, which has ended: on the same port for the Redis
     /// protocol.
     pub fn start_again(&mut self, args: &[&str]) {

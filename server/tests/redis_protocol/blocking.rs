@@ -16,7 +16,7 @@ fn before_with(redis: &RedisServer, args: &[&str]) -> Larder {
     Larder::start(&[&usual, args].concat())
 }
 /// Clients that Redis has blocked.
-fn blocked(redis: &RedisServer) -> usize {
+pub fn blocked(redis: &RedisServer) -> usize {
     let Reply::Bulk(Some(info)) = redis.command(&["INFO", "clients"]) else { panic!("INFO has no text") };
     let info = String::from_utf8(info).unwrap();
     info.lines().find_map(|line| line.strip_prefix("blocked_clients:")).unwrap().trim().parse().unwrap()

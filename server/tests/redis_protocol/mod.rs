@@ -15,6 +15,7 @@ mod innocent_bystanders;
 mod json_examples;
 mod maintenance_notifications;
 mod memory_bound;
+mod open_files;
 mod other_protocols;
 mod passthrough;
 mod password;

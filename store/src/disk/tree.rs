@@ -16,6 +16,7 @@ use fjall::{
 };
 use larder_engine::Millis;
 use parking_lot::{Mutex, RwLock};
+use rustix::process::{Resource, getrlimit};
 use std::{
     any::Any,
     collections::HashMap,
@@ -91,6 +92,15 @@ struct Entries {
 
 const NAME: &str = "entries-";
 
+/// Open files of tables that are kept for the next read. The rest of the limit on open files belongs
+/// to connections.
+fn cached_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 8).map_or(MAX_CACHED_FILES, |files| files.min(MAX_CACHED_FILES))
+}
+/// What fjall keeps by itself.
+const MAX_CACHED_FILES: usize = 900;
+
 impl Tree {
     pub(super) fn open(dir: &Dir, settings: &StoreSettings) -> Result<Tree, String> {
         let options = options(settings);
@@ -99,6 +109,7 @@ impl Tree {
             let dropped = expired.clone();
             Database::builder(path)
                 .cache_size(settings.block_cache)
+                .max_cached_files(Some(cached_files()))
                 // One only flushes, the other compacts.
                 .worker_threads(2)
                 .journal_compression(CompressionType::None)

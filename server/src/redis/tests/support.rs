@@ -92,7 +92,7 @@ impl Server {
             writes: Vec::new(),
             commands: CommandStats::new(1, redis::catalog().counted()),
             cursors: Cursors::default(),
-            clients: Arc::new(Clients::new(1, 100)),
+            clients: Arc::new(Clients::new(1, 100, Arc::default())),
             throttle: Throttle::default(),
             live: LiveSettings::new(&settings),
             running: parking_lot::Mutex::new(settings.clone().into()),

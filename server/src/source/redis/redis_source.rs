@@ -123,7 +123,8 @@ impl RedisSource {
     /// A dedicated connection, from the pool if possible.
     fn pooled(&self, resp3: bool) -> Result<UpstreamConnection, SourceError> {
         self.connections[0].check()?;
-        Ok(self.pool.take(resp3).unwrap_or_else(|| UpstreamConnection::dedicated(self.settings.clone(), resp3)))
+        let connect = || UpstreamConnection::dedicated(self.settings.clone(), resp3);
+        self.pool.take(resp3).map_or_else(connect, Ok)
     }
     /// Takes over admitted fetches.
     pub(super) fn send(&self, batch: &mut Vec<Fetch>) {
@@ -390,7 +391,7 @@ impl RedisServer for RedisSource {
     }
     fn check_login(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(async {
-            let connection = UpstreamConnection::dedicated(self.settings.clone(), false);
+            let connection = UpstreamConnection::dedicated(self.settings.clone(), false)?;
             // It is answered after the handshake, and every user may send it.
             match connection.relay(resp::encode(&[b"HELLO"]).into(), 1).await {
                 Err(SourceError::Unavailable(reason)) if has_code(&reason) => Err(SourceError::Refused(reason)),

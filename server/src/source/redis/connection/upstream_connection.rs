@@ -4,7 +4,7 @@ use super::{
     request_queue::RequestQueue,
 };
 use crate::{
-    buffers::BufferKind,
+    buffers::{BufferKind, OpenFile},
     source::{
         fetch::Fetch,
         push_queue::PushQueue,
@@ -35,6 +35,8 @@ pub(crate) struct UpstreamConnection {
     inner: Rc<RequestQueue>,
     /// A reply may have broken the protocol, and no marker followed it.
     is_doubtful: Cell<bool>,
+    /// Of a dedicated connection.
+    file: Option<OpenFile>,
     task: AbortHandle,
 }
 impl UpstreamConnection {
@@ -57,8 +59,16 @@ impl UpstreamConnection {
         })
     }
     /// A dedicated connection, which does not reconnect.
-    pub(crate) fn dedicated(settings: Arc<ConnectionSettings>, resp3: bool) -> UpstreamConnection {
-        UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once)
+    ///
+    /// # Errors
+    /// The limit on open files leaves no room for it.
+    pub(crate) fn dedicated(settings: Arc<ConnectionSettings>, resp3: bool) -> Result<UpstreamConnection, SourceError> {
+        let file = settings.buffers.open_files().take_dedicated();
+        let file = file.map_err(|reason| SourceError::Unavailable(reason.into()))?;
+        let mut connection =
+            UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once);
+        connection.file = Some(file);
+        Ok(connection)
     }
     /// The push messages of this connection.
     pub(crate) fn pushes(&self) -> &PushQueue {
@@ -83,7 +93,7 @@ impl UpstreamConnection {
             down: RefCell::default(),
         });
         let task = tokio::task::spawn_local(run(inner.clone())).abort_handle();
-        UpstreamConnection { inner, is_doubtful: Cell::new(false), task }
+        UpstreamConnection { inner, is_doubtful: Cell::new(false), file: None, task }
     }
 
     /// Fails while the source is down.

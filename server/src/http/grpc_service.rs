@@ -12,6 +12,7 @@ use crate::{
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use larder_store::clock;
 use prost::Message;
 use std::{future::ready, rc::Rc, vec};
 use tonic::{
@@ -123,7 +124,7 @@ impl<'r> Asked<'r> {
                     return Err(Status::out_of_range(format!("the value is longer than max-value, {max} bytes")));
                 }
                 self.0.note(RecordedOperation::Set(set.value.len()), &set.key);
-                asked.set(&set.key, &set.value, Some(set.expiry).filter(|expiry| *expiry > 0));
+                asked.set(&set.key, &set.value, Some(set.expiry).filter(|expiry| *expiry > 0).map(clock::of_wall));
             }
             Some(ChangeKind::Clear(clear)) => {
                 let scope = match clear.is_tag {

@@ -270,7 +270,7 @@ impl Users {
     /// What a token says, if this is one and its signature, issuer, audience and times are right.
     fn verified_token(&self, address: IpAddr, text: &[u8]) -> Option<VerifiedToken> {
         let tokens = self.tokens.as_ref().filter(|tokens| tokens.may_be_token(text))?;
-        match tokens.verify(text, clock::now()) {
+        match tokens.verify(text, clock::wall()) {
             Ok(token) => Some(token),
             Err(why) => {
                 tracing::warn!(client = %address, "a token is refused: {why}");
@@ -280,7 +280,7 @@ impl Users {
     }
     fn granted_by(&self, token: &VerifiedToken) -> LoginOutcome {
         match self.find(&token.user).filter(|user| user.is_on()) {
-            Some(user) => LoginOutcome::Granted(user, token.ends),
+            Some(user) => LoginOutcome::Granted(user, clock::of_wall(token.ends)),
             None => LoginOutcome::Wrong,
         }
     }

@@ -217,6 +217,15 @@ fn until_half_past(now: Duration) -> Duration {
 }
 
 fn keep_house(app: &App) {
+    if let Some(step) = clock::notice_steps() {
+        let by = show_duration(Duration::from_millis(step.unsigned_abs()));
+        let to = if step < 0 { "back" } else { "forward" };
+        tracing::warn!("the machine's clock was set {to} by {by}; lifetimes of entries in memory go on as before");
+        // The entries of a disk store end by that clock: what memory has of them is read again.
+        for (cache, _) in app.caches.iter().zip(&app.sources).filter(|(_, source)| source.store().is_some()) {
+            cache.mark_prefix(b"", true, clock::now());
+        }
+    }
     let now = clock::now();
     for cache in &app.caches {
         cache.tick(now);

@@ -1,6 +1,7 @@
 //! The messages of `larder_peers.proto`. `KeyAnswer` and its list are those of the HTTP routes.
 use super::transport::{ClearScope, PeerChange};
 use bytes::Bytes;
+use larder_store::clock;
 use prost::{Message, Oneof};
 
 /// What stands before the name of a method in its path.
@@ -138,7 +139,9 @@ pub struct Done {}
 impl Change {
     pub(super) fn of(group: &str, change: &PeerChange) -> Change {
         let what = match change.clone() {
-            PeerChange::Set { key, value, expiry } => ChangeKind::Set(Set { key, value, expiry: expiry.unwrap_or(0) }),
+            PeerChange::Set { key, value, expiry } => {
+                ChangeKind::Set(Set { key, value, expiry: expiry.map_or(0, clock::to_wall) })
+            }
             PeerChange::Remove(key) => ChangeKind::Remove(key),
             PeerChange::Clear { scope: ClearScope::Prefix(name), soft } => {
                 ChangeKind::Clear(Clear { is_tag: false, name, soft })

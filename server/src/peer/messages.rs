@@ -7,6 +7,7 @@ use crate::source::{CopyMetadata, CopyMetadataView};
 use bytes::Bytes;
 use larder_engine::{Entry, Millis};
 use larder_proto::http::text::Sink;
+use larder_store::clock;
 use prost::Message;
 
 /// The media type of the messages.
@@ -183,12 +184,12 @@ pub const MOST_KEYS: usize = 128;
 
 /// A moment as groupcache writes it.
 pub(super) fn to_expire(at: Option<Millis>) -> i64 {
-    at.map_or(0, |at| i64::try_from(at).unwrap_or(i64::MAX).saturating_mul(NANOS))
+    at.map_or(0, |at| i64::try_from(clock::to_wall(at)).unwrap_or(i64::MAX).saturating_mul(NANOS))
 }
 
 /// A moment as groupcache writes it; `None`: none.
 pub fn of_expire(expire: Option<i64>) -> Option<Millis> {
-    expire.filter(|expire| *expire != 0).map(|expire| u64::try_from(expire / NANOS).unwrap_or(0))
+    expire.filter(|expire| *expire != 0).map(|expire| clock::of_wall(u64::try_from(expire / NANOS).unwrap_or(0)))
 }
 
 impl GetResponse {

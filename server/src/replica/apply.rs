@@ -196,7 +196,7 @@ impl<'r> Apply<'r> {
         if self.copying.is_some() {
             return false;
         }
-        link.clock_difference.store(time as i64 - now as i64, Relaxed);
+        link.clock_difference.store(time as i64 - clock::wall() as i64, Relaxed);
         link.marked_at.store(now, Relaxed);
         true
     }

@@ -151,7 +151,7 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
             is_due |= was_copying && self.copy.is_none();
             if changes > 0 || is_due || marked.elapsed() >= HEARTBEAT {
                 let records: Vec<u64> = self.sent.iter().flatten().map(|cursor| cursor.record).collect();
-                frames::put_mark(&mut self.out, clock::now(), &records);
+                frames::put_mark(&mut self.out, clock::wall(), &records);
                 marked = Instant::now();
                 is_due = false;
             }

@@ -49,7 +49,7 @@ impl Snapshots {
         let loaded = self.groups.iter().filter(|group| !group.is_verified);
         let load = Load::new(loaded.map(|group| (group.name.as_str(), &group.cache)));
         let batches = self.groups.iter().any(|group| group.is_verified).then(|| self.verification.begin());
-        let since = clock::now();
+        let since = clock::wall();
         self.state.lock().load = LoadStatus::Loading { loaded: Loaded::default(), bytes: 0, total, since };
         self.is_loading.store(true, Relaxed);
         let this = self.clone();

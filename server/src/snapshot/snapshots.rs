@@ -132,7 +132,7 @@ impl Snapshots {
                 saving: None,
                 last: None,
                 success: None,
-                started: clock::now(),
+                started: clock::wall(),
                 saves: 0,
                 failures: 0,
                 load: LoadStatus::None,
@@ -244,7 +244,7 @@ impl Snapshots {
             Err(error) => tracing::error!("no snapshot was written, the last one is as it was: {error}"),
         }
         let mut state = self.state.lock();
-        let now = clock::now();
+        let now = clock::wall();
         match &result {
             Ok(progress) => {
                 state.success = Some(Success { at: now, took, progress: *progress });

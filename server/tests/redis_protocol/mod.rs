@@ -7,6 +7,7 @@ mod blocking;
 mod broken_replies;
 mod buffers;
 mod client_pause;
+mod clock_steps;
 mod connections;
 mod dedicated_connections;
 mod drain;

@@ -9,7 +9,7 @@
 //! The high half of the first byte is the version of this format. Anything else is damage, or a
 //! later Larder's. A Larder that is older than documents takes a document for damage, and says so
 //! where it reads one.
-use crate::{StoredValue, ValueKind};
+use crate::{StoredValue, ValueKind, clock};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use larder_engine::Millis;
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ impl EntryEncoder {
                 None => out.put_u8(kind),
                 Some(at) => {
                     out.put_u8(kind | EXPIRING);
-                    out.put_u64_le(at);
+                    out.put_u64_le(clock::to_wall(at));
                 }
             }
             out.put_slice(&stored.value);
@@ -141,7 +141,9 @@ pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     let (first, rest) = stored.split_first()?;
     match first & !(DOCUMENT | LENGTHENED) {
         PLAIN => Some(None),
-        first if first == PLAIN | EXPIRING => rest.first_chunk().map(|at| Some(Millis::from_le_bytes(*at))),
+        first if first == PLAIN | EXPIRING => {
+            rest.first_chunk().map(|at| Some(clock::of_wall(Millis::from_le_bytes(*at))))
+        }
         _ => None,
     }
 }

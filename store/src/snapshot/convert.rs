@@ -108,7 +108,7 @@ pub fn from_rdb(from: &Path, to: &Path, conversion: &Conversion<'_>) -> Result<C
     let input = File::open(from).map_err(|error| SnapshotError::io(from, error))?;
     let mut reader = RdbReader::new(input, MAX_KEY, MAX_VALUE).map_err(of_rdb)?;
     let groups = conversion.groups.iter().map(|(_, group)| group.clone()).collect();
-    let header = Header { created: clock::now(), compression: conversion.compression, groups };
+    let header = Header { created: clock::wall(), compression: conversion.compression, groups };
     write_file(to, conversion, |file| {
         let mut writer = SnapshotWriter::new(BufWriter::new(file), &header)?;
         let mut converted = Converted::default();

@@ -15,7 +15,10 @@
 //! read is compared with its limit and with the bytes that are there before it is used; nothing is
 //! allocated for a length that a stranger wrote. Entries are not sealed: blocks and frames have
 //! checksums.
-use crate::table::{MAX_KEY, MAX_VALUE};
+use crate::{
+    clock,
+    table::{MAX_KEY, MAX_VALUE},
+};
 use larder_engine::{Attributes, End, Entry, Millis, PolicyState, RestoredEntry};
 use smallvec::SmallVec;
 
@@ -120,7 +123,7 @@ impl<'a> SavedEntry<'a> {
         put_length(self.key.len(), out);
         put_length(self.value.len(), out);
         if let Some(end) = self.end {
-            out.extend_from_slice(&end.at.to_le_bytes()[..END_BYTES]);
+            out.extend_from_slice(&clock::to_wall(end.at).to_le_bytes()[..END_BYTES]);
         }
         if !self.tags.is_empty() {
             // The engine has no entry with more than 128.
@@ -150,7 +153,7 @@ impl<'a> SavedEntry<'a> {
         if head & END != 0 {
             let mut at = [0; size_of::<Millis>()];
             at[..END_BYTES].copy_from_slice(rest.take(END_BYTES)?);
-            end = Some(End { at: Millis::from_le_bytes(at), is_soft: head & SOFT != 0 });
+            end = Some(End { at: clock::of_wall(Millis::from_le_bytes(at)), is_soft: head & SOFT != 0 });
         } else if head & SOFT != 0 {
             return Err(DecodeError::Invalid("an end of freshness without an end"));
         }

@@ -55,7 +55,7 @@ pub fn from_gcache(
     let items = gcache_dump::items(&dump).map_err(|at| ConvertError::Dump { path: from.into(), at })?;
     let group = conversion.groups.iter().find(|(database, _)| *database == 0).map(|(_, group)| group.clone());
     let groups = vec![group.unwrap_or_else(|| "default".to_owned())];
-    let header = Header { created: clock::now(), compression: conversion.compression, groups };
+    let header = Header { created: clock::wall(), compression: conversion.compression, groups };
     write_file(to, conversion, |file| {
         let mut writer = SnapshotWriter::new(BufWriter::new(file), &header)?;
         let mut converted = Converted::default();

@@ -105,7 +105,7 @@ pub fn save_to(
     step: &mut dyn FnMut(SaveProgress) -> io::Result<()>,
 ) -> io::Result<Saved> {
     let names = groups.iter().map(|group| group.name.to_owned()).collect();
-    let header = Header { created: clock::now(), compression, groups: names };
+    let header = Header { created: clock::wall(), compression, groups: names };
     let mut writer = SnapshotWriter::new(out, &header)?;
     for (place, group) in groups.iter().enumerate() {
         writer.begin_group(place)?;

@@ -5,6 +5,7 @@ use crate::redis::{
     command_error::{CommandError, CommandResult, integer},
 };
 use larder_engine::{Change, Expiry, Millis, Tier};
+use larder_store::clock;
 
 /// NX XX GT LT
 #[derive(Debug, Default)]
@@ -52,33 +53,40 @@ impl Conditions {
 /// EXPIRE key seconds [NX | XX | GT | LT]
 pub(in crate::redis) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
-    change(call, tier, 1000, now)
+    change(call, tier, 1000, Some(now))
 }
 
 /// PEXPIRE key milliseconds [NX | XX | GT | LT]
 pub(in crate::redis) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let now = call.now;
-    change(call, tier, 1, now)
+    change(call, tier, 1, Some(now))
 }
 
 /// EXPIREAT key unix-seconds [NX | XX | GT | LT]
 pub(in crate::redis) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    change(call, tier, 1000, 0)
+    change(call, tier, 1000, WALL)
 }
 
 /// PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]
 pub(in crate::redis) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    change(call, tier, 1, 0)
+    change(call, tier, 1, WALL)
 }
 
+/// The argument is a moment of the wall clock.
+const WALL: Option<Millis> = None;
+
 /// Sets an expiry. The argument counts in units of `unit` milliseconds from `base`.
-fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Millis) -> CommandResult {
+fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Option<Millis>) -> CommandResult {
     let conditions = Conditions::parse(call)?;
     let at = integer(call.arg(2))?
         .checked_mul(unit)
-        .and_then(|time| time.checked_add_unsigned(base))
+        .and_then(|time| time.checked_add_unsigned(base.unwrap_or(0)))
         .ok_or_else(|| invalid_expire(call.command.name))?;
     check_latest(at, call.command.name)?;
+    let at = match Millis::try_from(at) {
+        Ok(wall) if base.is_none() => clock::of_wall(wall) as i64,
+        _ => at,
+    };
     let (key, now) = (call.key(1), call.now);
     let changed = tier.update(key, now, |entry, _| match entry {
         Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {
@@ -115,12 +123,12 @@ pub(in crate::redis) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
 
 /// EXPIRETIME key
 pub(in crate::redis) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    show(call, tier, seconds)
+    show(call, tier, |at| seconds(clock::to_wall(at)))
 }
 
 /// PEXPIRETIME key
 pub(in crate::redis) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    show(call, tier, |at| at)
+    show(call, tier, clock::to_wall)
 }
 
 /// Replies with the entry's expiry as `view` shows it, -1 if it has none, -2 if there is no entry.

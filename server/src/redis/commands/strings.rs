@@ -7,6 +7,7 @@ use crate::redis::{
 };
 use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Write};
 use larder_proto::resp::Args;
+use larder_store::clock;
 use smallvec::SmallVec;
 
 /// How a time argument is read.
@@ -34,7 +35,7 @@ impl Lifetime<'_> {
             false => millis,
         };
         check_latest(at, command)?;
-        Ok(at as Millis)
+        Ok(if self.relative { at as Millis } else { clock::of_wall(at as Millis) })
     }
 }
 

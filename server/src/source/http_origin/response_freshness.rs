@@ -9,6 +9,7 @@ use crate::source::copy_metadata::FreshUntil;
 use http::{HeaderMap, HeaderName, header};
 use larder_engine::Millis;
 use larder_proto::http::cache_control::{members, name_and_value, seconds};
+use larder_store::clock;
 
 /// `Cache-Control` for caches in front of the origin only (RFC 9213).
 pub(super) const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
@@ -154,7 +155,7 @@ fn varies(headers: &HeaderMap, among: &[String]) -> bool {
 
 /// The date in a field, if it is one.
 pub(super) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<Millis> {
-    parse_date(headers.get(name)?.to_str().ok()?)
+    parse_date(headers.get(name)?.to_str().ok()?).map(clock::of_wall)
 }
 fn date_of_expiry(headers: &HeaderMap) -> Millis {
     date(headers, &header::EXPIRES).unwrap_or(0)

@@ -2,6 +2,7 @@
 use super::http_date::parse_date;
 use http::{HeaderMap, header};
 use larder_engine::Millis;
+use larder_store::clock;
 use std::time::Duration;
 
 /// The longest wait that is honoured: a mistake at the origin must not shut it off for a day.
@@ -13,7 +14,7 @@ pub(super) fn retry_after(headers: &HeaderMap, now: Millis) -> Option<Duration> 
     let wait = match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Duration::from_secs(text.parse().unwrap_or(u64::MAX)),
         false => {
-            let at = parse_date(text)?;
+            let at = clock::of_wall(parse_date(text)?);
             Duration::from_millis(at.saturating_sub(now))
         }
     };

@@ -77,12 +77,12 @@ impl Bucket {
         io::Error::new(kind, format!("{}: {text}", self.name))
     }
 
-    /// Whether the object is there.
-    pub(super) fn exists(&self) -> io::Result<bool> {
+    /// The bytes of the object, if it is there.
+    pub(super) fn len(&self) -> io::Result<Option<u64>> {
         match self.runtime.block_on(self.store.head(&self.key)) {
-            Ok(_) => Ok(true),
+            Ok(object) => Ok(Some(object.size)),
             Err(error) => match self.failed(&error) {
-                error if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                error if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 error => Err(error),
             },
         }

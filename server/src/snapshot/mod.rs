@@ -12,7 +12,7 @@
 //! Invariants:
 //! - One save at a time, and none during a load: the file may hold what is not loaded yet.
 //! - A file that was not loaded, or not as a whole, is not lost: the save that takes its place
-//!   keeps it as `FILE.old`.
+//!   keeps it as `FILE.old`, unless it has no entries.
 //! - No value of a coherent source goes from the file to a tier: what is there came from the
 //!   source, over a connection that announces its change.
 //! - A thread of a save or a load holds a shard's lock for some entries at a time, and waits for no

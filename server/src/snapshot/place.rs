@@ -2,7 +2,7 @@
 //! for as long as the storage takes.
 use super::{bucket::Bucket, snapshot_file::SnapshotFile};
 use crate::config::SnapshotPlace;
-use larder_store::snapshot::{self, SaveProgress, Saved, SavedGroup, SnapshotCompression, SnapshotError};
+use larder_store::snapshot::{self, SaveProgress, Saved, SavedGroup, Scrutiny, SnapshotCompression, SnapshotError};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -71,8 +71,24 @@ pub(super) fn open(place: &SnapshotPlace) -> Result<SnapshotFile, SnapshotError>
 pub(super) fn exists(place: &SnapshotPlace) -> io::Result<bool> {
     match place {
         SnapshotPlace::File(path) => fs::exists(path),
-        SnapshotPlace::Bucket(settings) => Bucket::open(settings)?.exists(),
+        SnapshotPlace::Bucket(settings) => Ok(Bucket::open(settings)?.len()?.is_some()),
     }
+}
+
+/// A snapshot without entries is smaller, in any case one with few groups.
+const SMALL: u64 = 64 * 1024;
+
+/// Whether there is a snapshot without entries. A damaged one may have entries.
+pub(super) fn is_empty(place: &SnapshotPlace) -> bool {
+    let is_small = match place {
+        SnapshotPlace::File(path) => fs::metadata(path).is_ok_and(|file| file.len() <= SMALL),
+        SnapshotPlace::Bucket(settings) => {
+            let len = Bucket::open(settings).and_then(|bucket| bucket.len());
+            len.is_ok_and(|len| len.is_some_and(|len| len <= SMALL))
+        }
+    };
+    let has_no_entries = |file: SnapshotFile| Ok(file.reader()?.next_block(Scrutiny::Checksum)?.is_none());
+    is_small && open(place).and_then(has_no_entries).unwrap_or(false)
 }
 
 /// Removes what killed processes have left. An upload that was not completed is the storage's to

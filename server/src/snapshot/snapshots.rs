@@ -65,7 +65,8 @@ pub struct Snapshots {
     ended: watch::Sender<u64>,
     /// The load is under way: what readiness looks at.
     pub(super) is_loading: AtomicBool,
-    /// The file has what this process has not loaded, so the next save keeps it under another name.
+    /// The file has what this process has not loaded, so the next save keeps it under another name
+    /// if it has entries.
     pub(super) keeps_old: AtomicBool,
     pub(super) verification: Verification,
 }
@@ -225,7 +226,9 @@ impl Snapshots {
             }
             Ok(())
         };
-        let keeps_old = self.keeps_old.load(Relaxed) || self.verification.is_unfinished();
+        let is_first = self.keeps_old.load(Relaxed) || self.verification.is_unfinished();
+        // The old file may have entries that this one does not have.
+        let keeps_old = is_first && !place::is_empty(place);
         let saved = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let about = groups.iter().map(|group| group.cache.stats().max_bytes).sum();
             let order = SaveOrder { groups: &groups, compression: self.settings.compression, keeps_old, about };
@@ -250,9 +253,11 @@ impl Snapshots {
                 state.success = Some(Success { at: now, took, progress: *progress });
                 state.unchanged = state.saving.as_ref().map_or(0, |saving| saving.changes);
                 state.saves += 1;
-                if keeps_old {
+                if is_first {
                     self.keeps_old.store(false, Relaxed);
                     self.verification.kept();
+                }
+                if keeps_old {
                     tracing::warn!(
                         file = old_name(place),
                         "the snapshot before is kept: it was not loaded, or not all of it"

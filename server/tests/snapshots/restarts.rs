@@ -177,6 +177,32 @@ fn a_snapshot_that_was_not_loaded_is_kept() {
     assert_eq!(ask(&mut larder.client(), "GET key"), Reply::bulk("first"), "it can be restored");
 }
 
+/// Starts that neither load nor write anything do not cost the last copy of the data.
+#[test]
+fn the_old_snapshot_is_kept_until_there_is_a_newer_one_with_entries() {
+    let scratch = Scratch::new();
+    let old = scratch.dir.path().join("snapshot.old");
+    let larder = scratch.start(&[]);
+    assert_eq!(ask(&mut larder.client(), "SET key first"), Reply::ok());
+    terminate(larder);
+    let first = fs::read(&scratch.file).unwrap();
+    for start in 0..3 {
+        let larder = scratch.start(&[]);
+        (0..2).for_each(|_| assert_eq!(ask(&mut larder.client(), "SAVE"), Reply::ok()));
+        terminate(larder);
+        assert!(fs::read(&old).unwrap() == first, "start {start}");
+    }
+    // A process that has not loaded the empty one has entries of its own.
+    let larder = scratch.start(&[]);
+    assert_eq!(ask(&mut larder.client(), "SET key second"), Reply::ok());
+    (0..2).for_each(|_| assert_eq!(ask(&mut larder.client(), "SAVE"), Reply::ok()));
+    terminate(larder);
+    assert!(fs::read(&old).unwrap() == first, "its own saves replace its own file");
+    let second = fs::read(&scratch.file).unwrap();
+    terminate(scratch.start(&[]));
+    assert!(fs::read(&old).unwrap() == second, "a newer one with entries");
+}
+
 #[test]
 fn a_group_that_is_gone_and_what_lies_behind_a_damage_are_kept() {
     let scratch = Scratch::new();

@@ -32,7 +32,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 /// `GET /v1/live`
 pub(super) fn live(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     let app = request.worker.app.clone();
-    let users_seen = app.users.generation();
+    let users_seen = users(&app);
     let follower = Follower { receiver: app.history.follow(), ends: Instant::now() + LONGEST, users_seen, app };
     let stream = LiveStream { next: Some(Box::pin(follower.next())) };
     // A client that is told to ask again does so after a second.
@@ -48,7 +48,12 @@ struct Follower {
     app: Arc<App>,
     receiver: Receiver<LiveMessage>,
     ends: Instant,
-    users_seen: u64,
+    users_seen: (u64, u64),
+}
+
+/// Other numbers after each change of users, those of a Redis source included.
+fn users(app: &App) -> (u64, u64) {
+    (app.users.generation(), app.upstream_rights.as_ref().map_or(0, |rights| rights.changes()))
 }
 
 impl Follower {
@@ -62,7 +67,7 @@ impl Follower {
                 received = self.receiver.recv() => received,
             };
             match received {
-                Ok(message) if self.app.users.generation() == self.users_seen => return Some((message, self)),
+                Ok(message) if users(&self.app) == self.users_seen => return Some((message, self)),
                 // What was missed is in the history.
                 Err(RecvError::Lagged(_)) => {}
                 Ok(_) | Err(RecvError::Closed) => return None,

@@ -194,28 +194,36 @@ impl KnownUsers {
         header: Option<&[u8]>,
         address: IpAddr,
     ) -> Result<Rc<RequestUser>, Problem> {
-        if self.is_open(worker) {
-            return Ok(Rc::default());
+        loop {
+            if self.is_open(worker) {
+                return Ok(Rc::default());
+            }
+            if let Some(known) = self.known(header) {
+                return Ok(known);
+            }
+            if let Some(all) = &worker.app.upstream_rights {
+                return self.upstream.identify(worker, all, header, address).await;
+            }
+            let header = header.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
+            let refused = self.refused.borrow_mut().take_if(|(refused, _)| **refused == *header);
+            if let Some((_, problem)) = refused {
+                return Err(problem);
+            }
+            let _turn = self.verifying.lock().await;
+            let seen = self.users_seen.get();
+            if seen == worker.app.users.generation()
+                && let Some(known) = self.known(Some(header))
+            {
+                return Ok(known);
+            }
+            let (user, ends) = verify(worker, header, address).await?;
+            // If users changed while the password was compared, it may be an old one.
+            if seen == worker.app.users.generation() {
+                let user = Rc::new(RequestUser::of(user));
+                *self.with.borrow_mut() = Some((header.into(), user.clone(), ends));
+                return Ok(user);
+            }
         }
-        if let Some(known) = self.known(header) {
-            return Ok(known);
-        }
-        if let Some(all) = &worker.app.upstream_rights {
-            return self.upstream.identify(worker, all, header, address).await;
-        }
-        let header = header.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
-        let refused = self.refused.borrow_mut().take_if(|(refused, _)| **refused == *header);
-        if let Some((_, problem)) = refused {
-            return Err(problem);
-        }
-        let _turn = self.verifying.lock().await;
-        if let Some(known) = self.known(Some(header)) {
-            return Ok(known);
-        }
-        let (user, ends) = verify(worker, header, address).await?;
-        let user = Rc::new(RequestUser::of(user));
-        *self.with.borrow_mut() = Some((header.into(), user.clone(), ends));
-        Ok(user)
     }
 
     /// Keeps a refusal for the path that says so, which asks next.

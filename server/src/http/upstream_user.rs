@@ -58,9 +58,9 @@ impl KnownUpstreamUser {
             .borrow()
             .as_ref()
             .filter(|known| is_same(known.header.as_deref(), header))
-            .map(|known| known.rights.clone());
-        let rights = match (let_in, header) {
-            (Some(rights), _) => rights,
+            .map(|known| (known.rights.clone(), known.version));
+        let rights = match (&let_in, header) {
+            (Some((rights, _)), _) => rights.clone(),
             (None, None) => all.of_default().clone(),
             (None, Some(header)) => log_in(worker, header, address).await?,
         };
@@ -68,6 +68,12 @@ impl KnownUpstreamUser {
             redis::learn_rights_of(worker, &rights).await.map_err(|error| Problem::source(&error))?;
         }
         let version = rights.version();
+        if let (Some((_, seen)), Some(header)) = (let_in, header)
+            && seen != version
+        {
+            // The user has changed: the password may be an old one.
+            log_in(worker, header, address).await?;
+        }
         let user = rights.last().filter(|user| user.is_on() && (header.is_some() || user.has_no_password()));
         let user = user.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
         let user = Rc::new(RequestUser::of(user));

@@ -28,6 +28,8 @@ pub struct UpstreamRights {
     users: Mutex<HashMap<Box<str>, Weak<UserRights>>>,
     /// Counts calls of [`UpstreamRights::forget`].
     forgotten: AtomicU64,
+    /// Counts answers that differ from the one before.
+    changes: AtomicU64,
     warnings: LogLimiter,
     /// Asked for although no client may use it: a client is `default` before it logs in.
     default: Arc<UserRights>,
@@ -83,6 +85,7 @@ impl UpstreamRights {
             max_age: max_age.as_millis() as Millis,
             users: Mutex::new(users),
             forgotten: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             warnings: LogLimiter::new(WARNINGS),
             default,
         }
@@ -131,9 +134,15 @@ impl UpstreamRights {
         let _users = self.users.lock();
         let counts = self.forgotten.load(Acquire) == asked.forgotten;
         if counts {
+            let (before, known) = (rights.version(), rights.last().is_some());
             rights.learn(user, until);
+            self.changes.fetch_add(u64::from(known && rights.version() != before), Release);
         }
         counts
+    }
+    /// Another number after each change of a user that was known.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
     }
     /// Forgets all answers, also those that are under way: a client has changed users at the Redis.
     pub fn forget(&self) {

@@ -18,11 +18,11 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(super) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;

@@ -12,6 +12,7 @@ mod attacks_logins;
 mod attacks_redis;
 mod attacks_tls;
 mod established;
+mod kept_identities;
 mod limits;
 mod overload;
 mod proxies;

@@ -410,6 +410,37 @@ fn a_connection_changes_its_user() {
     }
 }
 
+/// Logins, RESET and reads in any order answer like Redis, and the connection stays open. A reload of
+/// Larder's own users between them changes nothing.
+#[test]
+fn a_connection_that_is_reset_logs_in_again() {
+    let redis = redis(&[APP, OTHER]);
+    let larder = larder(&redis, &["--forward-admin"]);
+    let mut random = fastrand::Rng::with_seed(40);
+    let commands = [
+        &["AUTH", "app", "a"][..],
+        &["AUTH", "other", "o"],
+        &["RESET"],
+        &["RESET"],
+        &["GET", "app:1"],
+        &["GET", "other:1"],
+        &["WATCH", "app:1"],
+        &["ACL", "WHOAMI"],
+    ];
+    for round in 0..20 {
+        let (mut ours, mut theirs) = (larder.client(), redis.client());
+        let begin = [commands[0], commands[2], commands[0], commands[4], commands[2]].into_iter();
+        let more = (0..20).map(|_| *random.choice(&commands).unwrap());
+        for command in begin.chain(more) {
+            let answer = ours.try_command(command).unwrap_or_else(|error| panic!("{round}, {command:?}: {error}"));
+            same(answer, theirs.command(command), command);
+            if command == ["RESET"] && round % 2 == 1 {
+                larder.signal(rustix::process::Signal::HUP);
+            }
+        }
+    }
+}
+
 /// A flood of wrong passwords does not reach Redis.
 #[test]
 fn failed_logins_are_throttled_before_redis_sees_them() {

@@ -50,6 +50,7 @@ impl Session {
                 self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default });
             }
             None => {
+                self.users_seen = worker.app.users.generation();
                 self.log_in(worker.app.users.powerless());
                 self.authenticate(false);
             }
@@ -137,6 +138,10 @@ impl Session {
             return self.settle();
         }
         self.users_seen = worker.app.users.generation();
+        if worker.app.upstream_rights.is_some() {
+            // It has not logged in. The users that have changed are no client's.
+            return;
+        }
         match worker.app.users.again(&self.user) {
             Some(user) => {
                 self.set_user(user);

@@ -95,6 +95,8 @@ pub(super) async fn serve<S: ClientStream>(
         .header_read_timeout(None)
         // A head that is somewhat too large gets an answer that names the setting; hyper's own has no words.
         .max_buf_size(2 * max_headers)
+        // A client may close its sending side behind its last request.
+        .half_close(true)
         .serve_connection(io, service);
     let end = drive(&activity, |cx, finish| {
         if finish {

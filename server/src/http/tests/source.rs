@@ -1,5 +1,6 @@
 //! Reads and writes with a source behind the group.
-use super::support::{Server, run};
+use super::support::{Path, Server, run};
+use crate::http::ListenerRole;
 use crate::source::{Fetch, LocalFuture, Source, SourceError};
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -10,7 +11,7 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
-use tokio::sync::Notify;
+use tokio::{io::AsyncWriteExt as _, sync::Notify, task::yield_now};
 
 /// A source of which the test says when and what it answers.
 #[derive(Default)]
@@ -101,6 +102,39 @@ fn a_miss_is_read_through_and_then_hit() {
         assert_eq!(hit.header("etag"), miss.header("etag"));
         assert_eq!(client.get("/v1/kv/b").await.status, 404);
         assert_eq!(*fake.batches.borrow(), [[b"a".to_vec()], [b"b".to_vec()]]);
+    });
+}
+
+/// A client may close its sending side behind a request (RFC 9112 section 9.6), and waits for the answer.
+#[test]
+fn a_client_that_sends_nothing_more_gets_its_answer() {
+    run(|| async {
+        let mget = "POST /v1/mget HTTP/1.1\r\nHost: h\r\nContent-Length: 14\r\n\r\n{\"keys\":[\"a\"]}";
+        for path in [Path::Any, Path::General] {
+            for request in [
+                "GET /v1/kv/a HTTP/1.1\r\nHost: h\r\n\r\n",
+                "GET /v1/kv/a HTTP/1.0\r\n\r\n",
+                "GET /v1/kv/a HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip;q=0.5\r\nExpect: x\r\n\r\n",
+                "GET /lookup?key=a HTTP/1.1\r\nHost: h\r\n\r\n",
+                mget,
+            ] {
+                let (fake, server) = fake(&[("a", "1")]);
+                fake.held.set(true);
+                let mut client = server.connect_to(ListenerRole::Native, path).await;
+                client.write(request).await;
+                client.stream.shutdown().await.expect("a socket");
+                while fake.batches.borrow().is_empty() {
+                    yield_now().await;
+                }
+                // The server has the time to see that nothing more comes.
+                for _ in 0..100 {
+                    yield_now().await;
+                }
+                fake.go.notify_one();
+                let answer = String::from_utf8(client.rest().await.expect("an end")).expect("text");
+                assert!(answer.split(' ').nth(1) == Some("200"), "{path:?} {request:?}: {answer:?}");
+            }
+        }
     });
 }
 

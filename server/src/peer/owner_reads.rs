@@ -114,10 +114,11 @@ impl PeerGroup {
         // Without a source only the owner knows whether there is a value.
         let others = membership.owners(key).filter(|member| !self.is_store() && !Arc::ptr_eq(member, first));
         let most = ASKED + usize::from(!Arc::ptr_eq(first, membership.owner(key)));
-        // Nodes that lack the group are as if they were not on the ring.
-        let (mut tried, mut reason) = (0, None);
+        // Nodes that lack the group are as if they were not on the ring. One read finds out about few of
+        // them, as each may take its time.
+        let (mut tried, mut lack, mut reason) = (0, 0, None);
         for member in iter::once(first).chain(others) {
-            if tried == most {
+            if tried == most || lack == ASKED {
                 break;
             }
             if member.is_self {
@@ -151,7 +152,7 @@ impl PeerGroup {
                     self.note_failed(member, &error);
                     match error {
                         PeerError::Refused(reason) => return Asked::Failed(SourceError::refused_by_peer(&reason)),
-                        PeerError::NoGroup(_) | PeerError::Closed(_) => {}
+                        PeerError::NoGroup(_) | PeerError::Closed(_) => lack += 1,
                         PeerError::NotReached(_) | PeerError::NoAnswer(_) => tried += 1,
                     }
                     reason = Some(error.reason().clone());

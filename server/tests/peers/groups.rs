@@ -5,7 +5,15 @@ use super::{
     go_node::{GoNode, key_of},
     larder::Larder,
 };
-use std::{io::Write, path::Path};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 over_each_transport!(
     a_group_that_one_node_lacks_is_fetched_by_the_others,
@@ -178,6 +186,55 @@ fn what_a_lost_owner_may_have_is_absent_on_no_route(transport: &str) {
         assert!(code == 503 && answer.contains("source unavailable"), "{code} {answer}");
         assert_eq!(read(node, &here).as_deref(), Some("1"), "other owners answer");
     }
+}
+
+/// Answers like a node without the group `data`, and counts the reads of it.
+fn lacks_the_group(stream: TcpStream, reads: &AtomicUsize) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        if head.starts_with("GET /_groupcache/data/") {
+            reads.fetch_add(1, Relaxed);
+        }
+        let body = "no such group: data\n";
+        let length = body.len();
+        write!(stream.get_mut(), "HTTP/1.1 421 Misdirected Request\r\ncontent-length: {length}\r\n\r\n{body}")?;
+    }
+}
+
+/// Each of them may take its time, so a read does not ask all nodes of the ring.
+#[test]
+fn a_read_finds_out_about_two_nodes_without_its_group_at_most() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let port = Port::free();
+    let mut peers = vec![format!("127.0.0.1:{}", port.number)];
+    for _ in 0..11 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        peers.push(listener.local_addr().unwrap().to_string());
+        let reads = reads.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let reads = reads.clone();
+                std::thread::spawn(move || lacks_the_group(stream, &reads));
+            }
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "data", "demo:");
+    let args = ["--peers", &peers.join(","), "--peer-transport", "http", "--threads", "1", "--config", &config];
+    let larder = Larder::with_http_on(port.number, &args);
+    for key in 0..20 {
+        let before = reads.load(Relaxed);
+        assert_eq!(status(&larder, &format!("/v1/groups/data/kv/{key}")), 200, "{key}");
+        let asked = reads.load(Relaxed) - before;
+        assert!(asked <= 2, "{key}: {asked} nodes were asked");
+    }
+    assert!(reads.load(Relaxed) > 2, "nodes are asked");
 }
 
 /// A ring of a Larder with a group that the Go node lacks.

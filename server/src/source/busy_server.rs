@@ -33,9 +33,10 @@ struct BusyCommands {
     ended: Option<Instant>,
 }
 
-/// Such a command in flight, until it is dropped.
+/// Such a command that was written. If it is dropped before its [`end`](BusyCommand::end), nothing is
+/// known about it any more, and it explains nothing.
 #[derive(Debug)]
-pub struct BusyCommand {
+pub(super) struct BusyCommand {
     server: Arc<BusyServer>,
     class: usize,
     begun: (Instant, u64),
@@ -51,7 +52,7 @@ impl BusyServer {
         }
     }
 
-    /// Such a command is being sent.
+    /// Such a command is written.
     pub(super) fn begin(self: &Arc<Self>, busy: BusyFor) -> BusyCommand {
         self.begin_at(busy, Instant::now())
     }
@@ -81,18 +82,17 @@ impl BusyServer {
 }
 
 impl BusyCommand {
-    fn end_at(&self, now: Instant) {
-        let mut commands = self.server.commands.lock();
-        commands.in_flight[self.class].remove(&self.begun);
+    /// The command was answered at this moment.
+    pub(super) fn end(self, now: Instant) {
         if now >= self.begun.0 + self.server.least {
-            commands.ended = Some(now);
+            self.server.commands.lock().ended = Some(now);
         }
     }
 }
 
 impl Drop for BusyCommand {
     fn drop(&mut self) {
-        self.end_at(Instant::now());
+        self.server.commands.lock().in_flight[self.class].remove(&self.begun);
     }
 }
 
@@ -115,11 +115,6 @@ mod tests {
         Arc::new(BusyServer::new(&limits))
     }
 
-    /// Ends at this moment, whenever the test comes to it.
-    fn end(command: BusyCommand, at: Instant) {
-        std::mem::ManuallyDrop::new(command).end_at(at);
-    }
-
     #[test]
     fn deadlines_are_put_off_while_the_oldest_command_may_run() {
         let (server, begin) = (server(), Instant::now());
@@ -130,13 +125,13 @@ mod tests {
         assert!(!waits(0.4), "it has not run for long");
         assert!(waits(0.6) && waits(4.9) && !waits(5.1));
         let later = server.begin_at(BusyFor::Moment, begin);
-        end(moment, after(0.4));
+        moment.end(after(0.4));
         assert!(waits(4.9) && !waits(5.1), "it was short, so it explains nothing");
         let long = server.begin_at(BusyFor::Long, begin);
         assert!(waits(5.1) && waits(59.0) && !waits(60.1));
-        end(long, after(0.4));
+        long.end(after(0.4));
         assert!(!waits(5.1));
-        end(later, after(0.4));
+        later.end(after(0.4));
         assert!(!waits(1.0));
     }
 
@@ -144,8 +139,18 @@ mod tests {
     fn what_has_waited_gets_its_time_afterwards() {
         let (server, begin) = (server(), Instant::now());
         let now = begin + Duration::from_secs(10);
-        end(server.begin_at(BusyFor::Long, begin), now);
+        server.begin_at(BusyFor::Long, begin).end(now);
         assert!(server.until(now + Duration::from_millis(900)).is_some());
         assert!(server.until(now + Duration::from_millis(1100)).is_none());
+    }
+
+    #[test]
+    fn what_was_not_answered_explains_nothing_afterwards() {
+        let (server, begin) = (server(), Instant::now());
+        let now = begin + Duration::from_secs(10);
+        let lost = server.begin_at(BusyFor::Long, begin);
+        assert!(server.until(now).is_some());
+        drop(lost);
+        assert!(server.until(now).is_none());
     }
 }

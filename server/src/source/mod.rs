@@ -73,7 +73,6 @@ mod user_servers;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
-pub use busy_server::BusyCommand;
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
@@ -90,7 +89,7 @@ pub use prefix_table::PrefixTable;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;
 pub(crate) use redis_server_trait::answers_ping;
-pub use redis_server_trait::{ClientTracking, DedicatedConnection, RedisServer, Relay};
+pub use redis_server_trait::{ClientTracking, DedicatedConnection, Pace, RedisServer, Relay};
 pub use request_trace::RequestTrace;
 pub use server_identity::ServerIdentity;
 pub use source_error::SourceError;

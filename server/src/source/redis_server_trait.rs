@@ -1,7 +1,6 @@
 //! What a source can do besides if it is a Redis server: relay whole commands, over shared or
 //! dedicated connections.
 use super::{
-    busy_server::BusyCommand,
     fetch_result::CacheableReply,
     local_future::LocalFuture,
     push_queue::PushQueue,
@@ -27,18 +26,28 @@ pub trait Relay {
         commands: Bytes,
         count: usize,
         resp3: bool,
-    ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
-    /// Like [`relay`](Relay::relay), for commands that may keep the server busy for long. Their
-    /// deadline is `source-slow-timeout`.
-    ///
-    /// They use another shared connection. Their order relative to commands sent with `relay` is
-    /// undefined.
-    fn relay_slow(
+    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+        self.relay_at(Pace::default(), commands, count, resp3)
+    }
+    /// Like [`relay`](Relay::relay), for commands that may take long.
+    fn relay_at(
         &self,
+        pace: Pace,
         commands: Bytes,
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
+}
+
+/// How long commands may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Their deadline is `source-slow-timeout`. They use another shared connection, so their order
+    /// relative to commands that are not slow is undefined.
+    pub slow: bool,
+    /// They may keep the server busy for this long. Deadlines of other requests that were sent are
+    /// put off meanwhile, from when these are written until they are answered.
+    pub busy: Option<BusyFor>,
 }
 
 /// A source that is a Redis server. [Relayed](Relay) commands use connections that all clients of
@@ -56,19 +65,16 @@ pub trait RedisServer: Relay {
     }
     /// Sends commands over a connection of their own, with `source-slow-timeout`. No other command
     /// waits behind them, and no other command fails if the connection is lost. `clean`: they
-    /// leave no state on the connection unless one fails, so it can be reused.
+    /// leave no state on the connection unless one fails, so it can be reused. `busy`: see
+    /// [`Pace`].
     fn relay_isolated(
         &self,
         commands: Bytes,
         count: usize,
         resp3: bool,
         clean: bool,
+        busy: Option<BusyFor>,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>>;
-    /// A command is being sent that may keep the server busy for this long. Until the result is
-    /// dropped, the deadlines of requests that were sent are put off.
-    fn keeps_busy(&self, _busy: BusyFor) -> Option<BusyCommand> {
-        None
-    }
     /// Ready when all changes are applied that the server announced before it answered these
     /// encoded commands, and when the databases count as swapped if a script swapped them.
     fn announced(&self, _commands: Bytes) -> LocalFuture<'static, ()> {

@@ -192,6 +192,27 @@ fn every_node_announces_what_changes() {
     }
 }
 
+/// The reply of a script waits for what the node announces that ran it, which is not the one of the slot
+/// map.
+#[test]
+fn a_redirected_script_waits_for_the_node_that_ran_it() {
+    const SCRIPTS: u64 = 50;
+    let cluster = Cluster::of_masters();
+    let larder = before(&cluster, &[]);
+    let mut client = larder.client();
+    let slot = cluster.slot("k");
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_moving(slot, from, to);
+    let pings = || cluster.nodes[to].calls("ping");
+    let before = pings();
+    for number in 1..=SCRIPTS {
+        let reply = client.command(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "k"]);
+        assert_eq!(reply, Reply::Int(number as i64));
+    }
+    assert!(pings() - before >= SCRIPTS, "{} PINGs for {SCRIPTS} scripts", pings() - before);
+}
+
 #[test]
 fn clients_track_where_every_change_is_announced() {
     let cluster = Cluster::of_masters();

@@ -2,8 +2,8 @@
 //! client.
 use super::support::{Server, words};
 use crate::source::{
-    ClientTracking, DedicatedConnection, Fetch, LocalFuture, RawReplies, RedisServer, Relay, ServerIdentity, Source,
-    SourceError, UpstreamCommands,
+    BusyFor, ClientTracking, DedicatedConnection, Fetch, LocalFuture, Pace, RawReplies, RedisServer, Relay,
+    ServerIdentity, Source, SourceError, UpstreamCommands,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -47,10 +47,7 @@ impl Source for Restless {
     }
 }
 impl Relay for Restless {
-    fn relay(&self, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        unimplemented!()
-    }
-    fn relay_slow(&self, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+    fn relay_at(&self, _: Pace, _: Bytes, _: usize, _: bool) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         unimplemented!()
     }
 }
@@ -61,6 +58,7 @@ impl RedisServer for Restless {
         _: usize,
         _: bool,
         _: bool,
+        _: Option<BusyFor>,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         unimplemented!()
     }

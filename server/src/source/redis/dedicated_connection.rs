@@ -4,7 +4,7 @@ use crate::source::{
     local_future::LocalFuture,
     push_queue::PushQueue,
     raw_replies::RawReplies,
-    redis_server_trait::{DedicatedConnection, Relay},
+    redis_server_trait::{DedicatedConnection, Pace, Relay},
     source_error::SourceError,
 };
 use bytes::Bytes;
@@ -37,27 +37,21 @@ impl ConnectionPool {
 pub(super) struct PooledConnection {
     pub(super) connection: UpstreamConnection,
     pub(super) resp3: bool,
+    pub(super) timeout: Duration,
     pub(super) slow_timeout: Duration,
     pub(super) pool: Rc<ConnectionPool>,
 }
 impl Relay for PooledConnection {
-    fn relay(
+    fn relay_at(
         &self,
+        pace: Pace,
         commands: Bytes,
         count: usize,
         _resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         self.connection.pushes().note_request(count);
-        Box::pin(self.connection.relay(commands, count))
-    }
-    fn relay_slow(
-        &self,
-        commands: Bytes,
-        count: usize,
-        _resp3: bool,
-    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.connection.pushes().note_request(count);
-        Box::pin(self.connection.relay_within(commands, count, self.slow_timeout))
+        let limit = if pace.slow { self.slow_timeout } else { self.timeout };
+        Box::pin(self.connection.relay_busy(commands, count, limit, pace.busy))
     }
 }
 impl DedicatedConnection for PooledConnection {

@@ -1,7 +1,7 @@
 //! Requests in the queue of a connection: fetches, and relayed commands.
 use crate::source::{
-    admission::FetchEnd, fetch::Fetch, fetch_result::FetchedReply, raw_replies::RawReplies, source_error::SourceError,
-    source_health::SourceHealth, source_limits::SourceLimits,
+    admission::FetchEnd, busy_server::BusyCommand, fetch::Fetch, fetch_result::FetchedReply, raw_replies::RawReplies,
+    source_error::SourceError, source_health::SourceHealth, source_limits::SourceLimits, upstream_commands::BusyFor,
 };
 use bytes::Bytes;
 use larder_engine::Millis;
@@ -65,16 +65,27 @@ pub(super) struct QueuedRelay {
     pub(super) limit: Duration,
     /// Whether a reply may break the protocol. A marker then follows the commands.
     pub(super) may_break: bool,
+    /// How long they may keep the server busy.
+    pub(super) busy: Option<BusyFor>,
+    /// That they do so, once they are written.
+    pub(super) running: Option<BusyCommand>,
     /// `None` for a probe.
     pub(super) answer: Option<oneshot::Sender<RelayResult>>,
 }
 pub(super) type RelayResult = Result<RawReplies, SourceError>;
 impl QueuedRelay {
+    /// One command of Larder's own, whose reply only shows that the server answers.
+    pub(super) fn probe(commands: Bytes, deadline: Instant, limit: Duration) -> QueuedRelay {
+        QueuedRelay { commands, count: 1, deadline, limit, may_break: false, busy: None, running: None, answer: None }
+    }
     /// Whether it may take longer than `source-timeout`.
     pub(super) fn is_slow(&self, limits: &SourceLimits) -> bool {
         self.limit > limits.timeout
     }
     pub(super) fn finish(self, answer: RelayResult) {
+        if let Some(running) = self.running.filter(|_| answer.is_ok()) {
+            running.end(std::time::Instant::now());
+        }
         if let Some(sender) = self.answer {
             // The client may be gone.
             let _ = sender.send(answer);

@@ -15,17 +15,17 @@ use crate::{
     buffers::BufferKind,
     config::Secret,
     source::{
-        busy_server::BusyCommand,
         fetch::Fetch,
         fetch_gate::FetchGate,
         fetch_result::CacheableReply,
         invalidation::InvalidationScope,
         local_future::LocalFuture,
         raw_replies::RawReplies,
-        redis_server_trait::{DedicatedConnection, RedisServer, Relay},
+        redis_server_trait::{DedicatedConnection, Pace, RedisServer, Relay},
         server_identity::ServerIdentity,
         source_error::SourceError,
         source_health::SourceHealth,
+        source_limits::SourceLimits,
         source_trait::Source,
         upstream_commands::{BusyFor, UpstreamCommands, framed_replies::may_break},
     },
@@ -173,6 +173,7 @@ impl RedisSource {
         count: usize,
         resp3: bool,
         clean: bool,
+        busy: Option<BusyFor>,
     ) -> impl Future<Output = RelayResult> + use<> {
         let (pool, limit) = (self.pool.clone(), self.settings.limits.slow_timeout);
         let connection = self.pooled(resp3);
@@ -183,7 +184,7 @@ impl RedisSource {
             let connection = connection?;
             large_commands::check(&connection, &commands).await?;
             drop(charge);
-            let answer = connection.relay_within(commands, count, limit).await?;
+            let answer = connection.relay_busy(commands, count, limit, busy).await?;
             // After an error the server may be about to close the connection.
             if clean && !connection.is_doubtful() && !answer.iter().any(|reply| reply.starts_with(b"-")) {
                 pool.put(connection, resp3);
@@ -193,8 +194,8 @@ impl RedisSource {
     }
     pub(super) fn take_dedicated(&self, resp3: bool) -> Result<Box<dyn DedicatedConnection>, SourceError> {
         let connection = self.pooled(resp3)?;
-        let slow_timeout = self.settings.limits.slow_timeout;
-        Ok(Box::new(PooledConnection { connection, resp3, slow_timeout, pool: self.pool.clone() }))
+        let SourceLimits { timeout, slow_timeout, .. } = self.settings.limits;
+        Ok(Box::new(PooledConnection { connection, resp3, timeout, slow_timeout, pool: self.pool.clone() }))
     }
     /// Whether such a reply about this key can be fetched and cached in this protocol.
     pub(super) fn can_cache(&self, cacheable: CacheableReply, key: &[u8], resp3: bool) -> bool {
@@ -296,35 +297,25 @@ impl Source for RedisSource {
 }
 
 impl Relay for RedisSource {
-    fn relay(
+    fn relay_at(
         &self,
+        pace: Pace,
         commands: Bytes,
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
         if !self.may_share(&commands) {
-            return self.relay_isolated(commands, count, resp3, false);
+            return self.relay_isolated(commands, count, resp3, false, pace.busy);
         }
-        let connection = if resp3 {
-            self.resp3.get_or_init(|| UpstreamConnection::shared(self.settings.clone(), true))
-        } else {
-            self.resp2()
+        let shared = || UpstreamConnection::shared(self.settings.clone(), resp3);
+        let limits = &self.settings.limits;
+        let (connection, limit) = match (pace.slow, resp3) {
+            (true, _) => (self.slow[usize::from(resp3)].get_or_init(shared), limits.slow_timeout),
+            (false, true) => (self.resp3.get_or_init(shared), limits.timeout),
+            (false, false) => (self.resp2(), limits.timeout),
         };
-        self.settings.health.with_faults(count, || Box::pin(connection.relay(commands, count)))
-    }
-    fn relay_slow(
-        &self,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        if !self.may_share(&commands) {
-            return self.relay_isolated(commands, count, resp3, false);
-        }
-        let connection =
-            self.slow[usize::from(resp3)].get_or_init(|| UpstreamConnection::shared(self.settings.clone(), resp3));
-        let limit = self.settings.limits.slow_timeout;
-        self.settings.health.with_faults(count, || Box::pin(connection.relay_within(commands, count, limit)))
+        let relay = || Box::pin(connection.relay_busy(commands, count, limit, pace.busy)) as LocalFuture<'static, _>;
+        self.settings.health.with_faults(count, relay)
     }
 }
 
@@ -335,8 +326,9 @@ impl RedisServer for RedisSource {
         count: usize,
         resp3: bool,
         clean: bool,
+        busy: Option<BusyFor>,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.settings.health.with_faults(count, || Box::pin(self.send_isolated(commands, count, resp3, clean)))
+        self.settings.health.with_faults(count, || Box::pin(self.send_isolated(commands, count, resp3, clean, busy)))
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         // A new connection may lead to another server, so the table is valid only until a reconnect.
@@ -360,9 +352,6 @@ impl RedisServer for RedisSource {
         }
         let cacheable = self.cacheable_reply(args)?;
         self.can_cache(cacheable, args.get(cacheable.key)?, resp3).then_some(cacheable)
-    }
-    fn keeps_busy(&self, busy: BusyFor) -> Option<BusyCommand> {
-        Some(self.settings.busy.begin(busy))
     }
     fn announced(&self, _commands: Bytes) -> LocalFuture<'static, ()> {
         self.caught_up()

@@ -27,7 +27,7 @@ pub(super) fn put<'a>(
     });
     Box::pin(async move {
         let replies = match commands.len() > LARGE {
-            true => server.relay_isolated(commands.into(), 2, false, true).await?,
+            true => server.relay_isolated(commands.into(), 2, false, true, None).await?,
             false => server.relay(commands.into(), 2, false).await?,
         };
         // Without permission for EXISTS the write has succeeded all the same.

@@ -16,7 +16,7 @@ use crate::{
         session::Session,
         upstream::{replies::is_error, requests},
     },
-    source::{BusyFor, LocalFuture, RedisServer, SourceError},
+    source::{BusyFor, LocalFuture, Pace, RedisServer, SourceError},
 };
 use bytes::Bytes;
 use larder_proto::{
@@ -129,21 +129,13 @@ impl UpstreamPipeline {
         if let Some(relay) = requests::connection_for(worker, session) {
             let commands = Bytes::from(mem::take(&mut self.encoded));
             let count = self.effects.count() as usize;
-            let upstream = worker.groups[0].source.as_redis();
-            let busy = self.busy.and_then(|busy| upstream?.keeps_busy(busy));
             let touches_others = self.touches_others.then(|| (worker.groups[0].source.clone(), commands.clone()));
-            let answer = match self.is_slow() {
-                true => relay.relay_slow(commands, count, self.resp3),
-                false => relay.relay(commands, count, self.resp3),
-            };
-            self.answer = Some(match (busy, touches_others) {
-                (None, None) => answer,
-                (busy, touches_others) => Box::pin(async move {
+            let answer = relay.relay_at(Pace { slow: self.is_slow(), busy: self.busy }, commands, count, self.resp3);
+            self.answer = Some(match touches_others {
+                None => answer,
+                Some((source, commands)) => Box::pin(async move {
                     let answered = answer.await;
-                    drop(busy);
-                    if let Some((source, commands)) = touches_others
-                        && let Some(upstream) = source.as_redis()
-                    {
+                    if let Some(upstream) = source.as_redis() {
                         upstream.announced(commands).await;
                     }
                     answered

@@ -14,7 +14,7 @@ use crate::{
             requests::{self, encoded},
         },
     },
-    source::{RawReplies, SourceError, UpstreamCommands},
+    source::{Pace, RawReplies, SourceError, UpstreamCommands},
 };
 use bytes::Bytes;
 use larder_proto::resp::Args;
@@ -74,13 +74,10 @@ pub(super) async fn send_in_order(
     if reach.publishes && subscribes.any() {
         subscribes.wait(call.worker.app.settings.groups[0].freshness.source_timeout).await;
     }
-    let upstream = requests::own_server(call)?;
     let commands = Bytes::from(commands);
-    let busy = reach.busy.and_then(|busy| upstream.keeps_busy(busy));
     let sent = send(call, commands.clone(), count, reach).await;
-    drop(busy);
     if reach.touches_others {
-        upstream.announced(commands).await;
+        requests::own_server(call)?.announced(commands).await;
     }
     sent
 }
@@ -93,15 +90,15 @@ async fn send(
     reach: &Reach,
 ) -> Result<RawReplies, SourceError> {
     let resp3 = call.session.resp3;
-    match (reach.apart, reach.slow, &call.session.dedicated) {
-        (None, false, _) => requests::send(call, commands, count).await,
-        (Some(_), _, Some(own)) => own.relay_slow(commands, count, resp3).await,
-        (Some(apart), _, None) => {
-            requests::server(call)?.get().relay_isolated(commands, count, resp3, apart == Apart::Alone).await
+    match (reach.apart, &call.session.dedicated) {
+        (Some(_), Some(own)) => own.relay_at(Pace { slow: true, busy: reach.busy }, commands, count, resp3).await,
+        (Some(apart), None) => {
+            let server = requests::server(call)?;
+            server.get().relay_isolated(commands, count, resp3, apart == Apart::Alone, reach.busy).await
         }
-        (None, true, _) => {
+        (None, _) => {
             let relay = requests::connection_for(call.worker, call.session).ok_or_else(requests::no_redis)?;
-            relay.relay_slow(commands, count, resp3).await
+            relay.relay_at(Pace { slow: reach.slow, busy: reach.busy }, commands, count, resp3).await
         }
     }
 }

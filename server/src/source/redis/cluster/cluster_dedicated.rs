@@ -9,7 +9,7 @@ use crate::source::{
     local_future::LocalFuture,
     push_queue::PushQueue,
     raw_replies::RawReplies,
-    redis_server_trait::{DedicatedConnection, Relay},
+    redis_server_trait::{DedicatedConnection, Pace, Relay},
     source_error::SourceError,
 };
 use bytes::Bytes;
@@ -39,7 +39,7 @@ impl ClusterCore {
             // This finds the slot's node, whatever the reply: a dedicated connection cannot be redirected
             // later.
             let part = RoutedCommands { commands: encode(&[b"EXISTS", key]).into(), count: 1, to: to.clone() };
-            let route = ConnectionRoute { class: ConnectionClass::Shared, resp3: false };
+            let route = ConnectionRoute::shared(false);
             let answer = self.send_to_destination(&part, route).await;
             let answer = self.follow_redirects(&part, answer, route, deadline).await;
             if SlotRedirect::of(&answer).is_some() {
@@ -53,28 +53,23 @@ impl ClusterCore {
 }
 
 impl Relay for NodeConnection {
-    fn relay(
+    fn relay_at(
         &self,
+        pace: Pace,
         commands: Bytes,
         count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.inner.relay(commands, count, resp3)
-    }
-    fn relay_slow(
-        &self,
-        commands: Bytes,
-        count: usize,
-        resp3: bool,
-    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.inner.relay_slow(commands, count, resp3)
+        self.inner.relay_at(pace, commands, count, resp3)
     }
 }
 
 impl DedicatedConnection for NodeConnection {
     fn relay_blocking(&self, command: Bytes) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        let (core, route) =
-            (self.core.clone(), ConnectionRoute { class: ConnectionClass::Unlimited, resp3: self.resp3 });
+        let (core, route) = (
+            self.core.clone(),
+            ConnectionRoute { class: ConnectionClass::Unlimited, ..ConnectionRoute::shared(self.resp3) },
+        );
         let plan = core.known_commands().map(|known| RoutingPlan::new(&command, &known, &core.map()));
         match plan.as_ref().map(|plan| &plan.parts[..]) {
             Some([part]) => {

@@ -11,7 +11,6 @@ use crate::{
     buffers::Buffers,
     config::{RedisUrl, Secret},
     source::{
-        busy_server::BusyCommand,
         fetch::Fetch,
         fetch_gate::FetchGate,
         fetch_result::CacheableReply,
@@ -22,7 +21,7 @@ use crate::{
             queued_request::{FetchRedirector, QueuedFetch},
             write_commands,
         },
-        redis_server_trait::{ClientTracking, DedicatedConnection, RedisServer, Relay},
+        redis_server_trait::{ClientTracking, DedicatedConnection, Pace, RedisServer, Relay},
         server_identity::ServerIdentity,
         source_error::SourceError,
         source_factory::SourceFactory,
@@ -155,21 +154,15 @@ impl Source for ClusterSource {
 }
 
 impl Relay for ClusterSource {
-    fn relay(
+    fn relay_at(
         &self,
+        pace: Pace,
         commands: Bytes,
         _count: usize,
         resp3: bool,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Shared, resp3 })
-    }
-    fn relay_slow(
-        &self,
-        commands: Bytes,
-        _count: usize,
-        resp3: bool,
-    ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Slow, resp3 })
+        let class = if pace.slow { ConnectionClass::Slow } else { ConnectionClass::Shared };
+        self.core.clone().relay(commands, ConnectionRoute { class, resp3, busy: pace.busy })
     }
 }
 
@@ -180,8 +173,9 @@ impl RedisServer for ClusterSource {
         _count: usize,
         resp3: bool,
         clean: bool,
+        busy: Option<BusyFor>,
     ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
-        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Isolated { clean }, resp3 })
+        self.core.clone().relay(commands, ConnectionRoute { class: ConnectionClass::Isolated { clean }, resp3, busy })
     }
     fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
         self.core.known_commands()
@@ -196,9 +190,6 @@ impl RedisServer for ClusterSource {
         let key = command.get(cacheable.key)?;
         let node = core.node(core.reader(&core.map(), key)?).ok()?;
         node.can_cache(cacheable, key, resp3).then_some(cacheable)
-    }
-    fn keeps_busy(&self, busy: BusyFor) -> Option<BusyCommand> {
-        Some(self.core.setup.settings.busy.begin(busy))
     }
     fn announced(&self, commands: Bytes) -> LocalFuture<'static, ()> {
         let nodes: Vec<_> = self.core.nodes_of(&commands).iter().map(|node| node.caught_up()).collect();

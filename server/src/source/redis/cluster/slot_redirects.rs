@@ -17,9 +17,9 @@ use crate::{
             queued_request::{FetchRedirector, NO_EXPIRY, QueuedFetch, RelayResult},
             reply_errors::{refusal, unexpected},
         },
-        redis_server_trait::Relay,
+        redis_server_trait::{Pace, Relay},
         source_error::SourceError,
-        upstream_commands::framed_replies::may_break,
+        upstream_commands::{BusyFor, framed_replies::may_break},
     },
 };
 use bytes::Bytes;
@@ -112,10 +112,14 @@ impl ClusterCore {
         };
         let count = part.count + usize::from(asking);
         let answer: Result<LocalFuture<'static, RelayResult>, _> = self.node(address).map(|node| match route.class {
-            ConnectionClass::Shared => node.relay(commands, count, route.resp3),
-            ConnectionClass::Slow => node.relay_slow(commands, count, route.resp3),
+            ConnectionClass::Shared => {
+                node.relay_at(Pace { slow: false, busy: route.busy }, commands, count, route.resp3)
+            }
+            ConnectionClass::Slow => node.relay_at(Pace { slow: true, busy: route.busy }, commands, count, route.resp3),
             ConnectionClass::Unlimited => Box::pin(node.send_unlimited(commands, count, route.resp3)),
-            ConnectionClass::Isolated { clean } => Box::pin(node.send_isolated(commands, count, route.resp3, clean)),
+            ConnectionClass::Isolated { clean } => {
+                Box::pin(node.send_isolated(commands, count, route.resp3, clean, route.busy))
+            }
         });
         async move {
             let replies = answer?.await?;
@@ -139,6 +143,7 @@ impl ClusterCore {
     ) -> RelayResult {
         let mut pause = PAUSE.0;
         let mut hops = 0;
+        let mut last = None;
         while let Some(mut redirect) = SlotRedirect::of(&answer).filter(|_| Instant::now() < deadline) {
             hops += 1;
             // A script may return such an error. It leads to no node that the cluster has not named, and
@@ -159,17 +164,33 @@ impl ClusterCore {
                 pause = (pause * 2).min(PAUSE.1);
             }
             let map = self.map();
-            answer = match &redirect {
+            let address = match &redirect {
                 SlotRedirect::Moved(slot, address) => {
                     match is_doubtful {
                         true => self.setup.refresh.notify_one(),
                         false => self.moved(*slot, address),
                     }
-                    self.send(part, map.resolve(address), route, false).await
+                    map.resolve(address).clone()
                 }
-                SlotRedirect::Ask(address) => self.send(part, map.resolve(address), route, true).await,
-                SlotRedirect::Later => self.send_to_destination(part, route).await,
+                SlotRedirect::Ask(address) => map.resolve(address).clone(),
+                SlotRedirect::Later => match self.address(&map, &part.to) {
+                    Ok(address) => address,
+                    Err(error) => {
+                        answer = Err(error);
+                        continue;
+                    }
+                },
             };
+            let asking = matches!(redirect, SlotRedirect::Ask(_));
+            answer = self.send(part, &address, route, asking).await;
+            last = Some(address);
+        }
+        // The slot map may name another node than the one that ran it: what that one announces comes first.
+        if let Some(address) = last
+            && may_break(&part.commands)
+            && answer.is_ok()
+        {
+            self.node(&address)?.caught_up().await;
         }
         answer
     }
@@ -189,7 +210,7 @@ impl ClusterCore {
             answer.unwrap_or_else(|_| Err(SourceError::Unavailable(timeout_reason(limits.timeout, limits))))
         };
         if let Some(asked) = fetch.reply_name() {
-            let route = ConnectionRoute { class: ConnectionClass::Shared, resp3: asked.resp3 };
+            let route = ConnectionRoute::shared(asked.resp3);
             let commands = encode(&asked.parts().collect::<Vec<_>>()).into();
             let part = RoutedCommands { commands, count: 1, to: Destination::Slot(slot(fetch.key())) };
             let answer = until(&part, route).await;
@@ -207,7 +228,7 @@ impl ClusterCore {
         let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"GET", fetch.key()], &[b"PTTL", fetch.key()], &[b"EXEC"]];
         let commands = transaction.map(encode).concat().into();
         let part = RoutedCommands { commands, count: transaction.len(), to: Destination::Slot(slot(fetch.key())) };
-        let answer = until(&part, ConnectionRoute { class: ConnectionClass::Shared, resp3: false }).await;
+        let answer = until(&part, ConnectionRoute::shared(false)).await;
         let max = self.setup.settings.limits.max_value;
         let answer = answer.and_then(|replies| found(&replies.last(), sent_at, max));
         queued.finish(answer, clock::now(), health);
@@ -219,6 +240,14 @@ impl ClusterCore {
 pub(super) struct ConnectionRoute {
     pub(super) class: ConnectionClass,
     pub(super) resp3: bool,
+    /// See [`Pace`].
+    pub(super) busy: Option<BusyFor>,
+}
+impl ConnectionRoute {
+    /// Over the connection that all clients share.
+    pub(super) fn shared(resp3: bool) -> ConnectionRoute {
+        ConnectionRoute { class: ConnectionClass::Shared, resp3, busy: None }
+    }
 }
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionClass {

@@ -150,6 +150,8 @@ impl ConnectionIo<'_> {
                 deadline: Instant::now() + self.probe_limit,
                 limit: self.probe_limit,
                 may_break: false,
+                busy: None,
+                running: None,
                 answer: Some(answer),
             };
             self.queue.requests.borrow_mut().push_back(QueuedRequest::Relay(request));
@@ -158,14 +160,8 @@ impl ConnectionIo<'_> {
 
     fn probe(&mut self, now: Instant) {
         self.heard = now;
-        let probe = QueuedRelay {
-            commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
-            count: 1,
-            deadline: now + self.probe_limit,
-            limit: self.probe_limit,
-            may_break: false,
-            answer: None,
-        };
+        let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
+        let probe = QueuedRelay::probe(ping, now + self.probe_limit, self.probe_limit);
         let mut queue = self.queue.requests.borrow_mut();
         queue.push_back(QueuedRequest::Relay(probe));
     }

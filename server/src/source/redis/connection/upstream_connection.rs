@@ -16,7 +16,7 @@ use crate::{
         },
         source_error::SourceError,
         source_health::ConnectionHealth,
-        upstream_commands::framed_replies::may_break,
+        upstream_commands::{BusyFor, framed_replies::may_break},
     },
 };
 use bytes::Bytes;
@@ -136,6 +136,17 @@ impl UpstreamConnection {
         count: usize,
         limit: Duration,
     ) -> impl Future<Output = RelayResult> + use<> {
+        self.relay_busy(commands, count, limit, None)
+    }
+    /// Like [`relay_within`](UpstreamConnection::relay_within), for commands that may keep the server
+    /// busy.
+    pub(crate) fn relay_busy(
+        &self,
+        commands: Bytes,
+        count: usize,
+        limit: Duration,
+        busy: Option<BusyFor>,
+    ) -> impl Future<Output = RelayResult> + use<> {
         let (sender, answer) = oneshot::channel();
         let settings = &self.inner.settings;
         let breaks = count != UNTIL_PONG && may_break(&commands);
@@ -143,8 +154,9 @@ impl UpstreamConnection {
         self.is_doubtful.set(self.is_doubtful.get() || breaks && !may_break);
         // The commands may outlive the client that sent them.
         let commands = self.inner.settings.buffers.count(BufferKind::Relayed, commands);
+        let deadline = Instant::now() + limit;
         let relay =
-            QueuedRelay { commands, count, deadline: Instant::now() + limit, limit, may_break, answer: Some(sender) };
+            QueuedRelay { commands, count, deadline, limit, may_break, busy, running: None, answer: Some(sender) };
         match self.check() {
             Err(error) => relay.finish(Err(error)),
             Ok(()) if count == 0 => relay.finish(Ok(RawReplies::default())),

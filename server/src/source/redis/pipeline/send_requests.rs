@@ -33,6 +33,7 @@ fn hello(resp3: bool) -> &'static [u8] {
 impl Pipeline {
     /// Encodes queued requests into `out` until it is full.
     pub(crate) fn send(&mut self, queue: &mut VecDeque<QueuedRequest>, out: &mut Output) {
+        self.put_busy_probe(out);
         while out.len() < OUTPUT && !self.is_in_doubt() {
             match queue.pop_front() {
                 None => return,
@@ -47,6 +48,7 @@ impl Pipeline {
                     let marker = relay.may_break.then(|| self.markers.put(out));
                     let ends = Vec::with_capacity(relay.count.min(BATCH));
                     self.slow += usize::from(relay.is_slow(&self.settings.limits));
+                    relay.running = relay.busy.map(|busy| self.settings.busy.begin(busy));
                     let replies = BytesMut::new();
                     self.in_flight.push_back(PipelinedRequest::Relay { relay, replies, ends, marker });
                 }

@@ -4,7 +4,7 @@ use super::{Pipeline, Protocol, batch_replies::QUEUED};
 use crate::{
     config::{Coherence, Deployment, RedisAddress, RedisUrl},
     source::{
-        Fetch, FillPolicy, SourceError, SourceLimits, invalidation_scope,
+        BusyFor, Fetch, FillPolicy, SourceError, SourceLimits, invalidation_scope,
         redis::{
             connection_settings::ConnectionSettings,
             queued_request::{QueuedFetch, QueuedRelay, QueuedRequest},
@@ -215,7 +215,9 @@ fn what_is_owed_before_a_slow_call_may_take_as_long() {
     let relay = |limit| {
         let deadline = Instant::now() + limit;
         let commands = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-        QueuedRequest::Relay(QueuedRelay { commands, count: 1, deadline, limit, may_break: false, answer: None })
+        let (busy, running, answer) = (None, None, None);
+        let may_break = false;
+        QueuedRequest::Relay(QueuedRelay { commands, count: 1, deadline, limit, may_break, busy, running, answer })
     };
     let (quick, slow) = (Duration::from_secs(1), Duration::from_secs(20));
     sent.queue.extend([relay(quick), relay(slow), relay(quick)]);
@@ -225,6 +227,35 @@ fn what_is_owed_before_a_slow_call_may_take_as_long() {
     assert_eq!(sent.feed(b"+PONG\r\n+PONG\r\n", &[usize::MAX]), Ok(()));
     sent.pipeline.progress = None;
     assert_eq!(sent.pipeline.deadline(), Some(deadlines[2]), "nothing slow is behind it");
+}
+
+/// A command explains the silence of the server from when it is written until it is answered.
+#[test]
+fn only_a_command_that_was_written_keeps_the_server_busy() {
+    let mut sent = sent(0);
+    let busy = sent.pipeline.settings.busy.clone();
+    let later = || std::time::Instant::now() + Duration::from_millis(600);
+    let queue = |sent: &mut Sent| {
+        sent.queue.push_back(QueuedRequest::Relay(QueuedRelay {
+            commands: Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"),
+            count: 1,
+            deadline: Instant::now() + Duration::from_secs(20),
+            limit: Duration::from_secs(20),
+            may_break: false,
+            busy: Some(BusyFor::Long),
+            running: None,
+            answer: None,
+        }));
+    };
+    queue(&mut sent);
+    assert!(busy.until(later()).is_none(), "it is queued");
+    sent.queue.clear();
+    assert!(busy.until(later()).is_none(), "it was never sent");
+    queue(&mut sent);
+    sent.pipeline.send(&mut sent.queue, &mut Output::default());
+    assert!(busy.until(later()).is_some(), "it is written");
+    assert_eq!(sent.feed(b"+PONG\r\n", &[usize::MAX]), Ok(()));
+    assert!(busy.until(later()).is_none(), "it is answered");
 }
 
 #[test]
@@ -240,6 +271,8 @@ fn who_is_not_let_in_any_more_asks_whether_that_is_so() {
         deadline: Instant::now() + Duration::from_secs(1),
         limit: Duration::from_secs(1),
         may_break: false,
+        busy: None,
+        running: None,
         answer,
     };
     // A client's command, which may have been answered by a script; then a question of our own.

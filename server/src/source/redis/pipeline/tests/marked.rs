@@ -25,6 +25,8 @@ fn queue(sent: &mut Sent, count: usize, may_break: bool) -> Receiver<RelayResult
         deadline: Instant::now() + LIMIT,
         limit: LIMIT,
         may_break,
+        busy: None,
+        running: None,
         answer: Some(sender),
     }));
     answer
@@ -123,6 +125,71 @@ fn no_two_markers_are_alike() {
     markers.sort();
     markers.dedup();
     assert_eq!(markers.len(), 100);
+}
+
+/// A busy server refuses the marker and all commands behind it. It answers an unknown command, which shows
+/// that all were refused; their clients get the refusal, and the connection goes on.
+#[test]
+fn a_busy_server_costs_nobody_a_reply() {
+    const BUSY: &str = "-BUSY Redis is busy\r\n";
+    for sizes in [&[usize::MAX][..], &[1], &[7, 30]] {
+        // What comes behind the first reply and the marker's refusal, and whether it is clear.
+        for (behind, is_clear) in [
+            (BUSY.repeat(3), true),
+            (BUSY.repeat(2), false),
+            (BUSY.repeat(4), false),
+            (format!("{BUSY}+OK\r\n{BUSY}"), false),
+            (format!("{BUSY}${}\r\n{BUSY}", BUSY.len() - 2), false),
+            (String::new(), false),
+        ] {
+            let mut sent = sent(0);
+            let (mut script, mut other) = (queue(&mut sent, 1, true), queue(&mut sent, 1, true));
+            let mut plain = queue(&mut sent, 1, false);
+            send(&mut sent);
+            assert_eq!(sent.feed(BUSY.repeat(2).as_bytes(), sizes), Ok(()));
+            let mut out = Output::default();
+            sent.pipeline.send(&mut sent.queue, &mut out);
+            let probe = String::from_utf8(out.to_vec()).expect("text");
+            let name = probe.strip_prefix("*1\r\n$32\r\n").expect("one unknown command").trim_end().to_owned();
+            let mut again = Output::default();
+            sent.pipeline.send(&mut sent.queue, &mut again);
+            assert!(again.is_empty(), "it is sent once");
+            let answer = format!("{behind}-ERR unknown command '{name}', with args beginning with: \r\n");
+            assert_eq!(sent.feed(answer.as_bytes(), sizes), Ok(()), "{behind:?}");
+            if is_clear {
+                for answer in [&mut script, &mut other, &mut plain] {
+                    let replies = replies(answer);
+                    assert_eq!((replies.bytes().as_ref(), replies.is_broken()), (BUSY.as_bytes(), false));
+                }
+                assert!(!sent.pipeline.has_in_flight());
+                let mut next = queue(&mut sent, 1, false);
+                send(&mut sent);
+                assert_eq!(sent.feed(b"+PONG\r\n", sizes), Ok(()));
+                assert_eq!(replies(&mut next).bytes().as_ref(), b"+PONG\r\n", "the connection goes on");
+            } else {
+                assert!(sent.pipeline.deadline() <= Some(Instant::now()), "{behind:?}: the connection ends");
+                assert!(
+                    other.try_recv().is_err() && plain.try_recv().is_err(),
+                    "{behind:?}: nobody gets a wrong reply"
+                );
+            }
+        }
+    }
+}
+
+/// It looks like a busy server, and the marker comes after all: the reply was broken.
+#[test]
+fn a_marker_that_comes_late_was_not_refused() {
+    let mut sent = sent(0);
+    let (mut script, mut other) = (queue(&mut sent, 1, true), queue(&mut sent, 1, false));
+    let marker = send(&mut sent).concat();
+    assert_eq!(sent.feed(b"-BUSY x\r\n-BUSY x\r\n", &[usize::MAX]), Ok(()));
+    sent.pipeline.send(&mut sent.queue, &mut Output::default());
+    let all = [b"-BUSY x\r\n", &marker[..], b"+b\r\n-ERR unknown command\r\n"].concat();
+    assert_eq!(sent.feed(&all, &[usize::MAX]), Ok(()));
+    assert!(replies(&mut script).is_broken());
+    assert_eq!(replies(&mut other).bytes().as_ref(), b"+b\r\n");
+    assert!(!sent.pipeline.has_in_flight());
 }
 
 /// The server is busy with a script, say: no marker comes. An error in its place may also be a part of

@@ -122,9 +122,9 @@ impl Edited {
     }
 }
 
-/// Bytes that an edit or a patch may copy, where each of its steps copies the whole text: some
-/// tenths of a second.
-pub(crate) const MOST_WORK: usize = 1 << 30;
+/// Bytes that a command or a patch may copy or read, where it goes over the same texts repeatedly:
+/// some tenths of a second.
+pub const MOST_WORK: usize = 1 << 30;
 
 impl Edit<'_> {
     /// Whether a change of a value can be seen by a change of a value around it. Scalars have no

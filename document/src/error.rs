@@ -45,9 +45,9 @@ impl std::error::Error for PathError {}
 pub enum LocateError {
     /// The path is not for documents of more than this many bytes.
     TooLarge(usize),
-    /// The path finds more values than this, the same ones repeatedly.
+    /// The path finds more values than this.
     TooMany(usize),
-    /// The path reads more bytes than this, the same ones repeatedly.
+    /// The path reads more bytes than this, the same ones repeatedly, or all paths of the command do.
     TooMuchWork(usize),
 }
 
@@ -61,10 +61,13 @@ impl fmt::Display for LocateError {
                 )
             }
             LocateError::TooMany(most) => {
-                write!(f, "the path finds more than {most} values of this document, the same ones repeatedly")
+                write!(f, "the path finds more than {most} values of this document")
             }
             LocateError::TooMuchWork(most) => {
-                write!(f, "the path reads more than {most} bytes of this document, the same ones repeatedly")
+                write!(
+                    f,
+                    "the path reads more than {most} bytes, the same ones repeatedly, or all paths of the command do"
+                )
             }
         }
     }

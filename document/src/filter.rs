@@ -66,10 +66,7 @@ impl Filter {
                 let Some(text) = text.as_deref().and_then(text_of) else { return Ok(false) };
                 match pattern {
                     PatternSource::Fixed(None) => false,
-                    PatternSource::Fixed(Some(pattern)) => {
-                        run.charge(text.len().saturating_mul(pattern.cost))?;
-                        pattern.regex.is_match(&text)
-                    }
+                    PatternSource::Fixed(Some(pattern)) => pattern.is_match(&text, |work| run.charge(work))?,
                     PatternSource::Operand(operand) => {
                         let pattern = operand.value(run, current)?;
                         let Some(pattern) = pattern.as_deref().and_then(text_of) else { return Ok(false) };
@@ -95,12 +92,13 @@ fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool)
         }
         run.pattern = Some((pattern.as_bytes().to_vec(), is_whole, compiled));
     }
-    let cost = match &run.pattern {
-        Some((.., Some(pattern))) => pattern.cost,
-        _ => return Ok(false),
+    let known = run.pattern.take();
+    let is_match = match &known {
+        Some((.., Some(pattern))) => pattern.is_match(text, |work| run.charge(work)),
+        _ => Ok(false),
     };
-    run.charge(text.len().saturating_mul(cost))?;
-    Ok(matches!(&run.pattern, Some((.., Some(pattern))) if pattern.regex.is_match(text)))
+    run.pattern = known;
+    is_match
 }
 
 /// What a JSON string stands for; `None`: the value is no string.

@@ -1,5 +1,11 @@
 //! What a JSONPath consists of.
-use regex::{Regex, RegexBuilder};
+use crate::error::LocateError;
+use regex_automata::{
+    hybrid::{LazyStateID, dfa},
+    nfa::thompson::{self, NFA, WhichCaptures, pikevm},
+    util::syntax,
+};
+use std::cell::RefCell;
 
 /// Sizes that a compiled regular expression may have, bytes: most fit the first one.
 pub(crate) const PATTERN_SIZES: [usize; 2] = [64 << 10, 1 << 20];
@@ -103,12 +109,26 @@ pub(crate) enum PatternSource {
     Operand(Operand),
 }
 
+/// Bytes that the states of a regular expression may occupy while it runs.
+const STATES: usize = 1 << 20;
+/// A step of an automaton that is known takes as long as reading so many bytes.
+const STEP_WORK: usize = 8;
+/// A look at one state of a pattern takes as long as reading so many bytes. A new transition looks at each
+/// state once, and the end of a text behind it once more.
+const STATE_WORK: usize = 2 * 8;
+
 /// A compiled regular expression.
+///
+/// A pattern of n states may take n steps for each byte of a text. So it runs as an automaton that is
+/// made while the text is read. Each new transition is charged with all states of the pattern, each known
+/// one with a step: patterns that need few transitions are cheap, and the others end with an error.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
-    pub(crate) regex: Regex,
-    /// How many times longer a search takes than reading, at most about.
-    pub(crate) cost: usize,
+    /// `None`: the pattern has word boundaries of Unicode, which need the other machine.
+    automaton: Option<(dfa::DFA, RefCell<dfa::Cache>)>,
+    machine: pikevm::PikeVM,
+    /// Of the pattern as compiled.
+    states: usize,
 }
 
 impl Pattern {
@@ -116,17 +136,96 @@ impl Pattern {
     ///
     /// # Errors
     /// It is too large.
-    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Pattern>, regex::Error> {
+    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Pattern>, thompson::BuildError> {
+        let config = NFA::config().nfa_size_limit(Some(size)).which_captures(WhichCaptures::None);
         // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
-        let compiled = |text: &str| RegexBuilder::new(text).crlf(true).size_limit(size).dfa_size_limit(size).build();
+        let syntax = syntax::Config::new().crlf(true);
+        let compiled = |text: &str| NFA::compiler().configure(config.clone()).syntax(syntax).build(text);
         // Alone first: what is wrong alone may be right within the group, like `a)|(b`.
-        let regex = match compiled(text) {
+        let states = match compiled(text) {
             Ok(_) if is_whole => compiled(&format!(r"\A(?:{text})\z")),
             alone => alone,
         };
-        match regex {
-            Err(error @ regex::Error::CompiledTooBig(_)) => Err(error),
-            regex => Ok(regex.ok().map(|regex| Pattern { regex, cost: size >> 12 })),
+        match states {
+            Err(error) if error.size_limit().is_some() => Err(error),
+            states => Ok(states.ok().and_then(Pattern::of)),
         }
     }
+
+    fn of(nfa: NFA) -> Option<Pattern> {
+        let states = nfa.states().len();
+        let config = dfa::Config::new().cache_capacity(STATES).skip_cache_capacity_check(true);
+        let automaton = dfa::Builder::new().configure(config).build_from_nfa(nfa.clone()).ok();
+        let automaton = automaton.map(|dfa| {
+            let cache = RefCell::new(dfa.create_cache());
+            (dfa, cache)
+        });
+        Some(Pattern { automaton, machine: pikevm::Builder::new().build_from_nfa(nfa).ok()?, states })
+    }
+
+    /// Whether a text matches. `charge` counts the work, in bytes that could be read instead.
+    pub(crate) fn is_match(
+        &self,
+        text: &str,
+        mut charge: impl FnMut(usize) -> Result<(), LocateError>,
+    ) -> Result<bool, LocateError> {
+        charge(text.len().saturating_mul(STEP_WORK))?;
+        match &self.automaton {
+            Some((dfa, cache)) => {
+                let all_states = self.states.saturating_mul(STATE_WORK);
+                Ok(run(dfa, &mut cache.borrow_mut(), text, || charge(all_states))?)
+            }
+            None => {
+                charge(text.len().saturating_mul(self.states).saturating_mul(STATE_WORK))?;
+                Ok(self.machine.is_match(&mut self.machine.create_cache(), text))
+            }
+        }
+    }
+}
+
+/// Why an automaton did not come to the end of a text.
+#[derive(Debug)]
+enum Stopped {
+    Charge(LocateError),
+    /// It has no such step, or no room for its states: not for one that was built without limits.
+    Failed,
+}
+
+impl From<Stopped> for LocateError {
+    fn from(stopped: Stopped) -> LocateError {
+        match stopped {
+            Stopped::Charge(error) => error,
+            Stopped::Failed => LocateError::TooMuchWork(STATES),
+        }
+    }
+}
+
+/// Runs an automaton. `charge` is called before a transition is made.
+fn run(
+    dfa: &dfa::DFA,
+    cache: &mut dfa::Cache,
+    text: &str,
+    mut charge: impl FnMut() -> Result<(), LocateError>,
+) -> Result<bool, Stopped> {
+    let failed = |_| Stopped::Failed;
+    let mut at: LazyStateID = dfa.start_state_forward(cache, &text.into()).map_err(|_| Stopped::Failed)?;
+    for &byte in text.as_bytes() {
+        let known = if at.is_tagged() { None } else { Some(dfa.next_state_untagged(cache, at, byte)) };
+        at = match known.filter(|next| !next.is_unknown()) {
+            Some(next) => next,
+            None => {
+                charge().map_err(Stopped::Charge)?;
+                dfa.next_state(cache, at, byte).map_err(failed)?
+            }
+        };
+        if at.is_tagged() {
+            match () {
+                () if at.is_match() => return Ok(true),
+                () if at.is_dead() => return Ok(false),
+                () if at.is_quit() => return Err(Stopped::Failed),
+                () => {}
+            }
+        }
+    }
+    Ok(dfa.next_eoi_state(cache, at).map_err(failed)?.is_match())
 }

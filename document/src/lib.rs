@@ -47,11 +47,11 @@ mod string;
 
 pub use changed_last::changed_last;
 pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};
-pub use edit::{Edit, EditError, Edited, Outcome};
+pub use edit::{Edit, EditError, Edited, MOST_WORK, Outcome};
 pub use equality::index_of;
 pub use error::{JsonError, LocateError, PathError};
 pub use jsonpath::Step;
-pub use locate::{Place, find, find_element, find_member, find_pointer, place_for};
+pub use locate::{Place, find, find_element, find_member, find_pointer, find_within, place_for};
 pub use merge::merge;
 pub use number::NumberEdit;
 pub use patch::{Patch, PatchError};

@@ -3,7 +3,7 @@ use crate::{
     error::LocateError,
     jsonpath::{PathKind, Step},
     path::{Path, Pointer, array_index},
-    query::{Evaluation, follow, is_bounded},
+    query::{Evaluation, follow, is_bounded, max_work},
     scan::{Found, Span, child, element},
 };
 
@@ -11,16 +11,36 @@ use crate::{
 /// text for a path with filters, slices, several selectors or several `..`, bytes.
 ///
 /// # Errors
-/// The path is such a one, and the text is longer. Or it reads or finds the same values too often.
+/// The path is such a one, and the text is longer. Or it reads or finds too many values.
 pub fn find(text: &[u8], path: &Path, max_len: usize) -> Result<Vec<Found>, LocateError> {
+    find_within(text, path, max_len, &mut 0)
+}
+
+/// The same for one of the paths, or one of the documents, of a command. `work`: the bytes that those
+/// before it have read, to which this adds its own.
+///
+/// # Errors
+/// As [`find`], or those before it have read too much already.
+pub fn find_within(text: &[u8], path: &Path, max_len: usize, work: &mut usize) -> Result<Vec<Found>, LocateError> {
+    let most = max_work(text);
+    if *work > most {
+        return Err(LocateError::TooMuchWork(most));
+    }
     match &path.kind {
-        PathKind::Steps(steps) => Ok(follow(text, steps).into_iter().collect()),
+        PathKind::Steps(steps) => {
+            let found = follow(text, steps);
+            *work += found.as_ref().map_or(text.len(), |found| found.span.end);
+            Ok(found.into_iter().collect())
+        }
         PathKind::Segments(segments) => {
             let is_bounded = is_bounded(segments);
             if !is_bounded && text.len() > max_len {
                 return Err(LocateError::TooLarge(max_len));
             }
-            Evaluation::new(text, path.from_root, is_bounded).select(Found::root(text), segments)
+            let mut run = Evaluation::new(text, path.from_root, is_bounded);
+            let found = run.select(Found::root(text), segments);
+            *work = work.saturating_add(run.work);
+            found
         }
     }
 }
@@ -157,6 +177,68 @@ mod tests {
         assert_eq!((roots(1), roots(10)), (Ok(200_001), Err(LocateError::TooMuchWork(1 << 30))));
         let strings = format!("[{}]", vec![format!("\"{}\"", "ab".repeat(40_000)); 10].join(","));
         assert_eq!(found("$[?@ =~ '^(.{100}){9}b$']", &strings).map(|found| found.len()), Ok(0));
+    }
+
+    /// In the text and in the order of the standard, at any depth, with one reading of the text.
+    #[test]
+    fn one_descent_reads_a_text_once() {
+        let deep = format!("{}[1,2]{}", "{\"a\":[0,".repeat(63), "]}".repeat(63));
+        for (path, count) in [("$..a", 63), ("$..[1]", 64), ("$..[-1]", 64), ("$..*", 63 * 3 + 2), ("$..b", 0)] {
+            let mut work = 0;
+            let path = Path::parse(path).expect("a path");
+            let found = find_within(deep.as_bytes(), &path, 0, &mut work).expect("few values");
+            assert_eq!(found.len(), count, "{path:?}");
+            assert!(work < 5 * deep.len(), "{path:?} reads {work} bytes of {}", deep.len());
+        }
+    }
+
+    #[test]
+    fn what_is_found_has_a_bound_in_memory() {
+        let list = format!("[{}0]", "0,".repeat(1_000_000));
+        let found = |path: &str, text: &str| find(text.as_bytes(), &Path::parse(path).expect("a path"), 0);
+        for path in ["$[*]", "$..*"] {
+            assert_eq!(found(path, &list), Err(LocateError::TooMany(1_000_000)), "{path}");
+            assert_eq!(found(path, &format!("[{}", &list[3..])).map(|found| found.len()), Ok(1_000_000));
+        }
+    }
+
+    #[test]
+    fn the_paths_of_a_command_share_their_work() {
+        let text = format!("[{}0]", "0,".repeat(1 << 20));
+        let path = Path::parse("$.x").expect("a path");
+        let mut work = 0;
+        let runs = (0..).take_while(|_| find_within(text.as_bytes(), &path, 0, &mut work).is_ok()).count();
+        assert_eq!(runs, (1 << 30) / text.len() + 1);
+    }
+
+    /// The steps are counted: each byte of this text takes a new state of hundreds of the pattern's.
+    #[test]
+    fn no_regular_expression_runs_without_bound() {
+        let mut random = 1_u32;
+        let text: String = (0..300_000)
+            .map(|_| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if random >> 31 == 0 { 'a' } else { 'b' }
+            })
+            .collect();
+        let found = |pattern: &str, text: &str| {
+            let document = format!("[\"{text}\"]");
+            let paths = [format!("$[?@ =~ '{pattern}']"), format!("$[?search(@, value($[1]))]")];
+            let documents = [document, format!("[\"{text}\",\"{pattern}\"]")];
+            let found = |(path, text): (&String, &String)| {
+                find(text.as_bytes(), &Path::parse(path).expect("a path"), usize::MAX).map(|found| found.len())
+            };
+            paths.iter().zip(&documents).map(found).collect::<Vec<_>>()
+        };
+        let too_much = Err(LocateError::TooMuchWork(1 << 30));
+        for pattern in ["(a|b)*a(a|b){300}c", "(a|b)*a(a|b){3000}c", "(a|b)*\\\\b(a|b){300}cé"] {
+            assert_eq!(found(pattern, &(text.clone() + "é")), [too_much.clone(), too_much.clone()], "{pattern}");
+        }
+        for (pattern, count) in
+            [("ab+a", 1), ("(a|b)+$", 1), ("\\\\w+ \\\\w", 0), ("^b*c", 0), ("[^ab]", 0), ("\\\\bx", 0)]
+        {
+            assert_eq!(found(pattern, &text)[0], Ok(count), "{pattern}");
+        }
     }
 
     #[test]

@@ -4,21 +4,24 @@
 //! may find, and how many bytes it may read. A query from the root within a filter runs once.
 use crate::{
     compact::MAX_DEPTH,
+    edit::MOST_WORK,
     equality::Comparison,
     error::LocateError,
     jsonpath::{FilterQuery, Origin, PathKind, Pattern, Segment, Selector, Step},
-    scan::{Found, child, count, element, key_and_value, parts},
+    scan::{Found, Span, child, count, element, key_and_value, needle, parts, value_end_of_string, walk_all},
 };
 use std::rc::Rc;
 
-/// Values that a path may find in all, if it can find one more than once.
+/// Values that a path may find in all, or one for so many bytes of the document, if that is more.
 const MAX_FOUND: usize = 1_000_000;
-/// Bytes that a path with limits may read: some tenths of a second.
-const MAX_WORK: usize = 1 << 30;
-/// A path with limits may read a large document this many times, if that is more than [`MAX_WORK`].
+const BYTES_FOR_ONE: usize = 16;
+/// A path with limits may read a large document this many times, if that is more than [`MOST_WORK`].
 const MAX_PASSES: usize = 64;
 /// A look at a short value takes as long as reading so many bytes.
 const LEAST_WORK: usize = 64;
+
+/// A descent through dense text takes as long as reading this many times.
+const DESCENT_WORK: usize = 4;
 
 /// A found value that is kept until the end of an evaluation counts like reading so many bytes: there are a
 /// million of them at most.
@@ -33,10 +36,11 @@ pub(crate) fn is_bounded(segments: &[Segment]) -> bool {
 /// One evaluation of a path over a text.
 pub(crate) struct Evaluation<'v> {
     pub(crate) text: &'v [u8],
-    /// `None`: the path is bounded by itself.
-    most_found: Option<usize>,
+    /// No value is found twice.
+    is_bounded: bool,
+    most_found: usize,
     max_work: usize,
-    work: usize,
+    pub(crate) work: usize,
     /// What the queries from the root within filters have found.
     from_root: Vec<Option<Rc<[Found]>>>,
     /// The last pattern that came from the document.
@@ -46,13 +50,11 @@ pub(crate) struct Evaluation<'v> {
 impl<'v> Evaluation<'v> {
     /// For a path with so many queries from the root within its filters.
     pub(crate) fn new(text: &'v [u8], from_root: usize, is_bounded: bool) -> Evaluation<'v> {
-        // No text has more values than this, so only repeated ones can exceed it.
-        let most_found = MAX_FOUND.max(text.len() / 2 + 1);
-        let max_work = MAX_WORK.max(text.len().saturating_mul(MAX_PASSES));
         Evaluation {
             text,
-            most_found: (!is_bounded).then_some(most_found),
-            max_work: if is_bounded { usize::MAX } else { max_work },
+            is_bounded,
+            most_found: MAX_FOUND.max(text.len() / BYTES_FOR_ONE),
+            max_work: if is_bounded { usize::MAX } else { max_work(text) },
             work: 0,
             from_root: vec![None; from_root],
             pattern: None,
@@ -74,14 +76,38 @@ impl<'v> Evaluation<'v> {
         for segment in segments {
             let mut next = Vec::new();
             for from in found {
-                match segment.is_descendant {
-                    true => self.descend(from, &segment.selectors, &mut next)?,
-                    false => self.apply(&from, &segment.selectors, &mut next)?,
+                match (segment.is_descendant, &*segment.selectors) {
+                    (true, [selector]) if self.is_bounded => self.descend_once(&from, selector, &mut next)?,
+                    (true, selectors) => self.descend(from, selectors, &mut next)?,
+                    (false, selectors) => self.apply(&from, selectors, &mut next)?,
                 }
             }
             found = next;
         }
         Ok(found)
+    }
+
+    /// `..` with one key, one index or `*`: one walk through the text, whatever the depth. What a
+    /// container has comes before what the containers in it have.
+    fn descend_once(&mut self, from: &Found, selector: &Selector, out: &mut Vec<Found>) -> Result<(), LocateError> {
+        self.charge(LEAST_WORK + DESCENT_WORK * from.span.len())?;
+        let (text, most) = (self.text, self.most_found);
+        let left = most.saturating_sub(out.len());
+        let Some(b'[' | b'{') = text.get(from.span.start) else { return Ok(()) };
+        let mut walk = Descent::new(text, selector, from.depth);
+        walk_all(text, from.span.start, |place, byte| {
+            walk.meets(place, byte);
+            match walk.found.len() <= left {
+                true => Ok(()),
+                false => Err(LocateError::TooMany(most)),
+            }
+        })?;
+        let found = &mut walk.found;
+        if !found.is_sorted_by_key(|(container, _)| *container) {
+            found.sort_by_key(|(container, _)| *container);
+        }
+        out.extend(walk.found.into_iter().map(|(_, found)| found));
+        Ok(())
     }
 
     fn descend(&mut self, from: Found, selectors: &'v [Selector], out: &mut Vec<Found>) -> Result<(), LocateError> {
@@ -102,6 +128,10 @@ impl<'v> Evaluation<'v> {
         for selector in selectors {
             match selector {
                 Selector::One(step) => out.extend(self.part(from, step)?),
+                // Counted first where the list would be long.
+                Selector::All if from.span.len() > self.most_found && self.has_too_many(from, out.len()) => {
+                    return Err(LocateError::TooMany(self.most_found));
+                }
                 Selector::All => out.extend(self.children(from)?),
                 Selector::Slice { start, stop, step } if self.text.get(from.span.start) == Some(&b'[') => {
                     let elements: Vec<Found> = self.children(from)?.collect();
@@ -116,11 +146,16 @@ impl<'v> Evaluation<'v> {
                     }
                 }
             }
-            if let Some(most) = self.most_found.filter(|most| out.len() > *most) {
-                return Err(LocateError::TooMany(most));
+            if out.len() > self.most_found {
+                return Err(LocateError::TooMany(self.most_found));
             }
         }
         Ok(())
+    }
+
+    fn has_too_many(&self, of: &Found, already: usize) -> bool {
+        let is_container = matches!(self.text.get(of.span.start), Some(b'[' | b'{'));
+        is_container && count(self.text, of.span.start) + already > self.most_found
     }
 
     /// The elements of an array, or the values of an object's members.
@@ -195,6 +230,106 @@ impl<'v> Evaluation<'v> {
         let result = compare(&mut comparison);
         self.charge(LEAST_WORK + comparison.work)?;
         Ok(result)
+    }
+}
+
+/// Bytes that a path with limits may read of a text, and the paths of one command together.
+pub(crate) fn max_work(text: &[u8]) -> usize {
+    MOST_WORK.max(text.len().saturating_mul(MAX_PASSES))
+}
+
+/// A walk through all containers of a text, which notes the values that a selector finds in each.
+struct Descent<'t> {
+    text: &'t [u8],
+    /// The key as it stands in the text, with quotes and colon.
+    key: Option<Vec<u8>>,
+    index: Option<i64>,
+    depth: usize,
+    open: Vec<Container>,
+    /// The elements of the open arrays, for an index from the end.
+    elements: Vec<Span>,
+    /// With the place of the container.
+    found: Vec<(usize, Found)>,
+}
+
+/// An open container.
+struct Container {
+    at: usize,
+    is_object: bool,
+    /// How many elements or members have ended.
+    ended: i64,
+    /// Where the value of the current one begins.
+    value: usize,
+    /// The current one is selected.
+    is_selected: bool,
+    /// The elements of the containers around it.
+    before: usize,
+}
+
+impl<'t> Descent<'t> {
+    fn new(text: &'t [u8], selector: &Selector, depth: usize) -> Descent<'t> {
+        let (key, index) = match selector {
+            Selector::One(Step::Key(key)) => (Some(needle(key)), None),
+            Selector::One(Step::Index(index)) => (None, Some(*index)),
+            _ => (None, None),
+        };
+        Descent { text, key, index, depth, open: Vec::new(), elements: Vec::new(), found: Vec::new() }
+    }
+
+    /// The walk has come to a bracket or a comma.
+    fn meets(&mut self, place: usize, byte: u8) {
+        match byte {
+            b'[' | b'{' => {
+                let (is_object, before) = (byte == b'{', self.elements.len());
+                self.open.push(Container { at: place, is_object, ended: 0, value: 0, is_selected: false, before });
+                self.begin(place + 1);
+            }
+            b',' => {
+                self.end(place);
+                self.begin(place + 1);
+            }
+            _ => {
+                if self.open.last().is_some_and(|of| place > of.at + 1) {
+                    self.end(place);
+                }
+                let Some(closed) = self.open.pop() else { return };
+                let own = &self.elements[closed.before..];
+                let from_end = self.index.filter(|index| *index < 0).map(|index| own.len() as i64 + index);
+                let span = from_end.and_then(|at| own.get(usize::try_from(at).ok()?)).cloned();
+                self.elements.truncate(closed.before);
+                if let Some(span) = span {
+                    let depth = self.depth + self.open.len() + 1;
+                    self.found.push((closed.at, Found { span, depth }));
+                }
+            }
+        }
+    }
+
+    /// An element or a member begins here, or the container ends.
+    fn begin(&mut self, at: usize) {
+        let Some(of) = self.open.last_mut() else { return };
+        (of.value, of.is_selected) = match (of.is_object, &self.key, self.index) {
+            (true, Some(key), _) if self.text[at..].starts_with(key) => (at + key.len(), true),
+            (true, None, None) => (value_end_of_string(self.text, at) + 1, true),
+            (true, ..) => (at, false),
+            (false, Some(_), _) => (at, false),
+            (false, None, index) => (at, index.is_none_or(|index| index == of.ended)),
+        };
+    }
+
+    fn end(&mut self, at: usize) {
+        let depth = self.depth + self.open.len();
+        let Some(of) = self.open.last_mut() else { return };
+        of.ended += 1;
+        // Other bytes than those of a document may give any places.
+        if of.value >= at {
+            return;
+        }
+        if of.is_selected {
+            self.found.push((of.at, Found { span: of.value..at, depth }));
+        } else if !of.is_object && self.index.is_some_and(|index| index < 0) {
+            self.elements.push(of.value..at);
+        }
     }
 }
 

@@ -137,6 +137,40 @@ fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> O
     None
 }
 
+/// Walks once through everything that the container at `at` has in it, and tells `visit` each `[`, `{`,
+/// `]`, `}` and `,` outside of strings with its place, until the container ends or `visit` fails.
+pub(crate) fn walk_all<E>(text: &[u8], at: usize, mut visit: impl FnMut(usize, u8) -> Result<(), E>) -> Result<(), E> {
+    let mut strings = Strings::default();
+    let mut depth = 0_usize;
+    let mut base = at;
+    while base < text.len() {
+        let mut block = [0; BLOCK];
+        match text[base..].first_chunk() {
+            Some(whole) => block = *whole,
+            None => block[..text.len() - base].copy_from_slice(&text[base..]),
+        }
+        let masks = Masks::of(block);
+        let outside = !strings.of(masks.quotes, masks.backslashes);
+        let mut events = (masks.opens | masks.closes | masks.commas) & outside;
+        while events != 0 {
+            let bit = events & events.wrapping_neg();
+            let place = base + bit.trailing_zeros() as usize;
+            visit(place, text[place])?;
+            if masks.opens & bit != 0 {
+                depth += 1;
+            } else if masks.closes & bit != 0 {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Ok(());
+                }
+            }
+            events ^= bit;
+        }
+        base += BLOCK;
+    }
+    Ok(())
+}
+
 /// Where the value that begins at `at` ends.
 pub fn value_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
@@ -188,10 +222,15 @@ pub(crate) fn member(text: &[u8], at: usize, needle: &[u8]) -> Option<Span> {
 
 /// The value of the member with this key of the object at `at`.
 pub(crate) fn child(text: &[u8], at: usize, key: &str) -> Option<Span> {
+    member(text, at, &needle(key))
+}
+
+/// A key as it stands before its value.
+pub(crate) fn needle(key: &str) -> Vec<u8> {
     let mut needle = Vec::with_capacity(key.len() + 3);
     push_key(&mut needle, key.as_bytes());
     needle.push(b':');
-    member(text, at, &needle)
+    needle
 }
 
 /// Whether the container at `at` has nothing in it.

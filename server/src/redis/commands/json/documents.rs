@@ -66,6 +66,16 @@ pub(super) fn find(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Resul
     Ok(larder_document::find(text, path, call.worker.app.settings.max_document_query)?)
 }
 
+/// The same for one of several paths or documents of a command. `work`: what those before it have read.
+pub(super) fn find_within(
+    call: &CommandContext<'_>,
+    text: &[u8],
+    path: &Path,
+    work: &mut usize,
+) -> Result<Vec<Found>, CommandError> {
+    Ok(larder_document::find_within(text, path, call.worker.app.settings.max_document_query, work)?)
+}
+
 /// The text of a document. Other values are refused.
 pub(super) fn text_of<'e>(entry: &Entry<'e>) -> Result<&'e [u8], CommandError> {
     match is_document(entry.metadata()) {

@@ -1,21 +1,21 @@
 //! Reading documents: JSON.GET, MGET, TYPE, STRLEN, OBJKEYS, OBJLEN.
 use super::documents::{
-    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, bounded, expected, find, found_texts, longest_reply, no_path_or, path,
-    read, string, text_of,
+    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, bounded, expected, find, find_within, found_texts, longest_reply,
+    no_path_or, path, read, string, text_of,
 };
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, SYNTAX},
     reply_budget::ReplyBudget,
 };
-use larder_document::{Found, Layout, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty};
+use larder_document::{
+    Found, Layout, LocateError, MOST_WORK, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty,
+};
 use larder_engine::Tier;
 use std::collections::HashSet;
 
 /// So many paths may be read of any document.
 const FEW_PATHS: usize = 64;
-/// Bytes that more paths may go over: some tenths of a second.
-const MOST_WORK: usize = 1 << 30;
 
 /// `JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [path …]`
 pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
@@ -60,7 +60,7 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
     let text = read(context, tier, key, |_, text| {
         let compact = match &*paths {
             [] => text.to_vec(),
-            [(_, path)] => one_path(context, text, path)?,
+            [(_, path)] => one_path(context, text, path, &mut 0)?,
             _ => many_paths(context, text, &paths)?,
         };
         if layout.is_compact() {
@@ -80,8 +80,8 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
 }
 
 /// The value of a path in the older syntax, or the array of all values.
-fn one_path(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Result<Vec<u8>, CommandError> {
-    let found = find(call, text, path)?;
+fn one_path(call: &CommandContext<'_>, text: &[u8], path: &Path, work: &mut usize) -> Result<Vec<u8>, CommandError> {
+    let found = find_within(call, text, path, work)?;
     if path.is_legacy() {
         return found.first().map(|found| text[found.span.clone()].to_vec()).ok_or(NO_PATH);
     }
@@ -113,6 +113,7 @@ fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -
     let all_legacy = paths.iter().all(|(_, path)| path.is_legacy());
     let mut out = vec![b'{'];
     let mut named = HashSet::with_capacity(paths.len());
+    let mut work = 0;
     for (name, path) in paths {
         // The last of several with the same name would replace the others.
         if !named.insert(*name) {
@@ -123,7 +124,7 @@ fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -
         }
         push_key(&mut out, name);
         out.push(b':');
-        let found = find(call, text, path)?;
+        let found = find_within(call, text, path, &mut work)?;
         if all_legacy {
             let first = found.first().ok_or(NO_PATH)?;
             bounded(call, out.len() + first.span.len())?;
@@ -143,11 +144,15 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
     let mut room = ReplyBudget::new(call.worker);
+    let mut work = 0;
     for key in keys {
+        if work > MOST_WORK {
+            return Err(LocateError::TooMuchWork(MOST_WORK).into());
+        }
         // The texts are copies, which the output refers to.
         room.take(call.reply.output().owned() + call.reply.output().referred())?;
         let context = &*call;
-        let answer = read(context, tier, context.cache().key(key), |_, text| one_path(context, text, &path));
+        let answer = read(context, tier, context.cache().key(key), |_, text| one_path(context, text, &path, &mut work));
         // A key of another type, and one without such a path, are null like one that does not exist.
         match answer {
             Ok(Some(text)) => call.reply.shared(text.into()),

@@ -7,8 +7,11 @@ use crate::{
     },
     source::DOCUMENT_ATTRIBUTES,
 };
-use larder_document::{Edit, Edited, Path, Place, Span, Splice, apply, compact, key_and_value, parts, place_for};
-use larder_engine::{Change, Entry, Expiry, Tier};
+use indexmap::{IndexMap, map::Entry};
+use larder_document::{
+    Edit, Edited, MOST_WORK, Path, Place, Span, Splice, apply, compact, key_and_value, parts, place_for,
+};
+use larder_engine::{Change, Expiry, Tier};
 
 const NOT_STATIC: CommandError = CommandError::Static("ERR wrong static path");
 const OUT_OF_RANGE: CommandError = CommandError::Static("ERR array index out of range");
@@ -110,7 +113,7 @@ fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Onl
 fn new_change(
     call: &CommandContext<'_>,
     edited: Edited,
-    entry: Option<&Entry<'_>>,
+    entry: Option<&larder_engine::Entry<'_>>,
     scratch: &mut Vec<u8>,
 ) -> Change<'static> {
     match (entry, edited) {
@@ -126,7 +129,7 @@ fn new_change(
 /// The document afterwards; `None`: the condition does not hold, or the place does not exist.
 fn planned(
     call: &CommandContext<'_>,
-    entry: Option<&Entry<'_>>,
+    entry: Option<&larder_engine::Entry<'_>>,
     path: &Path,
     value: &[u8],
     how: How,
@@ -186,8 +189,7 @@ fn plan(
 }
 
 /// A document as a JSON.MSET will leave it.
-struct Staged<'c> {
-    key: &'c [u8],
+struct Staged {
     /// `None`: there is none.
     text: Option<Vec<u8>>,
     is_changed: bool,
@@ -199,19 +201,23 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
         return Err(arity(call.command.name));
     }
     // A document that is changed twice is listed once.
-    let mut staged: Vec<Staged<'_>> = Vec::new();
+    let mut staged: IndexMap<&[u8], Staged> = IndexMap::new();
+    let mut work = 0;
     for first in (1..call.args.len()).step_by(3) {
         let (key, value) = (call.arg(first), compact(call.arg(first + 2))?);
         let path = path(call.args.get(first + 1))?;
-        let at = match staged.iter().position(|known| known.key == key) {
-            Some(at) => at,
-            None => {
+        let Staged { text, is_changed } = match staged.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
                 let held = tier.peek(call.cache().key(key), call.now, |entry| text_of(&entry).map(<[u8]>::to_vec));
-                staged.push(Staged { key, text: held.transpose()?, is_changed: false });
-                staged.len() - 1
+                place.insert(Staged { text: held.transpose()?, is_changed: false })
             }
         };
-        let Staged { text, is_changed, .. } = &mut staged[at];
+        // Each change copies its document.
+        if work > MOST_WORK {
+            return Err(CommandError::Static("ERR the changes go over too many bytes; send several commands"));
+        }
+        work += text.as_ref().map_or(0, Vec::len);
         let edited = plan(call, text.as_deref(), &path, &value, How::Replace, Only::Always)?;
         let before = text.as_ref().map_or(0, Vec::len);
         match edited {
@@ -224,7 +230,7 @@ pub(in crate::redis) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
             }
         }
     }
-    for Staged { key, text, is_changed } in staged {
+    for (key, Staged { text, is_changed }) in staged {
         let Some(text) = text.filter(|_| is_changed) else { continue };
         tier.update(call.cache().key(key), call.now, |entry, scratch| {
             *scratch = text;

@@ -21,6 +21,65 @@ pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     }
 }
 
+/// The steps of finding out whether a text matches a pattern are at most about so many. A step takes
+/// some nanoseconds.
+pub fn most_steps(pattern: &[u8], text: &[u8]) -> usize {
+    let (pattern, text) = (pattern.len(), text.len());
+    let at_each_place = pattern.min(SHORT + pattern / 64);
+    // What each byte matches is looked up once, but in a short text that is done at each place.
+    text.saturating_mul(at_each_place).saturating_add(text.min(256).saturating_mul(pattern)).max(1)
+}
+
+/// Compares many names with one pattern, in groups: a lock is held for a group, and a turn has several.
+#[derive(Debug)]
+pub struct Pace<'p> {
+    pattern: &'p [u8],
+    group: usize,
+    in_group: usize,
+    in_turn: usize,
+}
+
+impl<'p> Pace<'p> {
+    /// Steps of a group, about, and of a turn: some milliseconds.
+    const GROUP: usize = 1 << 18;
+    const TURN: usize = 1 << 20;
+    /// Visiting a name takes as long as so many steps.
+    const VISIT: usize = 16;
+
+    /// For this pattern.
+    pub fn new(pattern: &'p [u8]) -> Pace<'p> {
+        Pace { pattern, group: 16, in_group: 0, in_turn: 0 }
+    }
+    /// Names of the next group.
+    pub fn group(&self) -> usize {
+        self.group
+    }
+    /// Whether a name matches.
+    pub fn matches(&mut self, name: &[u8]) -> bool {
+        self.in_group += Pace::VISIT + most_steps(self.pattern, name);
+        matches(self.pattern, name, false)
+    }
+    /// A group is over. Whether the turn is over, too. The next group takes about as many steps as one
+    /// should, if its names are as long.
+    pub fn is_turn_over(&mut self) -> bool {
+        let for_one = (self.in_group / self.group).max(Pace::VISIT);
+        self.in_turn += std::mem::take(&mut self.in_group);
+        self.group = (Pace::GROUP / for_one).clamp(1, self.group * 4);
+        let is_over = self.in_turn > Pace::TURN;
+        if is_over {
+            self.in_turn = 0;
+        }
+        is_over
+    }
+}
+
+/// Notes a step, for tests.
+#[inline(always)]
+fn step() {
+    #[cfg(test)]
+    tests::STEPS.set(tests::STEPS.get() + 1);
+}
+
 /// Tries the part behind the last `*` at each place: pattern times text steps at most.
 fn matches_short(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
@@ -28,6 +87,7 @@ fn matches_short(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     // far).
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
+        step();
         if pattern.get(p) == Some(&b'*') {
             p += 1;
             retry = Some((p, t));
@@ -72,6 +132,7 @@ fn parts(pattern: &[u8], most: usize) -> Option<Vec<Vec<usize>>> {
     let mut parts = vec![Vec::new()];
     let (mut at, mut elements) = (0, 0);
     while at < pattern.len() {
+        step();
         let part = parts.last_mut().expect("never empty");
         match pattern[at] {
             b'*' if part.is_empty() && at > 0 => at += 1,
@@ -108,6 +169,7 @@ fn find(pattern: &[u8], part: &[usize], text: &[u8], ignore_case: bool) -> Optio
         });
         let mut carry = 1;
         for (word, mask) in matching.iter_mut().zip(&**mask) {
+            step();
             let carried = *word >> 63;
             *word = (*word << 1 | carry) & mask;
             carry = carried;
@@ -163,6 +225,7 @@ fn element_end(pattern: &[u8], at: usize) -> usize {
 
 /// Matches one byte against the element at `p`; where the next element begins, if it matches.
 fn one(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
+    step();
     let fold = |b: u8| if ignore_case { b.to_ascii_lowercase() } else { b };
     let matched = match *pattern.get(p)? {
         b'?' => true,
@@ -174,6 +237,7 @@ fn one(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usiz
             }
             let mut found = false;
             loop {
+                step();
                 match pattern[p..] {
                     // Never closed: as if it were, here.
                     [] => {
@@ -330,28 +394,61 @@ mod tests {
 
     const PIECES: &[&str] = &["a", "b", "?", "[^b]", "[a-b]", "[ab", "\\", "*", "aaaaaaaaaaaa"];
 
-    #[test]
-    fn no_pattern_takes_forever() {
-        let pattern = b"a*".repeat(500);
-        let text = [b"a".repeat(2000), b"b".to_vec()].concat();
-        let start = std::time::Instant::now();
-        assert!(!matches(&[&pattern[..], b"c"].concat(), &text, false));
-        assert!(start.elapsed().as_secs() < 5);
+    thread_local! {
+        pub(super) static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
-    /// Before long patterns had a way of their own, each of these took minutes.
+    /// Steps are counted, because a duration says nothing on a busy machine. Before long patterns had a
+    /// way of their own, each of the last four took thousands of millions.
     #[test]
-    fn no_long_pattern_takes_forever() {
+    fn no_pattern_takes_forever() {
         let text = [b"a".repeat(400_000), b"b".to_vec()].concat();
         let part = b"a?".repeat(30_000);
         let class = [b"[".to_vec(), b"x".repeat(60_000), b"]".to_vec()].concat();
-        for pattern in [
-            [b"*".to_vec(), part.clone(), b"c*".to_vec()].concat(),
-            [b"*".to_vec(), part[..30_000].to_vec(), b"c*".to_vec(), part[..30_000].to_vec(), b"*".to_vec()].concat(),
-            [b"*".to_vec(), class, b"*".to_vec()].concat(),
-            b"*a".repeat(30_000),
+        for (pattern, text) in [
+            ([b"a*".repeat(500), b"c".to_vec()].concat(), &text[398_000..]),
+            ([b"*".to_vec(), b"a".repeat(62), b"c".to_vec()].concat(), &text),
+            (b"*a".repeat(30), &text),
+            ([b"*".to_vec(), class.clone(), b"*".to_vec()].concat(), &text[399_950..]),
+            ([b"*".to_vec(), part.clone(), b"c*".to_vec()].concat(), &text),
+            (
+                [b"*".to_vec(), part[..30_000].to_vec(), b"c*".to_vec(), part[..30_000].to_vec(), b"*".to_vec()]
+                    .concat(),
+                &text,
+            ),
+            ([b"*".to_vec(), class, b"*".to_vec()].concat(), &text),
+            (b"*a".repeat(30_000), &text),
         ] {
-            assert!(!matches(&pattern, &text, false));
+            STEPS.set(0);
+            assert!(!matches(&pattern, text, false));
+            let (steps, most) = (STEPS.get(), most_steps(&pattern, text));
+            let shown = String::from_utf8_lossy(&pattern[..pattern.len().min(20)]);
+            assert!(steps <= 2 * most, "{steps} steps for {shown}… of {} bytes, {most} are expected", pattern.len());
+            assert!(most < 1_000_000_000, "{most} steps for {shown}");
+        }
+    }
+
+    #[test]
+    fn groups_and_turns_have_few_steps() {
+        let long = b"a".repeat(60_000);
+        for (pattern, name, groups) in
+            [(&b"*"[..], &b"name"[..], 8), (&b"*aaaaaaaaaaaaaaaaaaaaaaaaaaaac*"[..], &long, 1)]
+        {
+            let mut pace = Pace::new(pattern);
+            let (mut all, mut steps) = (0, 0);
+            while all < 100_000 && steps < 1 << 30 {
+                let group = pace.group();
+                (0..group).for_each(|_| drop(pace.matches(name)));
+                let taken = pace.in_group;
+                assert!(
+                    taken <= Pace::GROUP + most_steps(pattern, name) || all == 0,
+                    "{taken} steps in a group of {group}"
+                );
+                all += group;
+                steps += taken;
+                pace.is_turn_over();
+            }
+            assert!(pace.group() >= groups);
         }
     }
 
@@ -363,7 +460,9 @@ mod tests {
             text in proptest::collection::vec(prop::sample::select(&b"aabBc-]\\^\xff\x01"[..]), 1..8),
             ignore_case: bool,
         ) {
+            STEPS.set(0);
             prop_assert_eq!(matches(&pattern, &text, ignore_case), reference(&pattern, &text, ignore_case));
+            prop_assert!(STEPS.get() <= 4 * most_steps(&pattern, &text) + 64);
         }
 
         #[test]

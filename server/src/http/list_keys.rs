@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::Response;
 use larder_proto::{
-    glob,
+    glob::{self, Pace},
     http::{target, text::Sink},
 };
 use std::ops::Bound;
@@ -19,6 +19,8 @@ use std::ops::Bound;
 const USUAL_COUNT: usize = 100;
 /// Bytes of text between two updates of the buffer account.
 const STEP: usize = 256 * 1024;
+/// Patterns up to this length are compared with many keys at a time.
+const SHORT: usize = 64;
 /// Each key looked at costs time under a shard's lock and room in the answer.
 const MOST_COUNT: usize = 10_000;
 
@@ -40,8 +42,9 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
     let buffers = &request.worker.app.buffers;
     let mut charge = buffers.charge(BufferKind::HttpOutput);
     let (mut charged, mut fits, mut first) = (STEP, true, true);
-    let mut append = |key: &[u8]| {
-        if fits && request.lists(key) && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+    let mut pace = pattern.map(Pace::new);
+    let mut append = |key: &[u8], pace: &mut Option<Pace<'_>>| {
+        if fits && request.lists(key) && pace.as_mut().is_none_or(|pace| pace.matches(key)) {
             if !std::mem::take(&mut first) {
                 body.put(b",");
             }
@@ -58,14 +61,26 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
             if let Some(last) = last_key(request.query)? {
                 start = Bound::Excluded(last);
             }
-            let scan = Scan { start, end, reverse: false, limit: count, max_bytes: PAGE_BYTES, keys_only: true };
+            // Those of a page are compared in one turn.
+            let max_bytes = PAGE_BYTES * SHORT / pattern.map_or(0, <[u8]>::len).max(SHORT);
+            let scan = Scan { start, end, reverse: false, limit: count, max_bytes, keys_only: true };
             let page = store.scan(scan).await.map_err(|error| Problem::source(&error))?;
-            page.entries.iter().for_each(|(key, _)| append(key));
+            page.entries.iter().for_each(|(key, _)| append(key, &mut pace));
             page.next.map_or_else(|| "0".into(), |last| format!("{KEY_CURSOR}{}", BASE64_URL_SAFE_NO_PAD.encode(last)))
         }
         None => {
-            let cursor = request.number("cursor")?.unwrap_or(0);
-            request.group.cache.tier().scan(cursor, count, request.now, |entry| append(entry.key)).to_string()
+            let (mut cursor, mut left) = (request.number("cursor")?.unwrap_or(0), count);
+            loop {
+                let some = left.min(pace.as_ref().map_or(left, Pace::group));
+                let tier = &mut request.group.cache.tier();
+                cursor = tier.scan(cursor, some, request.now, |entry| append(entry.key, &mut pace));
+                left -= some;
+                // A page of long keys may have fewer.
+                if cursor == 0 || left == 0 || pace.as_mut().is_some_and(Pace::is_turn_over) {
+                    break;
+                }
+            }
+            cursor.to_string()
         }
     };
     if !fits {

@@ -13,7 +13,7 @@ use super::{
     command_lookup::{FoundCommand, find_for},
     command_times::row_of,
     commands::{get, subscriptions},
-    executor::{executor, pipeline::ClientPipeline},
+    executor::{executor, memory::is_in_turns, pipeline::ClientPipeline},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     forwarded_writes::{self, WritesGo},
@@ -165,7 +165,7 @@ pub async fn run(
     let done = match handler(command).later() {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
         // It has become a primary since the command began.
-        None if call.session.backend == Backend::Memory => start(&mut call, &mut Vec::new()),
+        None if call.session.backend == Backend::Memory && !is_in_turns(command) => start(&mut call, &mut Vec::new()),
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };

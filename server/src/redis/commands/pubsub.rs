@@ -18,7 +18,7 @@ const STEPS_IN_A_TURN: usize = 1 << 20;
 /// PUBLISH channel message
 pub(in crate::redis) fn publish(call: &mut CommandContext<'_>) -> Done {
     let (channel, patterns) = (call.arg(1), call.worker.app.pubsub.patterns());
-    let steps: usize = patterns.iter().map(|pattern| steps(pattern, channel)).sum();
+    let steps: usize = patterns.iter().map(|pattern| glob::most_steps(pattern, channel)).sum();
     if steps > STEPS_IN_A_TURN && !call.nested {
         return call.alone();
     }
@@ -33,7 +33,7 @@ pub(in crate::redis) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -
             if glob::matches(pattern, channel, false) {
                 matching.push(pattern.clone());
             }
-            done += steps(pattern, channel);
+            done += glob::most_steps(pattern, channel);
             if done > STEPS_IN_A_TURN {
                 done = 0;
                 tokio::task::yield_now().await;
@@ -42,11 +42,6 @@ pub(in crate::redis) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -
         send(call, SubscriptionKind::Channel, &matching)
     })
 }
-/// At most so many steps show whether a channel matches: long patterns are compared 64 elements at a time.
-fn steps(pattern: &[u8], channel: &[u8]) -> usize {
-    channel.len() * pattern.len().min(64 + pattern.len() / 64)
-}
-
 /// SPUBLISH channel message
 pub(in crate::redis) fn spublish(call: &mut CommandContext<'_>) -> Done {
     send(call, SubscriptionKind::Shard, &[])

@@ -8,16 +8,19 @@ use crate::{
     source::kind_of,
 };
 use larder_engine::Tier;
-use larder_proto::{glob, output::Output, resp::Reply};
+use larder_proto::{
+    glob::{self, Pace},
+    output::Output,
+    resp::Reply,
+};
 use larder_store::ValueKind;
 
 /// Entries that SCAN visits without the option COUNT.
 const COUNT: usize = 10;
 /// Maximum entries that one SCAN visits. COUNT is a hint.
 const MAX_COUNT: usize = 1 << 20;
-/// Entries that KEYS visits while it holds one lock.
-const STRIDE: usize = 4096;
-
+/// A page of SCAN ends after so many turns' comparisons.
+const TURNS_OF_A_PAGE: usize = 8;
 /// The options of SCAN.
 #[derive(Debug)]
 pub(in crate::redis) struct Walk<'a> {
@@ -52,22 +55,35 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
+    fn is_of_type(&self, kind: ValueKind) -> bool {
+        self.typed.is_none_or(|name| name.eq_ignore_ascii_case(type_name(kind).as_bytes()))
+    }
     /// Whether this key, with a value of this kind, matches the options.
     pub(in crate::redis) fn takes(&self, key: &[u8], kind: ValueKind) -> bool {
-        self.typed.is_none_or(|name| name.eq_ignore_ascii_case(type_name(kind).as_bytes()))
-            && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
+        self.is_of_type(kind) && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
     }
 }
 
 /// SCAN
 pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let walk = Walk::parse(call)?;
-    let mut found = WalkPage::default();
-    let next = tier.scan(walk.cursor, walk.count, call.now, |entry| {
-        if walk.takes(entry.key, kind_of(entry.metadata())) {
-            found.push(entry.key);
+    let (mut pace, mut found) = (walk.pattern.map(Pace::new), WalkPage::default());
+    let (mut next, mut left, mut turns) = (walk.cursor, walk.count, 0);
+    // A page of long keys may have fewer than COUNT.
+    while turns < TURNS_OF_A_PAGE {
+        let count = left.min(pace.as_ref().map_or(left, Pace::group));
+        next = tier.scan(next, count, call.now, |entry| {
+            let is_of_type = walk.is_of_type(kind_of(entry.metadata()));
+            if is_of_type && pace.as_mut().is_none_or(|pace| pace.matches(entry.key)) {
+                found.push(entry.key);
+            }
+        });
+        left -= count;
+        if next == 0 || left == 0 {
+            break;
         }
-    });
+        turns += usize::from(pace.as_mut().is_some_and(Pace::is_turn_over));
+    }
     call.reply.array(2);
     call.reply.bulk_unsigned(next);
     found.reply(call);
@@ -85,23 +101,48 @@ fn cursor(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// KEYS pattern
+/// KEYS pattern, within a transaction
 pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let pattern = call.arg(1);
-    let mut found = WalkPage::default();
-    let mut cursor = 0;
+    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::default(), 0);
     loop {
-        cursor = tier.scan(cursor, STRIDE, call.now, |entry| {
-            if glob::matches(pattern, entry.key, false) {
-                found.push(entry.key);
-            }
-        });
+        cursor = keys_from(call, tier, cursor, &mut pace, &mut found);
+        pace.is_turn_over();
         if cursor == 0 {
             break;
         }
     }
     found.reply(call);
     Ok(())
+}
+/// KEYS pattern. Other clients have their turns in between, so what they write meanwhile may be listed
+/// or not.
+pub(in crate::redis) async fn keys_in_turns(call: &mut CommandContext<'_>) -> CommandResult {
+    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::default(), 0);
+    loop {
+        cursor = keys_from(call, &mut call.cache().tier(), cursor, &mut pace, &mut found);
+        if cursor == 0 {
+            break;
+        }
+        if pace.is_turn_over() {
+            tokio::task::yield_now().await;
+        }
+    }
+    found.reply(call);
+    Ok(())
+}
+/// Visits a group of entries. Returns where to go on; 0: done.
+fn keys_from(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    cursor: u64,
+    pace: &mut Pace<'_>,
+    found: &mut WalkPage,
+) -> u64 {
+    tier.scan(cursor, pace.group(), call.now, |entry| {
+        if pace.matches(entry.key) {
+            found.push(entry.key);
+        }
+    })
 }
 
 /// RANDOMKEY

@@ -17,6 +17,7 @@ use crate::{
         command_flow::{Flow, Later},
         command_handlers::handler,
         command_queue::CommandQueue,
+        commands::scan,
         session::{KeyVersions, Session, Watch},
         transaction,
     },
@@ -31,6 +32,9 @@ pub(super) struct MemoryExecutor;
 impl Executor for MemoryExecutor {
     #[inline]
     fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+        if is_in_turns(call.command) {
+            return call.alone();
+        }
         call.check_keys()?;
         on_tier(call)?(call, &mut call.lock())?;
         Ok(Flow::Done)
@@ -38,7 +42,7 @@ impl Executor for MemoryExecutor {
 
     /// Notes the command's reads before another client can change the keys.
     fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
-        Some(run_tracked(call))
+        (!is_in_turns(call.command)).then(|| run_tracked(call))
     }
 
     fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
@@ -69,7 +73,12 @@ impl Executor for MemoryExecutor {
     }
 
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
-        Box::pin(async { Err(unknown(&call.args)) })
+        Box::pin(async {
+            match is_in_turns(call.command) {
+                true => scan::keys_in_turns(call).await.map(|()| Flow::Done),
+                false => Err(unknown(&call.args)),
+            }
+        })
     }
     fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
         None
@@ -140,6 +149,11 @@ fn run_tracked(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
     let answer = run_on(call, &mut tier);
     call.session.note_read(call.command, call.args);
     answer
+}
+
+/// Whether a command has several turns. It reads no keys that a client may track.
+pub(in crate::redis) fn is_in_turns(command: &Command) -> bool {
+    command.name == "keys"
 }
 
 /// The version of the entry, or 0 if there is none.

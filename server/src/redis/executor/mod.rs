@@ -23,7 +23,7 @@
 mod executor_of_backend;
 pub(super) mod executor_trait;
 mod local_store;
-mod memory;
+pub(super) mod memory;
 pub(super) mod pipeline;
 mod run_for_node;
 mod shared_store;

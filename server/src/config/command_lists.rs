@@ -41,7 +41,7 @@ const ALL: &str = "all";
 const MAX_NAME: usize = 128;
 
 /// A set of categories.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Categories(u32);
 impl Categories {
     /// The one with this name, without the `@`.

@@ -1,18 +1,19 @@
 //! The rules `+get`, `-config|set`, `+@read`, `-@all` of one selector, in order. Of the rules that
 //! name a command the last one counts.
 use super::{
-    command_catalog::{CommandCatalog, parent},
+    command_catalog::{CatalogRow, CommandCatalog, parent},
     command_request::CommandRequest,
     rule_error::RuleError,
 };
 use crate::config::Categories;
+use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     allows: bool,
     commands: Commands,
 }
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Commands {
     All,
     Category(Categories, Box<str>),
@@ -63,17 +64,34 @@ impl CommandRules {
     pub(super) fn allow_all(&mut self, allows: bool) {
         self.push(Rule { allows, commands: Commands::All });
     }
+    /// Adds a rule in front of which others may stand that say nothing any more, until they are
+    /// [settled](CommandRules::settle).
     fn push(&mut self, rule: Rule) {
-        // An older rule about the same commands, or a part of them, says nothing any more.
-        self.0.retain(|older| match (&rule.commands, &older.commands) {
-            (Commands::All, _) => false,
-            (Commands::Command(name), Commands::Part(part)) => parent(part) != Some(name),
-            (new, old) => new != old,
-        });
-        // No command is the state without rules.
-        if rule != (Rule { allows: false, commands: Commands::All }) {
-            self.0.push(rule);
+        self.0.push(rule);
+    }
+    /// Drops the rules that say nothing because a later one is about the same commands, or more.
+    pub(super) fn settle(&mut self) {
+        let mut later = HashSet::new();
+        let mut left = Vec::new();
+        for rule in std::mem::take(&mut self.0).into_iter().rev() {
+            let is_all = rule.commands == Commands::All;
+            // No command is the state without rules.
+            if is_all && !rule.allows {
+                break;
+            }
+            let of_part = match &rule.commands {
+                Commands::Part(part) => parent(part).map(|name| Commands::Command(name.into())),
+                _ => None,
+            };
+            if of_part.is_none_or(|command| !later.contains(&command)) && later.insert(rule.commands.clone()) {
+                left.push(rule);
+            }
+            if is_all {
+                break;
+            }
         }
+        left.reverse();
+        self.0 = left;
     }
     /// Whether the command may run.
     pub(super) fn allow(&self, request: &CommandRequest<'_>) -> bool {
@@ -83,12 +101,25 @@ impl CommandRules {
     pub(super) fn allow_everything(&self) -> bool {
         matches!(self.0.first(), Some(Rule { commands: Commands::All, .. })) && self.0.iter().all(|rule| rule.allows)
     }
-    /// The first arguments with which rules name a command.
-    pub(super) fn arguments_of(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(move |rule| match &rule.commands {
-            Commands::Part(part) => part.rsplit_once('|').filter(|(of, _)| *of == name).map(|(_, argument)| argument),
-            _ => None,
-        })
+    /// The rules by what they name.
+    pub(super) fn by_name(&self) -> RulesByName<'_> {
+        let mut all = RulesByName::default();
+        for (at, rule) in self.0.iter().enumerate() {
+            let numbered = (at, rule.allows);
+            match &rule.commands {
+                Commands::All | Commands::Category(..) => all.of_many.push((at, rule)),
+                Commands::Command(name) => {
+                    all.of_commands.insert(name, numbered);
+                }
+                Commands::Part(part) => {
+                    all.of_parts.insert(part, numbered);
+                    if let Some((of, argument)) = part.rsplit_once('|') {
+                        all.arguments.entry(of).or_default().push((argument, numbered));
+                    }
+                }
+            }
+        }
+        all
     }
     /// The rules as ACL LIST shows them.
     pub(super) fn text(&self) -> String {
@@ -107,6 +138,33 @@ impl CommandRules {
             text.extend([space, sign, at, name]);
         }
         text
+    }
+}
+
+/// The rules of a selector by what they name, each with its number and whether it allows.
+#[derive(Debug, Default)]
+pub(super) struct RulesByName<'r> {
+    of_many: Vec<(usize, &'r Rule)>,
+    of_commands: HashMap<&'r str, (usize, bool)>,
+    of_parts: HashMap<&'r str, (usize, bool)>,
+    arguments: HashMap<&'r str, Vec<(&'r str, (usize, bool))>>,
+}
+
+impl RulesByName<'_> {
+    /// Whether a command may run, and the first arguments with which rules name it, with whether it
+    /// may run with them. The last rule counts.
+    pub(super) fn of(&self, row: &CatalogRow) -> (bool, HashMap<Box<str>, bool>) {
+        let request =
+            CommandRequest { place: None, name: row.name, categories: Some(row.categories), first_argument: None };
+        let of_many = self.of_many.iter().rev().find(|(_, rule)| rule.is_about(&request));
+        let of_command = self.of_commands.get(parent(row.name).unwrap_or(row.name)).copied();
+        let of_part = self.of_parts.get(row.name).copied();
+        let last = [of_many.map(|(at, rule)| (*at, rule.allows)), of_command, of_part].into_iter().flatten().max();
+        let arguments = self.arguments.get(row.name).into_iter().flatten();
+        let with = |(argument, rule): &(&str, (usize, bool))| {
+            ((*argument).into(), last.map_or(rule.1, |last| last.max(*rule).1))
+        };
+        (last.is_some_and(|(_, allows)| allows), arguments.map(with).collect())
     }
 }
 

@@ -27,12 +27,12 @@ impl KeyAccess {
 }
 
 /// A pattern of names, as in KEYS.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NamePattern {
     text: Box<[u8]>,
     form: Form,
 }
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
     Exact,
     /// `prefix*`

@@ -1,6 +1,7 @@
 //! Passwords: kept as hashes, SHA-256 as Redis does or argon2, and compared in constant time.
 use super::rule_error::RuleError;
 use argon2::{Argon2, Params, PasswordVerifier as _, password_hash::phc::PasswordHash};
+use indexmap::IndexSet;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use subtle::ConstantTimeEq as _;
@@ -12,7 +13,7 @@ const MAX_ARGON2_KIB: u32 = 256 * 1024;
 const MAX_ARGON2_PASSES: u32 = 10;
 
 /// A password of a user, which cannot be read back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum StoredPassword {
     Sha256([u8; 32]),
     /// In the PHC string format: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
@@ -67,7 +68,7 @@ pub fn fill_random(bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
 
 /// The passwords of a user, to be compared with one that a client sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Passwords(pub(super) Vec<StoredPassword>);
+pub struct Passwords(pub(super) IndexSet<StoredPassword>);
 impl Passwords {
     /// Whether comparing takes long (argon2), so that it must not hold up others.
     pub fn are_slow(&self) -> bool {

@@ -7,6 +7,7 @@ use super::{
     rule_error::RuleError,
     selector::Selector,
 };
+use std::collections::HashMap;
 
 /// A key that a command touches.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +80,7 @@ struct ByArgument {
     place: usize,
     /// Whether it is allowed with other arguments than these.
     otherwise: bool,
-    arguments: Box<[(Box<str>, bool)]>,
+    arguments: HashMap<Box<str>, bool>,
 }
 
 #[inline]
@@ -196,6 +197,7 @@ pub(super) fn selectors_of_getuser<'a>(
                 }
             }
         }
+        selector.commands.settle();
         all.push(selector);
     }
     Ok(all)
@@ -209,25 +211,14 @@ impl CompiledSelector {
     fn new(selector: &Selector, catalog: &CommandCatalog) -> CompiledSelector {
         let mut allowed = vec![0; catalog.rows().len().div_ceil(64)].into_boxed_slice();
         let mut by_argument = Vec::new();
+        let rules = selector.commands.by_name();
         for (at, row) in catalog.rows().iter().enumerate() {
-            let request = CommandRequest {
-                place: Some(at),
-                name: row.name,
-                categories: Some(row.categories),
-                first_argument: None,
-            };
             let bit = 1 << (at % 64);
             if row.is_always_allowed {
                 allowed[at / 64] |= bit;
                 continue;
             }
-            let with = |argument| CommandRequest { first_argument: Some(argument), ..request };
-            let arguments: Box<[_]> = selector
-                .commands
-                .arguments_of(row.name)
-                .map(|argument| (argument.into(), selector.commands.allow(&with(argument.as_bytes()))))
-                .collect();
-            let otherwise = selector.commands.allow(&request);
+            let (otherwise, arguments) = rules.of(row);
             if !arguments.is_empty() {
                 by_argument.push(ByArgument { place: at, otherwise, arguments });
             } else if otherwise {
@@ -239,8 +230,8 @@ impl CompiledSelector {
             by_argument: by_argument.into(),
             allows_everything: selector.commands.allow_everything(),
             commands: selector.commands.clone(),
-            keys: selector.keys.as_ref().map(|keys| keys.clone().into()),
-            channels: selector.channels.as_ref().map(|channels| channels.clone().into()),
+            keys: selector.keys.is_some().then(|| selector.key_patterns().collect()),
+            channels: selector.channels.as_ref().map(|channels| channels.iter().cloned().collect()),
         }
     }
 
@@ -294,10 +285,9 @@ impl CompiledSelector {
         match request.place {
             Some(place) if bit(&self.allowed, place) => true,
             Some(place) => self.by_argument.iter().find(|of| of.place == place).is_some_and(|of| {
-                let is = |(argument, _): &&(Box<str>, bool)| {
-                    request.first_argument.is_some_and(|first| first.eq_ignore_ascii_case(argument.as_bytes()))
-                };
-                of.arguments.iter().find(is).map_or(of.otherwise, |(_, allows)| *allows)
+                let argument = request.first_argument.and_then(|first| std::str::from_utf8(first).ok());
+                let allows = argument.and_then(|first| of.arguments.get(&*first.to_ascii_lowercase()));
+                allows.copied().unwrap_or(of.otherwise)
             }),
             None => self.allows_everything || self.commands.allow(request),
         }

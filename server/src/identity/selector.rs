@@ -5,21 +5,26 @@ use super::{
     name_pattern::{KeyAccess, KeyPattern, NamePattern},
     rule_error::RuleError,
 };
+use indexmap::{IndexMap, IndexSet};
 
 /// What a selector allows. A user has one, and any number in parentheses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Selector {
     pub(super) commands: CommandRules,
     /// `None`: all keys.
-    pub(super) keys: Option<Vec<KeyPattern>>,
+    pub(super) keys: Option<IndexMap<NamePattern, KeyAccess>>,
     /// `None`: all channels.
-    pub(super) channels: Option<Vec<NamePattern>>,
+    pub(super) channels: Option<IndexSet<NamePattern>>,
 }
 
 impl Selector {
     /// One that allows nothing.
     pub(super) fn new() -> Selector {
-        Selector { commands: CommandRules::default(), keys: Some(Vec::new()), channels: Some(Vec::new()) }
+        Selector {
+            commands: CommandRules::default(),
+            keys: Some(Default::default()),
+            channels: Some(Default::default()),
+        }
     }
 
     /// `(…)`: of the rules between the parentheses.
@@ -34,6 +39,7 @@ impl Selector {
             }
             selector.apply(rule, catalog)?;
         }
+        selector.commands.settle();
         Ok(selector)
     }
 
@@ -43,11 +49,11 @@ impl Selector {
         if is("allkeys") || is("~*") {
             self.keys = None;
         } else if is("resetkeys") {
-            self.keys = Some(Vec::new());
+            self.keys = Some(Default::default());
         } else if is("allchannels") || is("&*") {
             self.channels = None;
         } else if is("resetchannels") {
-            self.channels = Some(Vec::new());
+            self.channels = Some(Default::default());
         } else if is("allcommands") {
             self.commands.allow_all(true);
         } else if is("nocommands") {
@@ -75,28 +81,28 @@ impl Selector {
                 (access(&rule[1..end])?, &rule[end + 1..])
             }
         };
-        let pattern = checked(pattern)?;
-        match keys.iter_mut().find(|known| known.pattern == pattern) {
-            Some(known) => known.access = known.access.with(access),
-            None => keys.push(KeyPattern { pattern, access }),
-        }
+        let known = keys.entry(checked(pattern)?).or_default();
+        *known = known.with(access);
         Ok(())
     }
 
     fn add_channels(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
         let channels = self.channels.as_mut().ok_or(RuleError::ChannelsAreAll)?;
-        let pattern = checked(pattern)?;
-        if !channels.contains(&pattern) {
-            channels.push(pattern);
-        }
+        channels.insert(checked(pattern)?);
         Ok(())
     }
 
+    /// The key patterns; none where all keys are allowed.
+    pub(super) fn key_patterns(&self) -> impl Iterator<Item = KeyPattern> {
+        let of =
+            |(pattern, access): (&NamePattern, &KeyAccess)| KeyPattern { pattern: pattern.clone(), access: *access };
+        self.keys.iter().flatten().map(of)
+    }
     /// The key patterns as GETUSER shows them.
     pub(super) fn key_text(&self) -> Vec<u8> {
         match &self.keys {
             None => b"~*".to_vec(),
-            Some(keys) => keys.iter().map(KeyPattern::text).collect::<Vec<_>>().join(&b' '),
+            Some(_) => self.key_patterns().map(|one| one.text()).collect::<Vec<_>>().join(&b' '),
         }
     }
     /// The channel patterns as GETUSER shows them.

@@ -89,6 +89,7 @@ impl User {
         for rule in merged(rules)? {
             user.apply(&rule, catalog).map_err(|error| RejectedRule::Rule { rule, error })?;
         }
+        user.root.commands.settle();
         user.permissions = Permissions::compile([&user.root].into_iter().chain(&user.selectors), catalog);
         Ok(user)
     }
@@ -119,14 +120,13 @@ impl User {
     }
     fn add(&mut self, password: StoredPassword) {
         self.has_no_password = false;
-        if !self.passwords.0.contains(&password) {
-            self.passwords.0.push(password);
-        }
+        self.passwords.0.insert(password);
     }
     fn remove(&mut self, password: &StoredPassword) -> Result<(), RuleError> {
-        let at = self.passwords.0.iter().position(|one| one == password).ok_or(RuleError::NoSuchPassword)?;
-        self.passwords.0.remove(at);
-        Ok(())
+        match self.passwords.0.swap_remove(password) {
+            true => Ok(()),
+            false => Err(RuleError::NoSuchPassword),
+        }
     }
 
     /// Whether the user may log in.
@@ -202,7 +202,11 @@ fn merged<R: AsRef<[u8]>>(rules: &[R]) -> Result<Vec<Vec<u8>>, RejectedRule> {
     let mut open: Option<Vec<u8>> = None;
     for rule in rules.iter().map(AsRef::as_ref) {
         let part = match open.take() {
-            Some(begun) => [&begun, &b" "[..], rule].concat(),
+            Some(mut begun) => {
+                begun.push(b' ');
+                begun.extend_from_slice(rule);
+                begun
+            }
             None => rule.to_vec(),
         };
         match part.starts_with(b"(") && !part.ends_with(b")") {

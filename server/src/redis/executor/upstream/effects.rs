@@ -42,7 +42,7 @@ pub(super) struct Effects {
     /// The bytes of the keys, concatenated.
     keys: Vec<u8>,
     touched: Vec<Touched>,
-    /// What a command stores, if it is answered with `+OK`.
+    /// What a command stores, if it is answered with `+OK`, in the order of the commands.
     stored: Vec<(u32, Bytes, Option<Millis>)>,
 }
 #[derive(Clone, Copy)]
@@ -154,9 +154,9 @@ impl Effects {
         let may_be_forged = answered.as_ref().is_ok_and(|replies| replies.may_be_forged());
         match reply.filter(|reply| !is_error(reply)) {
             Some(b"+OK\r\n") if answered.is_ok() && !may_be_forged => {
-                match self.stored.iter().find(|(command, ..)| *command == touched.command) {
-                    Some((_, value, expiry)) => Written::Value(value, *expiry),
-                    None => Written::Changed,
+                match self.stored.binary_search_by_key(&touched.command, |(command, ..)| *command) {
+                    Ok(at) => Written::Value(&self.stored[at].1, self.stored[at].2),
+                    Err(_) => Written::Changed,
                 }
             }
             Some(_) => Written::Changed,

@@ -14,6 +14,7 @@ use crate::{
         drain_phase::Drain,
         faults::{Faults, SourceFaults},
         live_settings::LiveSettings,
+        longest_turn::LongestTurn,
         pause::Pause,
         queue_delay::{Admission, OVERLOADED, QueueDelay},
         throttle::Throttle,
@@ -152,6 +153,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// The line in front of this core.
     pub queue_delay: QueueDelay,
+    /// Measures this core's turns.
+    pub longest_turn: LongestTurn,
     /// This core's way to the other nodes, if there are any.
     pub peers: Option<Rc<PeerClient>>,
     /// This core's connections to the primary, if this process is a replica that forwards writes.
@@ -441,6 +444,7 @@ impl Worker {
             groups,
             counters,
             queue_delay,
+            longest_turn: LongestTurn::default(),
             peers: client,
             forwarder,
             user_servers: UserServers::default(),

@@ -252,13 +252,15 @@ where
         }
         group => group?,
     };
+    let now = clock::now();
+    context.worker.longest_turn.begin(now, &context.worker.counters.longest_turn);
     let request = RouteRequest {
         worker: &context.worker,
         group,
         key: variables.key,
         query,
         headers: &head.headers,
-        now: clock::now(),
+        now,
         user,
         trace,
     };

@@ -10,6 +10,7 @@ pub mod error;
 pub mod faults;
 pub(crate) mod linger;
 pub mod live_settings;
+pub mod longest_turn;
 pub mod pause;
 pub mod queue_delay;
 pub(crate) mod service_manager;

@@ -138,6 +138,10 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
         let worker = worker.clone();
         tokio::task::spawn_local(async move { worker.queue_delay.watch().await });
     }
+    tokio::task::spawn_local({
+        let worker = worker.clone();
+        async move { worker.longest_turn.watch(&worker.app.ticks, &worker.counters.longest_turn).await }
+    });
     let mut draining = pin!(app.drain.reached(Phase::Draining));
     let mut closing = pin!(app.drain.reached(Phase::Closing));
     let mut aborting = pin!(app.drain.reached(Phase::Aborting));

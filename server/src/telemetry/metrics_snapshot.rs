@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub dropped_log_lines: u64,
     pub process: ProcessStats,
     pub sums: CounterSums,
+    /// Of a worker, CPU time.
+    pub longest_turn: Duration,
     pub worker_connections: Vec<u64>,
     /// How long HTTP requests took, by route.
     pub http_times: HttpDistributions,

@@ -74,6 +74,6 @@ pub use slow_log::{SlowEntry, record_args, recorded_args};
 pub use span_ids::SpanIds;
 pub use stats_json::{hit_ratio, stats_json};
 pub use telemetry_registry::{Build, Telemetry};
-pub use thread_counter::Counter;
+pub use thread_counter::{Counter, Maximum};
 pub use tracer::{Span, SpanKind, Tracer};
 pub use worker_counters::{CounterSums, Counters};

@@ -123,6 +123,12 @@ impl Telemetry {
     /// counters.
     pub fn reset(&self) {
         *self.reset.lock() = self.sums();
+        self.threads.iter().for_each(|counters| counters.longest_turn.reset());
+    }
+    /// The longest turn of a worker since the latest [`reset`](Self::reset), CPU time.
+    pub fn longest_turn(&self) -> Duration {
+        let longest = self.threads.iter().map(|counters| counters.longest_turn.get()).max();
+        Duration::from_micros(longest.unwrap_or_default())
     }
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
@@ -156,6 +162,7 @@ impl Telemetry {
             dropped_log_lines: self.logs.dropped_lines(),
             process: ProcessStats::read(),
             sums: self.sums(),
+            longest_turn: self.longest_turn(),
             worker_connections: self.worker_connections().collect(),
             http_times: self.http_times(),
             http_routes: self.http_routes(),

@@ -26,6 +26,23 @@ impl Counter {
         self.0.load(Relaxed)
     }
 }
+/// The largest number of those that one thread notes and any thread reads.
+#[derive(Debug, Default)]
+pub struct Maximum(AtomicU64);
+impl Maximum {
+    /// Notes a number.
+    pub fn note(&self, n: u64) {
+        self.0.fetch_max(n, Relaxed);
+    }
+    /// The largest number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    /// Begins again.
+    pub fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
+}
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)

@@ -2,7 +2,7 @@
 use super::{
     http_route::{HttpRoute, HttpTimes},
     http_route_counts::HttpRouteCounters,
-    thread_counter::Counter,
+    thread_counter::{Counter, Maximum},
 };
 
 /// Declares the counters once: the struct that threads write, the struct of sums, and the code
@@ -18,6 +18,8 @@ macro_rules! counters {
             pub http_times: HttpTimes,
             /// Statuses and bytes of HTTP requests, by route.
             pub http_routes: HttpRouteCounters,
+            /// The longest turn of the thread, CPU microseconds.
+            pub longest_turn: Maximum,
         }
         /// The sums of all threads' counters at one moment.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

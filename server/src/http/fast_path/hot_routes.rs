@@ -57,6 +57,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             self.user = Rc::default();
         }
         let now = clock::now();
+        self.context.worker.longest_turn.begin(now, &self.context.worker.counters.longest_turn);
         self.admission = self.context.worker.queue_delay.admission();
         let date = buffers.date.at(now);
         let (input, output, text) = (&buffers.input[..filled], &mut buffers.output, &mut buffers.text);

@@ -241,6 +241,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         // All commands of the turn share one reading of the clock.
         let now = clock::now();
         first.inspect(|key| cache.prefetch_record(*key));
+        self.worker.longest_turn.begin(now, &self.worker.counters.longest_turn);
         self.conn.client.touch(now);
         let step = self.conn.process(self.worker, self.pool, now);
         self.follow(step);

@@ -35,6 +35,7 @@ fn process(info: &mut Info<'_, '_>) {
     info.line("larder_error_replies", sums.redis_errors());
     info.line("larder_net_input_bytes", sums.redis_bytes_in);
     info.line("larder_net_output_bytes", sums.redis_bytes_out);
+    info.line("larder_longest_turn_usec", app.telemetry.longest_turn().as_micros());
     quantiles(info);
 }
 

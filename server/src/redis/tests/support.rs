@@ -117,6 +117,7 @@ impl Server {
             groups: vec![Rc::new(group)],
             counters,
             queue_delay: Default::default(),
+            longest_turn: Default::default(),
             peers: None,
             forwarder,
             user_servers: Default::default(),

@@ -17,6 +17,12 @@ pub(super) const PROCESS: &[MetricFamily] = &[
         help: "Time since the start.",
         read: |s, to| to.seconds(&[], s.uptime.as_secs_f64()),
     },
+    MetricFamily {
+        name: "larder_longest_turn_seconds",
+        kind: Gauge,
+        help: "Longest CPU time for which a worker served one client without a look at the others, since the start or CONFIG RESETSTAT.",
+        read: |s, to| to.seconds(&[], s.longest_turn.as_secs_f64()),
+    },
 ];
 
 /// What every Prometheus client library reports under these names.

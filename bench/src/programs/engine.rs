@@ -70,89 +70,48 @@ struct Row {
     max: f64,
 }
 
-/// All keys in a random order, each with a value.
-struct Walk {
-    keys: Vec<[u8; 36]>,
-    values: Vec<u8>,
-    /// Where each value ends in `values`; it begins where the one before ends.
-    ends: Vec<u32>,
+/// A key, and a value with its length.
+type WalkEntry = ([u8; 36], [u8; 50], u8);
+
+/// All keys in a random order, each with a value. `seed` fixes the order and the values.
+fn walk(entries: u64, seed: u64) -> Vec<WalkEntry> {
+    let dataset = Dataset::uuid();
+    let mut numbers: Vec<u64> = (0..entries).collect();
+    fastrand::Rng::with_seed(seed).shuffle(&mut numbers);
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let entry = |number| {
+        dataset.key(number, &mut key);
+        dataset.value(number, seed, &mut value);
+        let length = value.len() as u8;
+        value.resize(50, 0);
+        (key[..].try_into().expect("UUID keys have 36 bytes"), value[..].try_into().expect("resized"), length)
+    };
+    numbers.into_iter().map(entry).collect()
 }
 
-impl Walk {
-    /// `seed` fixes the order and the values.
-    fn new(entries: u64, seed: u64) -> Walk {
-        let dataset = Dataset::uuid();
-        let mut numbers: Vec<u64> = (0..entries).collect();
-        fastrand::Rng::with_seed(seed).shuffle(&mut numbers);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        let mut walk = Walk {
-            keys: Vec::with_capacity(numbers.len()),
-            values: Vec::new(),
-            ends: Vec::with_capacity(numbers.len()),
-        };
-        for number in numbers {
-            dataset.key(number, &mut key);
-            dataset.value(number, seed, &mut value);
-            walk.keys.push(key[..].try_into().expect("UUID keys have 36 bytes"));
-            walk.values.extend_from_slice(&value);
-            walk.ends.push(walk.values.len() as u32);
-        }
-        walk
-    }
-
-    /// The walk in equal parts, one for each thread.
-    fn parts(&self, threads: usize) -> Vec<Part<'_>> {
-        let share = self.keys.len().div_ceil(threads).max(1);
-        self.keys
-            .chunks(share)
-            .zip(self.ends.chunks(share))
-            .scan(0, |begin, (keys, ends)| {
-                let part = Part { keys, ends, values: &self.values, begin: *begin };
-                *begin = *ends.last()? as usize;
-                Some(part)
-            })
-            .collect()
-    }
-}
-
-/// What one thread walks.
-struct Part<'w> {
-    keys: &'w [[u8; 36]],
-    ends: &'w [u32],
-    values: &'w [u8],
-    /// Where the first value begins.
-    begin: usize,
-}
-
-impl Part<'_> {
-    fn entries(&self) -> impl Iterator<Item = (&[u8; 36], &[u8])> {
-        let mut begin = self.begin;
-        self.keys.iter().zip(self.ends).map(move |(key, &end)| {
-            let value = &self.values[begin..end as usize];
-            begin = end as usize;
-            (key, value)
-        })
-    }
+/// The walk in equal parts, one for each thread.
+fn parts(walk: &[WalkEntry], threads: usize) -> impl ExactSizeIterator<Item = &[WalkEntry]> {
+    walk.chunks(walk.len().div_ceil(threads).max(1))
 }
 
 /// A cache with its measurements, whatever its type.
 trait MeasuredCache {
     fn name(&self) -> &'static str;
     /// Operations per second of this operation by as many threads as there are cores given.
-    fn measure(&mut self, operation: EngineOperation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64>;
+    fn measure(&mut self, operation: EngineOperation, walk: &[WalkEntry], cores: &[usize]) -> anyhow::Result<f64>;
 }
 
 struct Filled<C>(C);
 
 impl<C: RivalCache> Filled<C> {
-    fn empty(walk: &Walk) -> C {
+    fn empty(walk: &[WalkEntry]) -> C {
         // Room to spare, because a sharded cache evicts where one shard is full while others are not.
-        C::new(walk.keys.len() + walk.keys.len() / 16 + 1000, 71)
+        C::new(walk.len() + walk.len() / 16 + 1000, 71)
     }
 
-    fn new(walk: &Walk) -> Filled<C> {
+    fn new(walk: &[WalkEntry]) -> Filled<C> {
         let cache = Self::empty(walk);
-        walk.parts(1).iter().for_each(|part| set_all(&cache, part, true));
+        set_all(&cache, walk, true);
         Filled(cache)
     }
 }
@@ -162,7 +121,7 @@ impl<C: RivalCache> MeasuredCache for Filled<C> {
         C::NAME
     }
 
-    fn measure(&mut self, operation: EngineOperation, walk: &Walk, cores: &[usize]) -> anyhow::Result<f64> {
+    fn measure(&mut self, operation: EngineOperation, walk: &[WalkEntry], cores: &[usize]) -> anyhow::Result<f64> {
         if operation == EngineOperation::Fill {
             self.0 = Self::empty(walk);
         }
@@ -170,7 +129,7 @@ impl<C: RivalCache> MeasuredCache for Filled<C> {
             EngineOperation::Get => get_all(&self.0, part, first),
             EngineOperation::Fill | EngineOperation::Set => set_all(&self.0, part, first),
         })?;
-        Ok(walk.keys.len() as f64 / time.as_secs_f64())
+        Ok(walk.len() as f64 / time.as_secs_f64())
     }
 }
 
@@ -178,22 +137,22 @@ impl<C: RivalCache> MeasuredCache for Filled<C> {
 /// the server lets 100 pass.
 const UPKEEP_EVERY: usize = 1 << 17;
 
-fn get_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
+fn get_all<C: RivalCache>(cache: &C, part: &[WalkEntry], first: bool) {
     let mut out = Vec::with_capacity(64);
     let mut hits = 0;
-    for (index, key) in part.keys.iter().enumerate() {
+    for (index, (key, ..)) in part.iter().enumerate() {
         hits += usize::from(cache.get(key, &mut out));
         if first && index % UPKEEP_EVERY == 0 {
             cache.upkeep();
         }
     }
     // A cache that lost entries would be fast at nothing.
-    assert!(hits * 1000 >= part.keys.len() * 999, "{} found {hits} of {} keys", C::NAME, part.keys.len());
+    assert!(hits * 1000 >= part.len() * 999, "{} found {hits} of {} keys", C::NAME, part.len());
 }
 
-fn set_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
-    for (index, (key, value)) in part.entries().enumerate() {
-        cache.set(key, value);
+fn set_all<C: RivalCache>(cache: &C, part: &[WalkEntry], first: bool) {
+    for (index, (key, value, length)) in part.iter().enumerate() {
+        cache.set(key, &value[..usize::from(*length)]);
         if first && index % UPKEEP_EVERY == 0 {
             cache.upkeep();
         }
@@ -203,15 +162,15 @@ fn set_all<C: RivalCache>(cache: &C, part: &Part<'_>, first: bool) {
 
 /// Runs `work` on a part of the walk in a thread on each core; the time from the first start to the
 /// last end.
-fn together(walk: &Walk, cores: &[usize], work: impl Fn(&Part<'_>, bool) + Sync) -> anyhow::Result<Duration> {
-    let parts = walk.parts(cores.len());
+fn together(walk: &[WalkEntry], cores: &[usize], work: impl Fn(&[WalkEntry], bool) + Sync) -> anyhow::Result<Duration> {
+    let parts: Vec<&[WalkEntry]> = parts(walk, cores.len()).collect();
     let barrier = Barrier::new(parts.len());
     let times: Vec<anyhow::Result<(Instant, Instant)>> = thread::scope(|scope| {
         let threads: Vec<_> = parts
             .iter()
             .zip(cores)
             .enumerate()
-            .map(|(index, (part, &core))| {
+            .map(|(index, (&part, &core))| {
                 let (barrier, work) = (&barrier, &work);
                 scope.spawn(move || {
                     let pinned = machine::pin(core);
@@ -245,9 +204,9 @@ pub(crate) fn run(args: &EngineArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     );
     // The caches are filled in an order of its own: gets in the order of the fill would find each entry
     // beside the one before.
-    let load = Walk::new(args.entries, 0);
+    let load = walk(args.entries, 0);
     // Runs take turns between two walks: what a run sets lies in that run's order.
-    let walks = [1, 2].map(|seed| Walk::new(args.entries, seed));
+    let walks = [1, 2].map(|seed| walk(args.entries, seed));
     let mut caches: [Box<dyn MeasuredCache>; 3] = [
         Box::new(Filled::<Larder>::new(&load)),
         Box::new(Filled::<Moka>::new(&load)),
@@ -328,20 +287,16 @@ mod tests {
 
     #[test]
     fn walks_hold_all_keys_in_different_orders() {
-        let (first, second) = (Walk::new(1000, 1), Walk::new(1000, 2));
-        assert_ne!(first.keys, second.keys);
-        let keys = |walk: &Walk| walk.keys.iter().copied().collect::<HashSet<_>>();
-        assert_eq!(keys(&first).len(), 1000);
-        assert_eq!(keys(&first), keys(&second));
+        let (first, second) = (walk(1000, 1), walk(1000, 2));
+        let keys = |walk: &[WalkEntry]| walk.iter().map(|entry| entry.0).collect::<Vec<_>>();
+        assert_ne!(keys(&first), keys(&second));
+        let distinct = |walk: &[WalkEntry]| keys(walk).into_iter().collect::<HashSet<_>>();
+        assert_eq!(distinct(&first).len(), 1000);
+        assert_eq!(distinct(&first), distinct(&second));
+        assert!(first.iter().all(|entry| (20..=50).contains(&entry.2)));
         for threads in [1, 3] {
-            let parts = first.parts(threads);
-            assert_eq!(parts.len(), threads);
-            assert_eq!(parts.iter().map(|part| part.entries().count()).sum::<usize>(), 1000);
-            assert!(parts.iter().flat_map(Part::entries).all(|(_, value)| (20..=50).contains(&value.len())));
-            assert_eq!(
-                parts.iter().flat_map(Part::entries).map(|(_, value)| value.len()).sum::<usize>(),
-                first.values.len()
-            );
+            assert_eq!(parts(&first, threads).len(), threads);
+            assert_eq!(parts(&first, threads).map(<[WalkEntry]>::len).sum::<usize>(), 1000);
         }
     }
 

@@ -1,11 +1,12 @@
 //! One connection: requests wait in its buffer to be written, then in flight to be answered, in
 //! order.
 use super::{
-    held_requests::HeldRequests,
-    latency_recorder::InFlight,
+    generator::Generator,
+    latency_recorder::{InFlight, LatencyRecorder},
     measure::ErrorKind,
-    schedule::Due,
-    thread_state::ThreadState,
+    poll::Poll,
+    schedule::{Due, Schedule},
+    target::TargetUrl,
     wire::{Expect, ReplyScan},
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -13,10 +14,85 @@ use std::{
     collections::VecDeque,
     io::{ErrorKind as Io, Read, Write},
     net::TcpStream,
+    time::{Duration, Instant},
 };
 
 /// First and longest wait before a connection that failed is tried again, ns.
 const BACKOFF: (u64, u64) = (10_000_000, 1_000_000_000);
+
+/// Nanoseconds since the start of the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunClock(pub(super) Instant);
+
+impl RunClock {
+    pub(super) fn now(self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// What a thread's connections share.
+pub(super) struct ThreadState {
+    pub(super) clock: RunClock,
+    pub(super) schedule: Schedule,
+    pub(super) generator: Generator,
+    pub(super) recorder: LatencyRecorder,
+    pub(super) target: TargetUrl,
+    pub(super) poll: Poll,
+    /// Most requests in flight on a connection.
+    pub(super) pipeline: usize,
+    /// A connection sends again when all its requests are answered.
+    pub(super) batches: bool,
+    /// How long a reply may take.
+    pub(super) timeout: Duration,
+    /// How long a written request is held back, ns.
+    pub(super) delay: u64,
+    /// When a request is due to be sent after its delay, and on which connection; in order of time.
+    /// The connection may have lost it since.
+    pub(super) delayed: VecDeque<(u64, usize)>,
+    /// Where replies are read to.
+    pub(super) input: Box<[u8]>,
+    /// Requests in flight, and connections that are up, over all.
+    pub(super) in_flight: usize,
+    pub(super) up: usize,
+    /// Why a connection could not be made, the last time that the system said so.
+    pub(super) refused: Option<std::io::Error>,
+    /// The schedule has begun; before, connections are made and nothing is sent.
+    pub(super) started: bool,
+}
+
+/// Written requests that the modelled delay holds back: their bytes, and when each is due to be sent and how many bytes it has; in order.
+#[derive(Default)]
+struct HeldRequests {
+    bytes: Vec<u8>,
+    until: VecDeque<(u64, usize)>,
+}
+
+impl HeldRequests {
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.until.len()
+    }
+
+    /// Takes the bytes of `output` from `begin` on, and holds them until `until`.
+    fn hold(&mut self, until: u64, begin: usize, output: &mut Vec<u8>) {
+        let request = output.drain(begin..);
+        self.until.push_back((until, request.len()));
+        self.bytes.extend(request);
+    }
+
+    /// Gives those back to `output` whose time has come; says how many.
+    fn release(&mut self, now: u64, output: &mut Vec<u8>) -> usize {
+        let mut released = 0;
+        while let Some(&(until, bytes)) = self.until.front()
+            && until <= now
+        {
+            self.until.pop_front();
+            output.extend(self.bytes.drain(..bytes));
+            released += 1;
+        }
+        released
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -388,4 +464,17 @@ impl Connection {
             shared.recorder.lost(ErrorKind::Timeout, request.intended, Some(request.written.max(1)), now);
         }
     }
+}
+
+#[test]
+fn requests_go_in_order_when_their_time_has_come() {
+    let (mut held, mut output) = (HeldRequests::default(), b"sent".to_vec());
+    for (until, request) in [(10, b"one"), (20, b"two")] {
+        let begin = output.len();
+        output.extend_from_slice(request);
+        held.hold(until, begin, &mut output);
+    }
+    assert_eq!((held.len(), output.as_slice()), (2, b"sent".as_slice()));
+    assert_eq!((held.release(9, &mut output), held.release(10, &mut output), held.len()), (0, 1, 1));
+    assert_eq!((held.release(20, &mut output), output.as_slice()), (1, b"sentonetwo".as_slice()));
 }

@@ -6,12 +6,11 @@
 //!                                                             └── take the replies <───┘
 //! ```
 use super::{
-    connection::Connection,
+    connection::{Connection, RunClock, ThreadState},
     interrupt::Interrupt,
     latency_recorder::LatencyRecorder,
-    measure::{ErrorKind, GeneratorHealth, ThreadEnd},
+    measure::{ErrorKind, GeneratorHealth, LoadOutcome, Slice},
     schedule::Due,
-    thread_state::{RunClock, ThreadState},
     users::Turn,
 };
 use anyhow::{Context, bail, ensure};
@@ -65,7 +64,7 @@ impl GeneratorThread {
     }
 
     /// Plays the schedule, then waits for the last replies.
-    pub(super) fn run(mut self, start: Instant) -> anyhow::Result<ThreadEnd> {
+    pub(super) fn run(mut self, start: Instant) -> anyhow::Result<LoadOutcome> {
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
         self.shared.clock = RunClock(start);
         self.shared.started = true;
@@ -175,7 +174,7 @@ impl GeneratorThread {
         shared.recorder.hand_out(u64::MAX);
         let last = shared.recorder.last.max(until.unwrap_or(0)).saturating_sub(*warm_up);
         let LatencyRecorder { phases, replies, .. } = self.shared.recorder;
-        Ok(ThreadEnd { last, phases, replies, own })
+        Ok(LoadOutcome { duration: Duration::from_nanos(last), total: Slice::new(0), phases, replies, own })
     }
 }
 

@@ -208,20 +208,7 @@ impl GeneratorHealth {
     }
 }
 
-/// What a thread has to say at its end.
-#[derive(Debug)]
-pub(crate) struct ThreadEnd {
-    /// When its last request ended, ns since the end of the warm-up.
-    pub(crate) last: u64,
-    /// See there.
-    pub(crate) phases: Phases,
-    /// See there.
-    pub(crate) replies: ReplyKinds,
-    /// See there.
-    pub(crate) own: GeneratorHealth,
-}
-
-/// The result of a run.
+/// The result of a run, or of one of its threads, which hands out its slices before.
 #[derive(Debug)]
 pub(crate) struct LoadOutcome {
     /// From the end of the warm-up to the last reply, or to the end of the schedule if that is
@@ -250,8 +237,8 @@ impl LoadOutcome {
     }
 
     /// Adds a thread.
-    pub(crate) fn add(&mut self, end: &ThreadEnd) {
-        self.duration = self.duration.max(Duration::from_nanos(end.last));
+    pub(crate) fn add(&mut self, end: &LoadOutcome) {
+        self.duration = self.duration.max(end.duration);
         self.phases.add(&end.phases);
         self.replies.add(&end.replies);
         self.own.add(&end.own);

@@ -1,14 +1,16 @@
 //! Running a plan: its threads start together, and their slices of time are added up as they come.
 use super::{
-    connection::Connection,
+    connection::{Connection, RunClock, ThreadState},
     generator::Generator,
     generator_thread::GeneratorThread,
-    keys::Draw,
+    keys::{Draw, KeyDistribution},
     latency_recorder::LatencyRecorder,
-    measure::{LoadOutcome, Slice, ThreadEnd},
-    plan::LoadPlan,
+    measure::{ErrorKind, LoadOutcome, Slice},
+    ops::{Mix, Verb},
+    options::GeneratorOptions,
+    plan::{LoadPlan, RunEnd},
     poll::Poll,
-    thread_state::{RunClock, ThreadState},
+    target::{TargetProtocol, TargetUrl},
     values::ValueMaker,
     wire::Wire,
 };
@@ -44,7 +46,7 @@ pub(crate) fn run_connected(
             let (go, start) = mpsc::channel::<Instant>();
             let (wire, inserted, ready) = (wire.clone(), inserted.clone(), ready.clone());
             let out = out.clone();
-            threads.push(scope.spawn(move || -> anyhow::Result<Option<ThreadEnd>> {
+            threads.push(scope.spawn(move || -> anyhow::Result<Option<LoadOutcome>> {
                 if let Some(&core) = plan.client.pin.get(thread % plan.client.pin.len().max(1)) {
                     machine::pin(core)?;
                 }
@@ -143,4 +145,35 @@ fn generator_thread(
         interrupt: plan.interrupt.clone(),
         spin: plan.client.spin,
     })
+}
+
+/// Writes every key once, through the plan's target or through `url`.
+pub(crate) fn preload(plan: &LoadPlan, url: &str) -> anyhow::Result<()> {
+    let target = if url.is_empty() { plan.target.clone() } else { TargetUrl::parse(url)? };
+    let pipeline = if target.protocol == TargetProtocol::Http { 1 } else { 64 };
+    let mut plan = LoadPlan {
+        target,
+        mix: Mix::new(vec![(Verb::Set, 1.0)])?,
+        rate: None,
+        played: None,
+        stop: RunEnd::Requests(plan.keys.count),
+        warm_up: Duration::ZERO,
+        client: GeneratorOptions {
+            threads: 1,
+            connections: 4,
+            pipeline,
+            spin: false,
+            batches: false,
+            think_time: None,
+            delay: Duration::ZERO,
+            ..plan.client.clone()
+        },
+        ..plan.clone()
+    };
+    plan.keys.distribution = KeyDistribution::Sequential;
+    let counts = run(&plan, &mut |_| {})?.total.counts;
+    let wrong: Vec<_> = ErrorKind::NAMES.iter().zip(counts.errors).filter(|(_, count)| *count > 0).collect();
+    ensure!(!plan.interrupt.is_set(), "interrupted before all keys were written");
+    ensure!(wrong.is_empty(), "not all keys could be written to {}: {wrong:?}", plan.target);
+    Ok(())
 }

@@ -10,14 +10,11 @@
 mod made;
 mod operations;
 mod records;
-mod requests;
 #[cfg(test)]
 mod tests;
 mod trace_file;
-mod trace_format;
 
 pub(crate) use made::MadeTrace;
 pub(crate) use operations::{OperationKind, TraceWriter, TracedOperation};
-pub(crate) use requests::Requests;
-pub(crate) use trace_file::{TraceFile, TraceSummary};
-pub(crate) use trace_format::TraceFormat;
+pub(crate) use records::TraceFormat;
+pub(crate) use trace_file::{Requests, TraceFile, TraceSummary};

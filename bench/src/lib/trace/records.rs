@@ -1,10 +1,23 @@
-//! From bytes to keys, for each format.
-use super::trace_format::TraceFormat;
+//! The formats of traces, and from bytes to keys for each.
 use anyhow::{Context, bail, ensure};
 use std::{
     io::{BufRead, Read},
     ops::Range,
 };
+
+/// How the requests are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// Text lines `start count …`: keys start to start+count-1 (Megiddo and Modha, "ARC", FAST
+    /// 2003)
+    Arc,
+    /// Big-endian 32-bit numbers (cache2k benchmarks)
+    Cache2k,
+    /// Little-endian 64-bit numbers
+    U64,
+    /// Operations recorded from a Larder (`larder-bench record`): what was read counts
+    Ops,
+}
 
 /// Longest line of an ARC trace, in bytes.
 pub(super) const MAX_LINE: usize = 1024;

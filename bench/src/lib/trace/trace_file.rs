@@ -1,10 +1,12 @@
-//! A trace file: opened, decompressed, read from the beginning.
+//! A trace file: opened, decompressed, read from the beginning; and the requests of one, or of a made
+//! trace.
 use super::{
+    made::MadeTrace,
     operations::{OperationKind, Reader, TracedOperation},
-    records::TraceRecords,
-    trace_format::TraceFormat,
+    records::{TraceFormat, TraceRecords},
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
 use std::{
     ffi::OsStr,
     fs::File,
@@ -26,22 +28,6 @@ pub(crate) struct TraceSummary {
     pub(crate) requests: u64,
     /// Number of distinct keys.
     pub(crate) distinct: u64,
-}
-
-impl TraceSummary {
-    /// Of the trace `name`, which has these keys.
-    pub(crate) fn of(name: &str, keys: impl Iterator<Item = anyhow::Result<u64>>) -> anyhow::Result<TraceSummary> {
-        let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
-        let mut requests = 0;
-        for key in keys {
-            seen.insert(key?);
-            requests += 1;
-        }
-        if requests == 0 {
-            bail!("{name} holds no requests");
-        }
-        Ok(TraceSummary { requests, distinct: seen.len() as u64 })
-    }
 }
 
 impl TraceFile {
@@ -130,4 +116,52 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
         }
         _ => Box::new(BufReader::new(file)),
     })
+}
+
+/// Where the requests of a replay come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Requests {
+    File(TraceFile),
+    Made {
+        kind: MadeTrace,
+        /// What the kind calls N.
+        keys: u64,
+        requests: u64,
+    },
+}
+
+/// Of made traces: always the same, so that runs can be compared.
+const SEED: u64 = 1;
+
+impl Requests {
+    /// The file's name without its folders, or the kind.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Requests::File(file) => file.name(),
+            Requests::Made { kind, .. } => {
+                kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The keys from the beginning.
+    pub(crate) fn keys(&self) -> anyhow::Result<Box<dyn Iterator<Item = anyhow::Result<u64>>>> {
+        Ok(match self {
+            Requests::File(file) => Box::new(file.keys()?),
+            Requests::Made { kind, keys, requests } => Box::new(kind.keys(*keys, *requests, SEED).map(Ok)),
+        })
+    }
+
+    /// Reads the whole trace once: counts, and reports a damaged trace before anything is measured
+    /// with it.
+    pub(crate) fn summary(&self) -> anyhow::Result<TraceSummary> {
+        let mut seen = std::collections::HashSet::with_hasher(foldhash::fast::FixedState::default());
+        let mut requests = 0;
+        for key in self.keys()? {
+            seen.insert(key?);
+            requests += 1;
+        }
+        ensure!(requests > 0, "{} holds no requests", self.name());
+        Ok(TraceSummary { requests, distinct: seen.len() as u64 })
+    }
 }

@@ -21,7 +21,7 @@ use inferno::flamegraph::{
     color::{MultiPalette, Palette},
 };
 use perf_stacks::Stacks;
-use serde::Serialize;
+use serde_json::json;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -57,23 +57,6 @@ pub(crate) struct ProfileArgs {
     /// Length of one load
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-}
-
-/// One load.
-#[derive(Debug, Serialize)]
-struct Row {
-    program: &'static str,
-    load: String,
-    requests: u64,
-    per_second: f64,
-    cpu_us_per_request: f64,
-    samples: u64,
-    /// By the names of [`time_shares`], adding up to 1.
-    shares: BTreeMap<&'static str, f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allocations_per_request: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allocated_bytes_per_request: Option<f64>,
 }
 
 /// Samples per second: not a divisor of what else happens in a second.
@@ -127,20 +110,16 @@ pub(crate) fn run(args: &ProfileArgs, out: &mut dyn Write) -> anyhow::Result<()>
             draw(format!("{name}-allocations"), "allocations", &made.stacks)?;
         }
         let per_request = |sampled: &Sampled, count: u64| figures::rounded(count as f64 / sampled.requests as f64);
-        figures::line(
-            out,
-            &Row {
-                program: "profile",
-                load: name.clone(),
-                requests: time.requests,
-                per_second: time.per_second.round(),
-                cpu_us_per_request: figures::rounded(time.cpu_us / time.requests as f64),
-                samples: time.stacks.samples,
-                shares: time_shares::of(&time.stacks.by_stack),
-                allocations_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.samples)),
-                allocated_bytes_per_request: allocations.as_ref().map(|made| per_request(made, made.stacks.bytes)),
-            },
-        )?;
+        let mut row = json!({
+            "program": "profile", "load": name, "requests": time.requests, "per_second": time.per_second.round(),
+            "cpu_us_per_request": figures::rounded(time.cpu_us / time.requests as f64), "samples": time.stacks.samples,
+            "shares": time_shares::of(&time.stacks.by_stack),
+        });
+        if let Some(made) = &allocations {
+            row["allocations_per_request"] = per_request(made, made.stacks.samples).into();
+            row["allocated_bytes_per_request"] = per_request(made, made.stacks.bytes).into();
+        }
+        figures::line(out, &row)?;
     }
     Ok(())
 }

@@ -3,12 +3,10 @@
 //! A request is a text with holes for key and value, made once for each operation. A reply is
 //! scanned, not decoded: where it ends, whether it is an error, how many keys it found.
 mod replies;
-mod statuses;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use replies::{Expect, ReplyScan, ScannedReply};
-pub(crate) use statuses::Statuses;
+pub(crate) use replies::{Expect, ReplyScan, ScannedReply, Statuses};
 
 use super::{
     ops::Verb,

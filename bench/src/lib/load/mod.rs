@@ -41,7 +41,7 @@ pub(crate) mod wire;
 pub(crate) mod zipf;
 
 pub(crate) use interrupt::Interrupt;
-pub(crate) use options::{GeneratorOptions, LoadOptions, PlanOptions, duration, plan, rate};
+pub(crate) use options::{GeneratorOptions, LoadOptions, PlanOptions, plan, rate};
 pub(crate) use plan::{LoadPlan, Played, RunEnd, slice};
 pub(crate) use run_plan::{preload, run, run_connected};
-pub(crate) use users::ThinkTime;
+pub(crate) use users::{ThinkTime, duration};

@@ -6,24 +6,13 @@ use super::{
     ops::Workload,
     plan::{LoadPlan, RunEnd, slice},
     target::{TargetProtocol, TargetUrl},
-    users::ThinkTime,
+    users::{ThinkTime, duration},
     values::Sizes,
     wire::Statuses,
 };
 use anyhow::ensure;
 use clap::Parser;
 use std::{ffi::OsString, path::Path, time::Duration};
-
-/// The longest duration that an option takes: sums of several stay within what nanoseconds in 64
-/// bits hold.
-pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Reads a duration.
-pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
-    let duration = larder_units::parse_short_duration(text).map_err(anyhow::Error::msg)?;
-    ensure!(duration <= LONGEST, "{text:?} is more than a year");
-    Ok(duration)
-}
 
 /// Reads a rate. The schedule has whole nanoseconds.
 pub(crate) fn rate(text: &str) -> anyhow::Result<f64> {

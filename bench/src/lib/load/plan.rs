@@ -3,10 +3,10 @@ use super::{
     interrupt::Interrupt,
     keys::KeySpace,
     ops::{DrawnOperation, Mix, Verb},
-    options::{GeneratorOptions, LONGEST},
+    options::GeneratorOptions,
     schedule::{Pace, Replay, Schedule},
     target::TargetUrl,
-    users::Users,
+    users::{LONGEST, Users},
     values::Sizes,
 };
 use crate::lib::trace::{OperationKind, TraceFile};

@@ -1,9 +1,19 @@
 //! Users with think time: each connection is a user, who sends the next request a think time after
 //! the last reply.
-use super::options::duration;
 use anyhow::ensure;
 use fastrand::Rng;
 use std::{cmp::Reverse, collections::BinaryHeap, fmt, str::FromStr, time::Duration};
+
+/// The longest duration that an option takes: sums of several stay within what nanoseconds in 64
+/// bits hold.
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Reads a duration.
+pub(crate) fn duration(text: &str) -> anyhow::Result<Duration> {
+    let duration = larder_units::parse_short_duration(text).map_err(anyhow::Error::msg)?;
+    ensure!(duration <= LONGEST, "{text:?} is more than a year");
+    Ok(duration)
+}
 
 /// How long a user thinks between a reply and the next request.
 ///

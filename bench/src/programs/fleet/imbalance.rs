@@ -1,5 +1,5 @@
 //! How uneven keys and requests lie on the nodes.
-use super::{Figures, ring};
+use super::traffic::{Figures, ring};
 use crate::lib::dataset::uuid_of;
 use fastrand::Rng;
 use larder::peer::{Ring, RingHash};

@@ -8,10 +8,10 @@ use crate::lib::{
 };
 use anyhow::Context;
 use fastrand::Rng;
-use larder::peer::{Ring, RingHash};
+use larder::peer::RingHash;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, io::Write, path::PathBuf, time::Duration};
-use traffic::Load;
+use traffic::{Figures, Load, ring};
 
 /// Messages, connections and imbalance of each node in fleets of any size, by simulation
 ///
@@ -68,9 +68,6 @@ pub(crate) struct FleetArgs {
     out: Option<PathBuf>,
 }
 
-/// Figures of a fleet by their names, in the order in which they are printed.
-type Figures = Vec<(&'static str, f64)>;
-
 fn hash(text: &str) -> Result<RingHash, String> {
     match text {
         "xxh3" => Ok(RingHash::Xxh3),
@@ -78,10 +75,6 @@ fn hash(text: &str) -> Result<RingHash, String> {
         "crc32" => Ok(RingHash::Crc32),
         _ => Err("neither xxh3 nor fnv1 nor crc32".to_owned()),
     }
-}
-
-fn ring(hash: RingHash, names: &[String]) -> Ring {
-    Ring::new(hash, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Runs the program.

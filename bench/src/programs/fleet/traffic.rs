@@ -1,7 +1,13 @@
 //! Messages and connections of a node.
-use super::Figures;
 use crate::lib::dataset::uuid_of;
-use larder::peer::Ring;
+use larder::peer::{Ring, RingHash};
+
+/// Figures of a fleet by their names, in the order in which they are printed.
+pub(super) type Figures = Vec<(&'static str, f64)>;
+
+pub(super) fn ring(hash: RingHash, names: &[String]) -> Ring {
+    Ring::new(hash, &names.iter().map(String::as_str).collect::<Vec<_>>())
+}
 
 /// Reads of a key count together within so many seconds, as in the server.
 const WINDOW: f64 = 10.0;

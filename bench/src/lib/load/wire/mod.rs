@@ -24,8 +24,19 @@ enum Piece {
     Text(Vec<u8>),
     Key(KeyForm),
     Value,
-    /// The length of what is inside, a line's end or two, and what is inside.
-    Sized(Vec<Piece>, &'static [u8]),
+    /// The length of what is inside, and what is inside.
+    Sized(Vec<Piece>, Frame),
+}
+
+/// What stands around a length and what has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// A bulk string of Redis.
+    Bulk,
+    /// memcached's value.
+    Line,
+    /// The end of an HTTP head, and the body.
+    Body,
 }
 
 /// How a key is written.
@@ -111,7 +122,7 @@ impl Wire {
             (TargetProtocol::Memcache, Verb::Del) => pieces("delete {key}\r\n", KeyForm::Verbatim),
             (TargetProtocol::Memcache, _) => {
                 let mut set = pieces("set {key} 0 0 ", KeyForm::Verbatim);
-                set.extend([Piece::Sized(vec![Piece::Value], b"\r\n"), Piece::Text(b"\r\n".to_vec())]);
+                set.push(Piece::Sized(vec![Piece::Value], Frame::Line));
                 set
             }
         })
@@ -123,7 +134,7 @@ impl Wire {
             None => request.push(Piece::Text(b"\r\n".to_vec())),
             Some(body) => {
                 request.push(Piece::Text(b"Content-Length: ".to_vec()));
-                request.push(Piece::Sized(pieces(body, KeyForm::Json), b"\r\n\r\n"));
+                request.push(Piece::Sized(pieces(body, KeyForm::Json), Frame::Body));
             }
         }
         request
@@ -238,13 +249,12 @@ fn command(arguments: &[&str]) -> Vec<Piece> {
         match &pieces(argument, KeyForm::Verbatim)[..] {
             [] | [Piece::Text(_)] => bulk(argument.as_bytes(), &mut text),
             holes => {
-                text.push(b'$');
-                command.extend([Piece::Text(std::mem::take(&mut text)), Piece::Sized(holes.to_vec(), b"\r\n")]);
-                text.extend_from_slice(b"\r\n");
+                command.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
+                command.push(Piece::Sized(holes.to_vec(), Frame::Bulk));
             }
         }
     }
-    command.push(Piece::Text(text));
+    command.extend((!text.is_empty()).then_some(Piece::Text(text)));
     command
 }
 
@@ -262,7 +272,7 @@ fn fill(pieces: &[Piece], key: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: 
             Piece::Text(text) => out.extend_from_slice(text),
             Piece::Key(form) => form.write(key, out),
             Piece::Value => out.extend_from_slice(value),
-            Piece::Sized(inside, between) => {
+            Piece::Sized(inside, frame) => {
                 let whole = match inside[..] {
                     [Piece::Key(KeyForm::Verbatim)] => key,
                     [Piece::Value] => value,
@@ -272,9 +282,20 @@ fn fill(pieces: &[Piece], key: &[u8], value: &[u8], scratch: &mut Vec<u8>, out: 
                         &scratch[..]
                     }
                 };
-                number(whole.len(), out);
-                out.extend_from_slice(between);
-                out.extend_from_slice(whole);
+                match frame {
+                    Frame::Bulk => bulk(whole, out),
+                    Frame::Line => {
+                        number(whole.len(), out);
+                        out.extend_from_slice(b"\r\n");
+                        out.extend_from_slice(whole);
+                        out.extend_from_slice(b"\r\n");
+                    }
+                    Frame::Body => {
+                        number(whole.len(), out);
+                        out.extend_from_slice(b"\r\n\r\n");
+                        out.extend_from_slice(whole);
+                    }
+                }
             }
         }
     }

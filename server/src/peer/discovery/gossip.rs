@@ -115,9 +115,9 @@ impl Gossip {
             gossip: SocketAddr::new(ip, port),
             http: this.to_string(),
             zone: found.peers.settings.zone.as_ref().map_or_else(String::new, ToString::to_string),
-            since: clock::now(),
+            since: clock::wall(),
         };
-        let sealer = Sealer::new(found.peers.settings.secret.as_deref(), clock::now());
+        let sealer = Sealer::new(found.peers.settings.secret.as_deref(), clock::wall());
         let foca = Foca::new(id, config(), SmallRng::seed_from_u64(fastrand::u64(..)), PostcardCodec);
         let (runtime, timers, input) = (AccumulatingRuntime::new(), unbounded_channel(), vec![0; 2 * LONGEST_PACKET]);
         let repeated = LogLimiter::new(Duration::from_secs(60));
@@ -195,7 +195,7 @@ impl Gossip {
         tokio::select! {
             received = self.socket.recv_from(&mut self.input) => {
                 if let Ok((len, _)) = received {
-                    match self.sealer.open(&self.input[..len], clock::now()) {
+                    match self.sealer.open(&self.input[..len], clock::wall()) {
                         Ok(packet) => {
                             let handled = self.foca.handle_data(packet, &mut self.runtime);
                             self.note(handled);
@@ -224,7 +224,7 @@ impl Gossip {
     /// Does what the protocol wants done.
     async fn act(&mut self) {
         while let Some((to, packet)) = self.runtime.to_send() {
-            let sealed = self.sealer.seal(&packet, clock::now());
+            let sealed = self.sealer.seal(&packet, clock::wall());
             // A datagram is sent at once, or never.
             if let Ok(Err(error)) = timeout(ANSWER, self.socket.send_to(&sealed, to.gossip)).await {
                 tracing::trace!(%error, to = %to.gossip, "gossip");

@@ -64,7 +64,7 @@ impl TryFrom<Sent> for NodeId {
             return Err("a name is too long");
         }
         // No node could take the address from one that has the last number.
-        if since > clock::now().saturating_add(AHEAD) {
+        if since > clock::wall().saturating_add(AHEAD) {
             return Err("a node is from the future");
         }
         Ok(NodeId { gossip, http, zone, since })

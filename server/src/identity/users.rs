@@ -45,7 +45,7 @@ pub struct Users {
     log: AclLog,
     /// For each [`Credential`].
     throttles: [LoginThrottle; 3],
-    comparisons: Semaphore,
+    comparisons: Arc<Semaphore>,
 }
 
 /// What a change of users means for open connections.
@@ -75,6 +75,16 @@ pub enum LoginOutcome {
     Compare(Arc<User>),
 }
 
+/// A login whose client leaves during the comparison counts as failed: it costs as much.
+struct LeftLogin<'t>(Option<(&'t LoginThrottle, IpAddr)>);
+impl Drop for LeftLogin<'_> {
+    fn drop(&mut self) {
+        if let Some((throttle, address)) = self.0 {
+            throttle.failed(address, Instant::now());
+        }
+    }
+}
+
 impl Users {
     /// The users of the settings' file, and `default`.
     ///
@@ -93,7 +103,7 @@ impl Users {
             tokens: settings.jwt.clone().map(TokenVerifier::new),
             log: AclLog::default(),
             throttles: Default::default(),
-            comparisons: Semaphore::new(1),
+            comparisons: Arc::new(Semaphore::new(1)),
         };
         users.load()?;
         Ok(users)
@@ -292,12 +302,19 @@ impl Users {
     /// logins leave the cores to others. An address whose earlier logins failed while this one waited
     /// for its turn gets no turn.
     pub async fn compare(&self, address: IpAddr, user: Arc<User>, password: &[u8]) -> LoginOutcome {
-        let Ok(_turn) = self.comparisons.acquire().await else { return LoginOutcome::Wrong };
+        let Ok(turn) = self.comparisons.clone().acquire_owned().await else { return LoginOutcome::Wrong };
         if let Some(wait) = self.wait(Credential::Login, address) {
             return LoginOutcome::Wait(wait);
         }
         let (compared, password) = (user.clone(), password.to_vec());
-        let is_right = tokio::task::spawn_blocking(move || compared.passwords().contain(&password)).await;
+        let mut left = LeftLogin(Some((&self.throttles[Credential::Login as usize], address)));
+        let is_right = tokio::task::spawn_blocking(move || {
+            // A client that leaves ends its request, and not this.
+            let _turn = turn;
+            compared.passwords().contain(&password)
+        });
+        let is_right = is_right.await;
+        left.0 = None;
         if is_right.unwrap_or(false) { LoginOutcome::Granted(user, Millis::MAX) } else { LoginOutcome::Wrong }
     }
     /// Counts and logs what an address has shown in vain. `object` says how, `user` for whom.

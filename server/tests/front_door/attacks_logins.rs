@@ -1,8 +1,9 @@
 //! Floods of logins: many with wrong credentials at once, and passwords that take long to compare.
 use super::{
     attacks_http2::{
-        Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, WINDOW_UPDATE, Wire, field, frame, get,
+        Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, Wire, field, frame, get,
     },
+    common::wait_until,
     established::{ARGS, Established},
     larder::{Larder, encode},
     sockets::from,
@@ -140,6 +141,43 @@ fn a_flood_of_wrong_credentials_is_compared_only_a_few_times() {
     }
     // Others still log in.
     ask_at_once(from(40, larder.http), &[basic("slow", "right")]);
+}
+
+#[test]
+fn logins_that_their_clients_leave_are_compared_only_a_few_times() {
+    const MANY: usize = 100;
+    let (larder, _dir) = start();
+    let begun = cpu(&larder);
+    for host in 1..=10 {
+        ask_at_once(from(host, larder.http), &[basic("slow", "right")]);
+    }
+    let one = (cpu(&larder) - begun) / 10;
+    let begun = cpu(&larder);
+    for number in 0..MANY {
+        let mut attacker = Attacker::over(Wire::Clear(from(50, larder.http)));
+        let authorization = basic("slow", &format!("wrong{number}"));
+        let head = [get("/v1/kv/none"), field("authorization", &authorization)].concat();
+        assert!(attacker.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)));
+        // The answer to this comes when the request has begun.
+        assert!(attacker.send(&frame(PING, 0, 0, b"has been")));
+        let mut came = Vec::new();
+        while !came.windows(8).any(|part| part == b"has been") {
+            let mut part = [0; 4096];
+            let read = attacker.0.read(&mut part).unwrap();
+            assert!(read > 0, "{number}");
+            came.extend_from_slice(&part[..read]);
+        }
+        attacker.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    }
+    let (mut last, mut same) = (begun, 0);
+    wait_until("the comparisons to end", || {
+        let now = cpu(&larder);
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+        same >= 20
+    });
+    assert!(last - begun < 50 * one.max(10), "{MANY} left logins took {} ms of CPU, one takes {one}", last - begun);
+    ask_at_once(from(1, larder.http), &[basic("slow", "right")]);
 }
 
 #[test]

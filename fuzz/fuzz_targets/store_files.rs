@@ -74,7 +74,8 @@ fuzz_target!(|input: (u8, &[u8], Vec<(u8, &[u8], &[u8])>, &[u8], bool)| {
     };
     let bytes = [b"larder backup\n\x01\0\0\0", &chunk(raw)[..], list].concat();
     fs::write(&backup, if kind & 4 == 0 { raw } else { &bytes }).expect("written");
-    if kind & 24 == 24 {
+    // It opens a store, which takes long.
+    if kind > 250 {
         let restored = dir.join("restored");
         let _ = backup::restore(&backup, &restored, &StoreSettings::DEFAULT, &mut |_, _| {});
     }

@@ -80,7 +80,7 @@ impl Filter {
 
 /// Whether a text matches a pattern of the document. Most are the one of the value before.
 fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool) -> Result<bool, LocateError> {
-    let is_known = |known: &(Vec<u8>, bool, Option<Pattern>)| known.0 == pattern.as_bytes() && known.1 == is_whole;
+    let is_known = |known: &(Vec<u8>, bool, Option<Box<Pattern>>)| known.0 == pattern.as_bytes() && known.1 == is_whole;
     if !run.pattern.as_ref().is_some_and(is_known) {
         let mut compiled = None;
         for size in PATTERN_SIZES {

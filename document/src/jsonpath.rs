@@ -2,7 +2,7 @@
 use crate::error::LocateError;
 use regex_automata::{
     hybrid::{LazyStateID, dfa},
-    nfa::thompson::{self, NFA, WhichCaptures, pikevm},
+    nfa::thompson::{NFA, WhichCaptures, pikevm},
     util::syntax,
 };
 use std::cell::RefCell;
@@ -105,7 +105,7 @@ pub(crate) enum Origin {
 #[derive(Debug, Clone)]
 pub(crate) enum PatternSource {
     /// A literal; `None`: it is no regular expression, so nothing matches it.
-    Fixed(Option<Pattern>),
+    Fixed(Option<Box<Pattern>>),
     Operand(Operand),
 }
 
@@ -116,6 +116,10 @@ const STEP_WORK: usize = 8;
 /// A look at one state of a pattern takes as long as reading so many bytes. A new transition looks at each
 /// state once, and the end of a text behind it once more.
 const STATE_WORK: usize = 2 * 8;
+
+/// A regular expression has more states than it may have.
+#[derive(Debug)]
+pub(crate) struct PatternTooLarge;
 
 /// A compiled regular expression.
 ///
@@ -136,19 +140,23 @@ impl Pattern {
     ///
     /// # Errors
     /// It is too large.
-    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Pattern>, thompson::BuildError> {
+    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Box<Pattern>>, PatternTooLarge> {
         let config = NFA::config().nfa_size_limit(Some(size)).which_captures(WhichCaptures::None);
         // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
         let syntax = syntax::Config::new().crlf(true);
-        let compiled = |text: &str| NFA::compiler().configure(config.clone()).syntax(syntax).build(text);
+        let compiled = |text: &str| {
+            let built = NFA::compiler().configure(config.clone()).syntax(syntax).build(text);
+            built.map_err(|error| error.size_limit().map(|_| PatternTooLarge))
+        };
         // Alone first: what is wrong alone may be right within the group, like `a)|(b`.
         let states = match compiled(text) {
             Ok(_) if is_whole => compiled(&format!(r"\A(?:{text})\z")),
             alone => alone,
         };
         match states {
-            Err(error) if error.size_limit().is_some() => Err(error),
-            states => Ok(states.ok().and_then(Pattern::of)),
+            Ok(states) => Ok(Pattern::of(states).map(Box::new)),
+            Err(Some(too_large)) => Err(too_large),
+            Err(None) => Ok(None),
         }
     }
 

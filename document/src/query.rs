@@ -44,7 +44,7 @@ pub(crate) struct Evaluation<'v> {
     /// What the queries from the root within filters have found.
     from_root: Vec<Option<Rc<[Found]>>>,
     /// The last pattern that came from the document.
-    pub(crate) pattern: Option<(Vec<u8>, bool, Option<Pattern>)>,
+    pub(crate) pattern: Option<(Vec<u8>, bool, Option<Box<Pattern>>)>,
 }
 
 impl<'v> Evaluation<'v> {

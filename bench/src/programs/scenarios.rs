@@ -50,7 +50,7 @@ pub(crate) struct ServerArgs {
 
 /// Runs `server`.
 pub(crate) fn run_server(args: &ServerArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let scenario = Scenario::read(include_str!("../../scenarios/targets.toml"))?;
+    let scenario = Scenario::read(include_str!("../../scenarios/server.toml"))?;
     let names: Vec<&str> = scenario.load.iter().map(|load| &load.name[..]).collect();
     for load in &args.load {
         ensure!(names.contains(&&load[..]), "--load {load} is none of {}", names.join(", "));

@@ -5,7 +5,7 @@ mod reload;
 mod tier_shrink;
 
 use crate::{
-    buffers::Buffers,
+    buffers::{BufferKind, Buffers},
     clients::{Client, Clients, Cursors, PubSub, SubscribesInFlight, Tracking, push_inbox::Backlog},
     config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode},
     identity::{ChangedUsers, CommandCatalog, UpstreamRights, Users},
@@ -27,7 +27,7 @@ use crate::{
     source::{
         BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
         ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, invalidation_scope,
-        mode_rules_text,
+        mode_rules_text, no_room_for_key,
     },
     telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
@@ -163,6 +163,10 @@ pub struct Worker {
     pub user_servers: UserServers,
 }
 
+/// Keys from this length on are on the account of the buffers while they are fetched. Shorter ones
+/// are bounded by `source-max-in-flight`.
+const LONG_KEY: usize = 1024;
+
 impl App {
     /// Builds the state that the cores share. Nothing connects or runs yet. `bound` has the
     /// addresses, `connections` is the maximum number of clients, `commands` are those that
@@ -217,6 +221,10 @@ impl App {
         telemetry.slow.log_from(settings.slowlog_log_slower_than);
         telemetry.slow.set_max_len(settings.slowlog_max_len);
         telemetry.slow.watch_from(settings.latency_monitor_threshold);
+        telemetry.slow.bound(buffers.table(BufferKind::Logs));
+        let command_stats = CommandStats::new(settings.threads, commands.counted());
+        let users = Users::new(&settings, commands, buffers.table(BufferKind::Users))
+            .map_err(|problems| RunError::Users(problems.join("\n")))?;
         let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
@@ -236,6 +244,7 @@ impl App {
             sources,
             faults,
             clients: Arc::new(Clients::new(settings.threads, connections, buffers.open_files().clone())),
+            cursors: Cursors::new(&buffers),
             buffers,
             inspections: settings.groups.iter().map(|_| Arc::default()).collect(),
             modes: settings.groups.iter().map(|group| Arc::new(ModeRules::of_settings(group))).collect(),
@@ -244,10 +253,9 @@ impl App {
             pause: Pause::default(),
             drain: Drain::default(),
             ticks: Ticks::default(),
-            commands: CommandStats::new(settings.threads, commands.counted()),
-            users: Arc::new(Users::new(&settings, commands).map_err(|problems| RunError::Users(problems.join("\n")))?),
+            commands: command_stats,
+            users: Arc::new(users),
             upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),
-            cursors: Cursors::default(),
             instance: fastrand::u64(..),
             live: LiveSettings::new(&settings),
             running: Mutex::new(config),
@@ -456,9 +464,24 @@ impl Worker {
     /// than hits.
     #[inline]
     pub fn fetch(&self, group: &Group, batch: &mut Vec<Fetch>) {
+        if batch.iter().any(|fetch| fetch.size() >= LONG_KEY) {
+            self.charge_long_keys(batch);
+        }
         match self.queue_delay.admission() {
             Admission::All => group.source.fetch(batch),
             Admission::HitsOnly | Admission::Nothing => self.refuse_fetches(batch),
+        }
+    }
+
+    /// Puts long keys on the account of the buffers while they are fetched, and refuses those for
+    /// which there is no room: a client may leave, but its fetches go on.
+    #[cold]
+    fn charge_long_keys(&self, batch: &mut Vec<Fetch>) {
+        let buffers = &self.app.buffers;
+        let refused: Vec<Fetch> = batch.extract_if(.., |fetch| !fetch.charge(buffers)).collect();
+        for fetch in refused {
+            let error = no_room_for_key(fetch.size(), buffers.limit());
+            fetch.finish(Err(error), clock::now());
         }
     }
 

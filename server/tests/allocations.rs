@@ -1,11 +1,15 @@
 //! A hit allocates nothing, under a counting allocator: over the Redis protocol the connection's
 //! processing without its socket, over HTTP a whole connection.
 //!
+//! What commands leave allocated is counted as well (`left_behind`).
+//!
 //! A binary of its own, because of its allocator, which counts for each thread by itself.
 #![expect(unsafe_code)]
 
 #[expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 mod common;
+#[path = "allocations/left_behind.rs"]
+mod left_behind;
 
 use larder::{
     app::{App, Bound, Worker},
@@ -39,6 +43,8 @@ struct Counting;
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
     static BYTES: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that are allocated now, less those that other threads have freed.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
 // Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing
@@ -47,16 +53,19 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size());
+        LIVE.set(LIVE.get() + layout.size() as isize);
         // Safety: the caller's promise is the one that is asked for.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get() - layout.size() as isize);
         // Safety: as above.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + size);
+        LIVE.set(LIVE.get() + size as isize - layout.size() as isize);
         // Safety: as above.
         unsafe { System.realloc(at, layout, size) }
     }

@@ -17,7 +17,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
     /// What Redis clients have sent and Larder keeps: partial commands, queued transactions, watched
-    /// keys, subscriptions, prefixes of CLIENT TRACKING.
+    /// keys, subscriptions, prefixes of CLIENT TRACKING, names.
     RedisInput,
     /// Replies that Redis clients have not taken.
     RedisOutput,
@@ -33,12 +33,29 @@ pub enum BufferKind {
     Pushes,
     /// Keys of which clients hold copies (CLIENT TRACKING).
     Tracking,
+    /// Where the walks of SCAN go on.
+    Cursors,
+    /// Users that ACL SETUSER has made or changed.
+    Users,
+    /// Entries of the slow log.
+    Logs,
 }
-pub(super) const KINDS: usize = 8;
+pub(super) const KINDS: usize = 11;
 impl BufferKind {
     /// In the order of the variants.
-    const NAMES: [&'static str; KINDS] =
-        ["redis_input", "redis_output", "http_input", "http_output", "relayed", "fetched", "pushes", "tracking"];
+    const NAMES: [&'static str; KINDS] = [
+        "redis_input",
+        "redis_output",
+        "http_input",
+        "http_output",
+        "relayed",
+        "fetched",
+        "pushes",
+        "tracking",
+        "cursors",
+        "users",
+        "logs",
+    ];
 }
 
 /// Whose buffers.

@@ -30,7 +30,7 @@ impl BufferCharge {
 
     /// The same for what changes all the time: steps that do not matter are left out.
     pub fn settle(&mut self, bytes: usize) {
-        if bytes.abs_diff(self.bytes) >= STEP {
+        if bytes == 0 || bytes.abs_diff(self.bytes) >= STEP {
             self.resize(bytes);
         }
     }
@@ -51,6 +51,27 @@ impl Drop for BufferCharge {
     }
 }
 
+/// The share of `max-buffers` that one table may occupy.
+const TABLE_SHARE: usize = 8;
+
+/// A table that all clients fill. It is on the account, and has an eighth of `max-buffers`: no
+/// connection that could be closed owns it, so it forgets or refuses instead.
+#[derive(Debug)]
+pub struct TableShare {
+    charge: BufferCharge,
+    max: usize,
+}
+impl TableShare {
+    /// The most bytes that the table may occupy.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+    /// Notes what it occupies now.
+    pub fn settle(&mut self, bytes: usize) {
+        self.charge.settle(bytes);
+    }
+}
+
 /// Bytes and their charge.
 struct Counted {
     bytes: Bytes,
@@ -66,6 +87,11 @@ impl Buffers {
     /// An empty charge.
     pub fn charge(self: &Arc<Self>, kind: BufferKind) -> BufferCharge {
         BufferCharge { buffers: self.clone(), kind, bytes: 0 }
+    }
+
+    /// The share of a table that occupies nothing yet.
+    pub fn table(self: &Arc<Self>, kind: BufferKind) -> TableShare {
+        TableShare { charge: self.charge(kind), max: self.limit / TABLE_SHARE }
     }
 
     /// Counts these bytes until the last reference to them is gone, if they are worth it.

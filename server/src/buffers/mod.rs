@@ -6,6 +6,7 @@
 //!  worker 1: …                        ─┤
 //!  commands and values on their way   ─┼─► used ─► over the bound: cut those that hold the most
 //!  push messages                      ─┤        └► else: what one more connection may be due
+//!  tables: a share each               ─┤
 //!  values that outlive the tier       ─┘
 //! ```
 //!
@@ -15,6 +16,9 @@
 //! - Bytes that several may refer to ([`Buffers::count`]): until the last reference is gone. A
 //!   value of the memory tier that is on its way to a client is the tier's; once the tier has
 //!   dropped it, it is [`Lent`](larder_engine::Lent).
+//! - Tables that all clients fill ([`TableShare`]): what they occupy, at most an eighth of the bound
+//!   each. Tables whose size only settings choose (hot keys, limits, the log of changes for
+//!   replicas) are not on the account.
 //!
 //! At the bound the connections that hold the most, references included, are told to end. Before
 //! that a connection may be due less the less is free, as in a switch with shared memory (Choudhury
@@ -29,7 +33,7 @@ mod tests;
 
 pub use buffer_account::{BufferAccount, HeldBytes, SharedAccount};
 pub use buffer_budget::{BufferKind, Buffers, ClientProtocol};
-pub use buffer_charge::BufferCharge;
+pub use buffer_charge::{BufferCharge, TableShare};
 pub use growing_buffer::GrowingBuffer;
 pub(crate) use open_files::OpenFile;
 pub use open_files::OpenFiles;

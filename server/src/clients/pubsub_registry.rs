@@ -22,6 +22,9 @@ pub(crate) enum SubscriptionKind {
 }
 const KINDS: usize = 3;
 
+/// Room for this many topics is kept.
+const KEPT_TOPICS: usize = 64;
+
 /// Subscribers by number.
 type Subscribers = IndexMap<u64, Arc<Client>>;
 /// Subscribers by channel or pattern.
@@ -78,6 +81,10 @@ impl PubSub {
             if subscribers.is_empty() {
                 of_kind.swap_remove(topic);
             }
+        }
+        // Nobody is charged for the room that those who have left needed.
+        if of_kind.capacity() > 4 * of_kind.len().max(KEPT_TOPICS) {
+            of_kind.shrink_to(2 * of_kind.len());
         }
     }
 

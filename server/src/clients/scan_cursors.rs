@@ -4,11 +4,13 @@
 //! A walk occupies two: the one that it was given last, and the one that it was given that for, so
 //! that a client may ask again for what it did not get. Unused cursors are forgotten when the room
 //! is needed, the oldest first.
+use crate::buffers::{BufferKind, Buffers, TableShare};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-/// Cursors that are kept, and bytes of their keys.
+/// Cursors that are kept, and bytes that they occupy: these, or the table's share of `max-buffers`
+/// if that is less.
 const MOST: usize = 16 * 1024;
 const MOST_BYTES: usize = 16 << 20;
 /// Cursors are numbers that every language can hold exactly.
@@ -21,7 +23,9 @@ pub struct Cursors(Mutex<Kept>);
 #[derive(Debug)]
 struct Kept {
     places: BTreeMap<u64, Place>,
+    /// About what the places occupy.
     bytes: usize,
+    share: TableShare,
     next: u64,
 }
 #[derive(Debug)]
@@ -32,15 +36,20 @@ struct Place {
     before: u64,
 }
 
-impl Default for Cursors {
-    fn default() -> Cursors {
-        // A cursor of another life of the server must not be one of this.
-        let next = fastrand::u64(1..=FIRST);
-        Cursors(Mutex::new(Kept { places: BTreeMap::new(), bytes: 0, next }))
-    }
+/// About what a place with this key occupies.
+fn owned(key: &Bytes) -> usize {
+    key.len() + 128
 }
 
 impl Cursors {
+    /// None yet.
+    pub fn new(buffers: &Arc<Buffers>) -> Cursors {
+        // A cursor of another life of the server must not be one of this.
+        let next = fastrand::u64(1..=FIRST);
+        let share = buffers.table(BufferKind::Cursors);
+        Cursors(Mutex::new(Kept { places: BTreeMap::new(), bytes: 0, share, next }))
+    }
+
     /// Where this cursor's walk goes on: behind this key.
     pub(crate) fn place(&self, cursor: u64) -> Option<Bytes> {
         self.0.lock().places.get(&cursor).map(|place| place.key.clone())
@@ -55,19 +64,21 @@ impl Cursors {
         }
         let cursor = kept.next;
         kept.next += 1;
-        kept.bytes += key.len();
+        kept.bytes += owned(&key);
         kept.places.insert(cursor, Place { key, before });
-        while kept.places.len() > MOST || kept.bytes > MOST_BYTES {
+        let max_bytes = kept.share.max().min(MOST_BYTES);
+        while kept.places.len() > MOST || kept.bytes > max_bytes {
             let Some((&oldest, _)) = kept.places.first_key_value() else { break };
             kept.forget(oldest);
         }
+        kept.share.settle(kept.bytes);
         cursor
     }
 }
 impl Kept {
     fn forget(&mut self, cursor: u64) {
         if let Some(place) = self.places.remove(&cursor) {
-            self.bytes -= place.key.len();
+            self.bytes -= owned(&place.key);
         }
     }
 }
@@ -78,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_walk_keeps_two_places_and_many_are_bounded() {
-        let cursors = Cursors::default();
+        let cursors = Cursors::new(&Buffers::unbounded());
         let abandoned = cursors.keep("abandoned".into(), 0);
         let mut cursor = 0;
         let mut given = Vec::new();
@@ -100,6 +111,17 @@ mod tests {
         }
         let kept = cursors.0.lock();
         assert!(kept.bytes <= MOST_BYTES, "{}", kept.bytes);
-        assert_eq!(kept.bytes, kept.places.values().map(|place| place.key.len()).sum::<usize>());
+        assert_eq!(kept.bytes, kept.places.values().map(|place| owned(&place.key)).sum::<usize>());
+    }
+
+    #[test]
+    fn cursors_have_an_eighth_of_the_buffers() {
+        let buffers = Buffers::new(8 << 20, 1, Vec::new());
+        let cursors = Cursors::new(&buffers);
+        for _ in 0..1000 {
+            cursors.keep(vec![b'x'; 64 << 10].into(), 0);
+        }
+        let used = buffers.used();
+        assert!((900 << 10..=1 << 20).contains(&used), "{used}");
     }
 }

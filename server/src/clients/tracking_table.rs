@@ -11,7 +11,7 @@ use super::{
     client::{Client, Tracks},
     push_inbox::{Backlog, PushMessage},
 };
-use crate::buffers::{BufferCharge, BufferKind};
+use crate::buffers::{BufferKind, TableShare};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_engine::{Key, Listener};
@@ -28,9 +28,6 @@ use std::{
         },
     },
 };
-
-/// The keys of the table may occupy this part of `max-buffers`.
-const KEYS_SHARE: usize = 8;
 
 /// About what a key and its place in the table occupy, besides its clients.
 fn owned(key: &[u8]) -> usize {
@@ -55,10 +52,9 @@ struct Table {
     keys: IndexMap<Box<[u8]>, Vec<u64>>,
     /// Clients in all of `keys`.
     items: usize,
-    /// About what `keys` occupies, and the most that it may.
+    /// About what `keys` occupies.
     bytes: usize,
-    max_bytes: usize,
-    charge: BufferCharge,
+    share: TableShare,
     /// `tracking-table-max-keys`; 0: no bound.
     max_keys: usize,
     /// BCAST.
@@ -102,14 +98,12 @@ pub struct Totals {
 impl Tracking {
     /// Remembers at most `max_keys` keys (0: any number).
     pub fn new(max_keys: usize, backlog: Arc<Backlog>) -> Tracking {
-        let buffers = backlog.buffers();
         let table = Table {
             trackers: HashMap::new(),
             keys: IndexMap::new(),
             items: 0,
             bytes: 0,
-            max_bytes: buffers.limit() / KEYS_SHARE,
-            charge: buffers.charge(BufferKind::Tracking),
+            share: backlog.buffers().table(BufferKind::Tracking),
             max_keys,
             prefixes: BTreeMap::new(),
             changed: Vec::new(),
@@ -240,17 +234,17 @@ impl Table {
     fn forget_keys(&mut self) {
         self.keys = IndexMap::new();
         (self.items, self.bytes) = (0, 0);
-        self.charge.resize(0);
+        self.share.settle(0);
     }
 
     /// Forgets keys, any, until there are no more than may be.
     fn make_room(&mut self) {
-        while self.max_keys > 0 && self.keys.len() > self.max_keys || self.bytes > self.max_bytes {
+        while self.max_keys > 0 && self.keys.len() > self.max_keys || self.bytes > self.share.max() {
             if let Some((key, clients)) = self.keys.swap_remove_index(fastrand::usize(..self.keys.len())) {
                 self.invalidate(&key, &clients, 0);
             }
         }
-        self.charge.settle(self.bytes);
+        self.share.settle(self.bytes);
     }
 
     fn invalidate(&mut self, key: &[u8], clients: &[u64], by: u64) {

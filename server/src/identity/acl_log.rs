@@ -49,6 +49,19 @@ pub struct AclLogEntry {
     pub updated: SystemTime,
 }
 
+/// Bytes of a key, a channel or a user's name that are kept.
+const LONGEST: usize = 512;
+
+/// The text as an entry keeps it. What is left out is counted in the text.
+fn cut(text: &[u8]) -> Vec<u8> {
+    match text.split_at_checked(LONGEST) {
+        Some((kept, rest)) if !rest.is_empty() => {
+            [kept, format!("... ({} more bytes)", rest.len()).as_bytes()].concat()
+        }
+        _ => text.to_vec(),
+    }
+}
+
 /// The log.
 #[derive(Debug, Default)]
 pub struct AclLog(Mutex<Kept>);
@@ -67,9 +80,7 @@ impl AclLog {
         (object, user): (&[u8], &str),
         client: impl FnOnce() -> String,
     ) {
-        /// Bytes of a key or channel that are kept.
-        const LONGEST: usize = 512;
-        let object = &object[..object.len().min(LONGEST)];
+        let (object, user) = (cut(object), &*String::from_utf8_lossy(&cut(user.as_bytes())).into_owned());
         let (now, moment) = (Instant::now(), SystemTime::now());
         let mut kept = self.0.lock();
         let is_same = |entry: &AclLogEntry| {
@@ -91,7 +102,7 @@ impl AclLog {
             count: 1,
             reason,
             context,
-            object: object.to_vec(),
+            object,
             user: user.to_owned(),
             client: client(),
             created: (now, moment),
@@ -108,5 +119,23 @@ impl AclLog {
     /// Forgets all entries.
     pub fn reset(&self) {
         self.0.lock().entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_entries_say_so() {
+        let log = AclLog::default();
+        let (key, user) = (vec![b'k'; 600], "u".repeat(513));
+        log.add((RefusalReason::Key, "toplevel"), (&key, &user), String::new);
+        log.add((RefusalReason::Key, "toplevel"), (&key, &user), String::new);
+        log.add((RefusalReason::Key, "toplevel"), (&key[..512], "app"), String::new);
+        let [short, long] = &log.latest(9)[..] else { panic!("two entries") };
+        assert_eq!(short.object, &key[..512]);
+        assert!(long.object.ends_with(b"k... (88 more bytes)") && long.user.ends_with("u... (1 more bytes)"));
+        assert_eq!(long.count, 2);
     }
 }

@@ -80,6 +80,11 @@ impl User {
         Ok(user)
     }
 
+    /// About what the user occupies: its name twice, and its rules as text, parsed and compiled.
+    pub(super) fn owned(&self) -> usize {
+        1024 + 2 * self.name.len() + 4 * self.line().len()
+    }
+
     /// This user after these rules, which are applied in order.
     ///
     /// # Errors
@@ -194,6 +199,10 @@ pub enum RejectedRule {
     },
     /// A selector that does not end.
     Unmatched(Vec<u8>),
+    /// What clients add to the users may occupy so many bytes.
+    NoRoom {
+        most: usize,
+    },
 }
 
 /// The rules, with selectors that are spread over several arguments put together.

@@ -7,7 +7,10 @@ use super::{
     user::{DEFAULT_USER, RejectedRule, User},
     users_file,
 };
-use crate::config::{Secret, Settings};
+use crate::{
+    buffers::TableShare,
+    config::{Secret, Settings},
+};
 use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;
@@ -29,7 +32,7 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct Users {
     catalog: CommandCatalog,
-    table: Mutex<BTreeMap<Box<str>, Arc<User>>>,
+    table: Mutex<UserTable>,
     /// Counts changes of the table.
     generation: AtomicU64,
     /// Counts users that were made.
@@ -46,6 +49,31 @@ pub struct Users {
     /// For each [`Credential`].
     throttles: [LoginThrottle; 3],
     comparisons: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct UserTable {
+    by_name: BTreeMap<Box<str>, Arc<User>>,
+    /// About what the users occupy, and what they occupied when the file was read: the clients'
+    /// part is what came since.
+    bytes: usize,
+    of_file: usize,
+    share: TableShare,
+}
+impl UserTable {
+    fn made(&self) -> usize {
+        self.bytes.saturating_sub(self.of_file)
+    }
+    fn replace(&mut self, name: &str, user: Option<Arc<User>>) -> Option<Arc<User>> {
+        self.bytes += user.as_ref().map_or(0, |user| user.owned());
+        let old = match user {
+            Some(user) => self.by_name.insert(name.into(), user),
+            None => self.by_name.remove(name),
+        };
+        self.bytes -= old.as_ref().map_or(0, |user| user.owned());
+        self.share.settle(self.made());
+        old
+    }
 }
 
 /// What a change of users means for open connections.
@@ -86,16 +114,16 @@ impl Drop for LeftLogin<'_> {
 }
 
 impl Users {
-    /// The users of the settings' file, and `default`.
+    /// The users of the settings' file, and `default`. What clients add to them has this share.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn new(settings: &Settings, catalog: CommandCatalog) -> Result<Users, Vec<String>> {
+    pub fn new(settings: &Settings, catalog: CommandCatalog, share: TableShare) -> Result<Users, Vec<String>> {
         let users = Users {
             unrestricted: Arc::new(User::unrestricted(DEFAULT_USER, &catalog)),
             powerless: Arc::new(User::new(DEFAULT_USER, &catalog)),
             catalog,
-            table: Mutex::default(),
+            table: Mutex::new(UserTable { by_name: BTreeMap::new(), bytes: 0, of_file: 0, share }),
             generation: AtomicU64::new(1),
             births: AtomicU64::new(1),
             file: settings.users_file.clone(),
@@ -127,11 +155,15 @@ impl Users {
         let mut new: BTreeMap<Box<str>, Arc<User>> = BTreeMap::new();
         let mut changed = ChangedUsers::default();
         for mut user in [self.default_of_settings()].into_iter().chain(read) {
-            user.born = table.get(&user.name).map_or_else(|| self.birth(), |old| old.born);
-            changed.note(table.get(&user.name), &user);
+            let old = table.by_name.get(&user.name);
+            user.born = old.map_or_else(|| self.birth(), |old| old.born);
+            changed.note(old, &user);
             new.insert(user.name.clone(), Arc::new(user));
         }
-        *table = new;
+        table.bytes = new.values().map(|user| user.owned()).sum();
+        table.of_file = table.bytes;
+        table.by_name = new;
+        table.share.settle(0);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(changed)
     }
@@ -171,7 +203,7 @@ impl Users {
     }
     /// The user with this name.
     pub fn find(&self, name: &str) -> Option<Arc<User>> {
-        self.table.lock().get(name).cloned()
+        self.table.lock().by_name.get(name).cloned()
     }
     /// The user that clients are before they log in. It always exists.
     pub fn default_user(&self) -> Arc<User> {
@@ -191,31 +223,36 @@ impl Users {
     }
     /// All users, by name.
     pub fn all(&self) -> Vec<Arc<User>> {
-        self.table.lock().values().cloned().collect()
+        self.table.lock().by_name.values().cloned().collect()
     }
 
     /// Makes a user, or changes one.
     ///
     /// # Errors
-    /// The rule that cannot be applied. Nothing has changed then.
+    /// The rule that cannot be applied, or that there is no room. Nothing has changed then.
     pub fn set<R: AsRef<[u8]>>(&self, name: &str, rules: &[R]) -> Result<ChangedUsers, RejectedRule> {
         let mut table = self.table.lock();
-        let old = table.get(name).cloned();
+        let old = table.by_name.get(name).cloned();
         let mut user = match &old {
             Some(old) => old.changed(rules, &self.catalog)?,
             None => User::new(name, &self.catalog).changed(rules, &self.catalog)?,
         };
         let mut changed = ChangedUsers::default();
         changed.note(old.as_ref(), &user);
+        let before = old.as_ref().map_or(0, |old| old.owned());
+        let most = table.share.max();
+        if user.owned() > before && table.made() + user.owned() - before > most {
+            return Err(RejectedRule::NoRoom { most });
+        }
         user.born = old.map_or_else(|| self.birth(), |old| old.born);
-        table.insert(name.into(), Arc::new(user));
+        table.replace(name, Some(Arc::new(user)));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(changed)
     }
     /// Deletes users; those that there were. `default` stays.
     pub fn delete(&self, names: &[&str]) -> usize {
         let mut table = self.table.lock();
-        let deleted = names.iter().filter(|name| **name != DEFAULT_USER && table.remove(**name).is_some()).count();
+        let deleted = names.iter().filter(|name| **name != DEFAULT_USER && table.replace(name, None).is_some()).count();
         self.generation.fetch_add(1, Ordering::Release);
         deleted
     }

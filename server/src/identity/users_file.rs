@@ -51,6 +51,7 @@ fn parse(line: &[u8], catalog: &CommandCatalog) -> Result<User, String> {
     User::new(name, catalog).changed(&rules, catalog).map_err(|rejected| match rejected {
         RejectedRule::Rule { rule, error } => format!("user {name}: `{}`: {error}", shown(&rule)),
         RejectedRule::Unmatched(_) => format!("user {name}: a selector `(…` does not end"),
+        RejectedRule::NoRoom { .. } => unreachable!("only `Users::set` bounds what users occupy"),
     })
 }
 

@@ -48,7 +48,9 @@ impl PeerGroup {
                 Ok(Some(answer))
             }
             Err(PeerError::NotReached(reason) | PeerError::NoGroup(reason)) => Err(SourceError::Unavailable(reason)),
-            Err(PeerError::NoAnswer(reason) | PeerError::Closed(reason)) => Err(SourceError::Lost(reason)),
+            Err(PeerError::NoAnswer(reason) | PeerError::Closed(reason) | PeerError::NoRoom(reason)) => {
+                Err(SourceError::Lost(reason))
+            }
             Err(PeerError::Refused(reason)) => {
                 tracing::debug!(%reason, "a peer runs no commands for other nodes");
                 owner.note_other();

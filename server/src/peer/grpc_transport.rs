@@ -9,7 +9,7 @@ use super::{
     member::Member,
     messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
     node_routes::{RING, shown_secret},
-    peer_answers::{answer, answers, lacks_group, not_reached, refused},
+    peer_answers::{answer, answers, lacks_group, no_room, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use crate::{
@@ -29,6 +29,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     error::Error,
+    fmt, iter,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -153,6 +154,9 @@ impl GrpcTransport {
                     Grpc::with_origin(service, origin).max_decoding_message_size(self.max_value + LARGEST_REST);
                 let request = tonic::Request::from_parts(metadata.clone(), Extensions::new(), message.clone());
                 match call(&mut client, request).await {
+                    Err(status) if NoRoom::is_cause_of(&status) => {
+                        return Err(no_room(member, status.message()).into());
+                    }
                     // An error of the connection, not of the node.
                     Err(status) if status.source().is_some() && status.code() != Code::ResourceExhausted => {
                         if is_new {
@@ -239,6 +243,22 @@ struct OneRequest {
     charge: Option<BufferCharge>,
 }
 
+/// See [`PeerError::NoRoom`].
+#[derive(Debug)]
+struct NoRoom(&'static str);
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+impl Error for NoRoom {}
+impl NoRoom {
+    fn is_cause_of(status: &Status) -> bool {
+        iter::successors(status.source(), |cause: &&(dyn Error + 'static)| (**cause).source())
+            .any(|cause| cause.is::<NoRoom>())
+    }
+}
+
 type SendError = Box<dyn Error + Send + Sync>;
 
 impl tower_service::Service<Request<tonic::body::Body>> for OneRequest {
@@ -256,6 +276,9 @@ impl tower_service::Service<Request<tonic::body::Body>> for OneRequest {
             // It is there.
             let body = Full::new(body.collect().await?.to_bytes());
             let response = sender.send_request(Request::from_parts(head, body)).await?;
+            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                return Err(NoRoom("503 Service Unavailable: its buffers are full, or it is overloaded").into());
+            }
             Ok(response.map(|body| ChargedBody { body, bytes: 0, charge }))
         })
     }
@@ -279,7 +302,7 @@ impl Body for ChargedBody {
             me.bytes += frame.data_ref().map_or(0, Bytes::len);
             let bytes = me.bytes;
             if me.charge.as_mut().is_some_and(|charge| !charge.try_resize(bytes)) {
-                return Poll::Ready(Some(Err("no room for its answer (max-buffers)".into())));
+                return Poll::Ready(Some(Err(Box::new(NoRoom("no room for its answer (max-buffers)")))));
             }
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))

@@ -1,5 +1,9 @@
 //! One core's HTTP/1.1 connections to the other nodes: a request, and the whole of its response.
-use super::{member::Member, peer_answers::not_reached, transport::PeerError};
+use super::{
+    member::Member,
+    peer_answers::{no_room, not_reached},
+    transport::PeerError,
+};
 use crate::{
     buffers::{BufferKind, Buffers, GrowingBuffer},
     config::PeerAddress,
@@ -224,15 +228,16 @@ impl HttpConnections {
         let mut all = GrowingBuffer::default();
         let mut charge = self.buffers.charge(BufferKind::Fetched);
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| self.broken(member, &error))?;
+            // It may have closed the connection that held the most, because its buffers are full. If it is gone,
+            // the next request shows that.
+            let frame = frame.map_err(|error| no_room(member, format_args!("its answer broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             let size = all.len() + data.len();
             if size > largest {
                 return Err(too_large(size));
             }
             if !charge.try_resize(size) {
-                let reason = format!("peer {}: no room for its answer (max-buffers)", member.name);
-                return Err(PeerError::NoAnswer(reason.into()));
+                return Err(no_room(member, "no room for its answer (max-buffers)"));
             }
             all.extend(&data, announced.unwrap_or(size));
         }

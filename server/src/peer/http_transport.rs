@@ -5,7 +5,7 @@ use super::{
     member::Member,
     messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
     node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
-    peer_answers::{answer, answers, check_group, explanation, not_reached, refused},
+    peer_answers::{answer, answers, check_group, explanation, no_room, not_reached, refused},
     transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use crate::{buffers::Buffers, config::PeerSettings, tls::ServerTls};
@@ -69,6 +69,15 @@ fn with_epoch(mut request: Request<Full<Bytes>>, epoch: u64) -> Request<Full<Byt
     request
 }
 
+/// The error for a status that is no answer.
+fn unanswered(member: &Member, status: StatusCode, body: &[u8]) -> PeerError {
+    let reason = format_args!("{status}: {}", explanation(body));
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => no_room(member, reason),
+        _ => not_reached(member, reason),
+    }
+}
+
 #[async_trait(?Send)]
 impl Transport for HttpTransport {
     async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
@@ -94,7 +103,7 @@ impl Transport for HttpTransport {
         let build = || with_epoch(self.request(to.member, Method::POST, &path, body.clone()), epoch);
         let (head, body) = self.exchange(to, build).await?;
         if head.status() != StatusCode::OK {
-            return Err(not_reached(to.member, format_args!("{}: {}", head.status(), explanation(&body))));
+            return Err(unanswered(to.member, head.status(), &body));
         }
         let response = GetKeysResponse::decode(body).map_err(|error| not_reached(to.member, error))?;
         answers(to.member, asked, response.answers)
@@ -106,10 +115,10 @@ impl Transport for HttpTransport {
         let (head, body) = self.exchange(to, build).await?;
         match head.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
-            status => {
-                let reason = format_args!("{status}: {}", explanation(&body));
-                Err(if status.is_client_error() { refused(to.member, reason) } else { not_reached(to.member, reason) })
+            status if status.is_client_error() => {
+                Err(refused(to.member, format_args!("{status}: {}", explanation(&body))))
             }
+            status => Err(unanswered(to.member, status, &body)),
         }
     }
 
@@ -125,9 +134,10 @@ impl Transport for HttpTransport {
                 // groupcache-go takes the request for a read of a key.
                 _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
             },
-            StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS => {
                 Err(PeerError::NotReached(reason(explanation(&body))))
             }
+            status @ StatusCode::SERVICE_UNAVAILABLE => Err(unanswered(to.member, status, &body)),
             status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
             _ => Err(PeerError::Refused(reason(explanation(&body)))),
         }

@@ -153,7 +153,7 @@ impl PeerGroup {
                     match error {
                         PeerError::Refused(reason) => return Asked::Failed(SourceError::refused_by_peer(&reason)),
                         PeerError::NoGroup(_) | PeerError::Closed(_) => lack += 1,
-                        PeerError::NotReached(_) | PeerError::NoAnswer(_) => tried += 1,
+                        PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::NoRoom(_) => tried += 1,
                     }
                     reason = Some(error.reason().clone());
                 }
@@ -179,7 +179,7 @@ impl PeerGroup {
             PeerError::NoGroup(reason) | PeerError::Closed(reason) => {
                 member.out_for(self.name(), reason, clock::now());
             }
-            PeerError::Refused(_) => {}
+            PeerError::NoRoom(_) | PeerError::Refused(_) => {}
         }
     }
 

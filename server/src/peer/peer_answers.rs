@@ -84,6 +84,11 @@ pub(crate) fn not_reached(member: &Member, reason: impl std::fmt::Display) -> Pe
     PeerError::NotReached(format!("peer {}: {reason}", member.name).into())
 }
 
+/// There is no room for the answer, here or there: see [`PeerError::NoRoom`].
+pub(super) fn no_room(member: &Member, reason: impl std::fmt::Display) -> PeerError {
+    PeerError::NoRoom(format!("peer {}: {reason}", member.name).into())
+}
+
 /// The node will never answer this.
 pub(super) fn refused(member: &Member, reason: impl std::fmt::Display) -> PeerError {
     PeerError::Refused(format!("peer {}: {reason}", member.name).into())

@@ -37,7 +37,9 @@ impl PeerGroup {
         self.client.untold.forget(owner, self.name(), &change);
         self.tell(owner, &change).await.map_err(|error| match error {
             PeerError::NotReached(reason) | PeerError::NoGroup(reason) => SourceError::Unavailable(reason),
-            PeerError::NoAnswer(reason) | PeerError::Closed(reason) => SourceError::Lost(reason),
+            PeerError::NoAnswer(reason) | PeerError::Closed(reason) | PeerError::NoRoom(reason) => {
+                SourceError::Lost(reason)
+            }
             PeerError::Refused(reason) => SourceError::Refused(format!("ERR {reason}").into()),
         })
     }
@@ -84,7 +86,7 @@ impl PeerGroup {
             }
             // It has no copies.
             Err(PeerError::NoGroup(_)) => {}
-            Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::Closed(_)) => {
+            Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::Closed(_) | PeerError::NoRoom(_)) => {
                 let until = clock::now() + self.longest_life();
                 self.client.untold.add(member, self.name(), change, until);
             }

@@ -49,6 +49,10 @@ pub(crate) enum PeerError {
     /// It took the request and closed the connection without an answer, as groupcache-go v3 does
     /// for a group that it lacks. It may be asked for other groups.
     Closed(Arc<str>),
+    /// One of the two nodes has no room or no time: its buffers are full (`max-buffers`), or it is
+    /// overloaded. That ends the answer or takes its place, and says nothing about whether the node
+    /// is up: another may be asked, and this one stays in the ring.
+    NoRoom(Arc<str>),
     /// It will never answer this.
     Refused(Arc<str>),
 }
@@ -61,6 +65,7 @@ impl PeerError {
             | PeerError::NoAnswer(reason)
             | PeerError::NoGroup(reason)
             | PeerError::Closed(reason)
+            | PeerError::NoRoom(reason)
             | PeerError::Refused(reason) => reason,
         }
     }

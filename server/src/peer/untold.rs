@@ -114,7 +114,7 @@ impl Untold {
             let ((group, subject), change) = next;
             let to = To { member, group: &group, deadline: Instant::now() + self.timeout };
             match self.transport.tell(to, &change).await {
-                Err(PeerError::NotReached(_) | PeerError::NoAnswer(_)) => return false,
+                Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::NoRoom(_)) => return false,
                 Err(PeerError::Closed(reason)) => member.out_for(&group, &reason, clock::now()),
                 // What it refuses now it will refuse again.
                 Ok(()) | Err(PeerError::Refused(_) | PeerError::NoGroup(_)) => {

@@ -8,6 +8,9 @@ use std::{
     },
 };
 
+/// Room for this many watched keys is kept.
+const KEPT_KEYS: usize = 64;
+
 /// The watches of one group; shared by all cores.
 #[derive(Debug, Default)]
 pub(super) struct WatchRegistry {
@@ -63,6 +66,12 @@ impl WatchRegistry {
                 }
             }
         }
+        // No client is charged for the room that those who have left needed.
+        if watched.capacity() > 4 * watched.len().max(KEPT_KEYS) {
+            let twice = 2 * watched.len();
+            watched.shrink_to(twice);
+        }
+        drop(watched);
         self.count.fetch_sub(1, Relaxed);
     }
 }

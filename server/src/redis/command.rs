@@ -11,6 +11,8 @@ pub struct Command {
     pub arity: i16,
     /// What the command does and how it must run.
     pub flags: Flags,
+    /// What stays when it is answered.
+    pub leaves: Leaves,
     /// The positions of its keys.
     pub keys: Keys,
     /// The first version of Redis that had it.
@@ -26,6 +28,25 @@ pub struct Command {
     pub(super) is_sub: bool,
     /// Whether this has subcommands.
     pub(super) is_parent: bool,
+}
+
+/// Which bytes that a client chose stay when its command is answered. `tests/allocations` holds
+/// each row to this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// None.
+    Nothing,
+    /// A mode, a number, or one text of bounded length: always the same memory, however often the
+    /// command is sent.
+    Mode,
+    /// Bytes that count as the buffers of a connection: of this one, or of those that get its
+    /// messages. At `max-buffers` the connection that holds the most is closed.
+    Connection,
+    /// Bytes in a table of all clients that has a share of `max-buffers`: tracked keys, SCAN
+    /// cursors, users.
+    Shared,
+    /// Entries: they are within `max-memory`, or at the source.
+    Entries,
 }
 
 /// How a command runs.

@@ -64,7 +64,7 @@ pub(super) enum Handler {
 
 macro_rules! handlers {
     ($($group:literal { $(
-        $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
+        $name:literal $arity:literal [$($flag:ident)*] $leaves:ident ($first:literal $last:literal $step:literal) $since:literal
             $kind:ident $(($($function:tt)*))?, $summary:literal;
     )* })*) => {
         [$($( handler!($kind $(($($function)*))?), )*)*]

@@ -1,6 +1,6 @@
 //! All commands, and finding one by name.
 use super::{
-    command::{Command, CommandKind, Flags, Keys, TransactionStep},
+    command::{Command, CommandKind, Flags, Keys, Leaves, TransactionStep},
     command_table::for_all_commands,
 };
 use larder_proto::resp::Args;
@@ -43,7 +43,7 @@ macro_rules! kind {
 }
 macro_rules! rows {
     ($($group:literal { $(
-        $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
+        $name:literal $arity:literal [$($flag:ident)*] $leaves:ident ($first:literal $last:literal $step:literal) $since:literal
             $kind:ident $(($($function:tt)*))?, $summary:literal;
     )* })*) => {
         [$($(
@@ -51,6 +51,7 @@ macro_rules! rows {
                 name: $name,
                 arity: $arity,
                 flags: Flags::NONE$(.with(Flags::$flag))*,
+                leaves: Leaves::$leaves,
                 keys: Keys { first: $first, last: $last, step: $step },
                 since: $since,
                 group: $group,

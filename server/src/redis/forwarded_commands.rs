@@ -1,7 +1,7 @@
 //! Forwarded commands: commands that Larder does not have and sends to a Redis source unchanged.
 //! The source's own command table says which keys they touch.
 use super::{
-    command::{Command, CommandKind, Flags, Keys},
+    command::{Command, CommandKind, Flags, Keys, Leaves},
     command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
     session::Session,
 };
@@ -16,6 +16,7 @@ pub(super) static FORWARDED: Command = Command {
     name: "forwarded",
     arity: -1,
     flags: Flags::NONE,
+    leaves: Leaves::Nothing,
     keys: Keys { first: 0, last: 0, step: 0 },
     since: "",
     group: "",

@@ -62,7 +62,7 @@ mod transaction_steps;
 mod upstream;
 
 pub use begin_command::{begin, join, pipeline, refuse, run};
-pub use command::{Command, Flags, Keys};
+pub use command::{Command, Flags, Keys, Leaves};
 pub use command_access::CommandAccess;
 pub use command_flow::{Flow, Joined};
 pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    clients::{Client, Moves},
+    clients::{About, Client, Moves},
     identity::User,
     read::WatchedKeys,
     source::DedicatedConnection,
@@ -77,6 +77,8 @@ pub struct Session {
     pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
     /// The state that an upstream Redis keeps for this client.
     pub(super) upstream: UpstreamState,
+    /// Bytes of the names that the client has given itself and its library.
+    names: usize,
     /// CLIENT TRACKING, where Larder does the tracking.
     pub(super) tracker: Option<Box<Tracker>>,
     /// The client's subscriptions, where there is no upstream Redis.
@@ -182,6 +184,7 @@ impl Session {
             backend: Backend::of(&worker.groups[0]),
             dedicated: None,
             upstream: UpstreamState::default(),
+            names: 0,
             tracker: None,
             subscriptions: None,
             unusual: true,
@@ -294,6 +297,13 @@ impl Session {
         self.client.about.lock().protocol = if resp3 { 3 } else { 2 };
     }
 
+    /// Changes the names of the client and its library.
+    pub(super) fn change_names(&mut self, change: impl FnOnce(&mut About)) {
+        let mut about = self.client.about.lock();
+        change(&mut about);
+        self.names = about.name.len() + about.lib_name.len() + about.lib_version.len();
+    }
+
     /// Sets the mode of CLIENT REPLY.
     pub(super) fn set_replies(&mut self, replies: ReplyMode) {
         // SKIP does not end OFF.
@@ -352,15 +362,16 @@ impl Session {
         self.client.about.lock().moves = Moves::default();
         self.set_resp3(false);
         self.replies = ReplyMode::On;
-        self.client.about.lock().name = "".into();
+        self.change_names(|about| about.name = "".into());
         self.become_default(worker);
     }
 
-    /// Bytes of memory that the transaction, watched keys, subscriptions, prefixes of tracking and
+    /// Bytes of memory that names, the transaction, watched keys, subscriptions, prefixes of tracking and
     /// undelivered pushes occupy.
     #[inline]
     pub fn owned(&self) -> usize {
-        if self.unusual || !matches!(self.watch, Watch::Nothing) { self.owned_in_special_state() } else { 0 }
+        let special = self.unusual || !matches!(self.watch, Watch::Nothing);
+        self.names + if special { self.owned_in_special_state() } else { 0 }
     }
     #[cold]
     fn owned_in_special_state(&self) -> usize {

@@ -49,7 +49,7 @@ impl SubscribedTopics {
 
 /// About what a topic of a client occupies: its name twice, and its places in three tables.
 fn owned(topic: &[u8]) -> usize {
-    2 * topic.len() + 256
+    2 * topic.len() + 448
 }
 
 impl Drop for SubscribedTopics {

@@ -110,6 +110,11 @@ impl ChangeLogs {
         locked.iter_mut().map(|log| log.begin_at_end()).collect()
     }
 
+    /// How many records name a place in all logs.
+    pub(super) fn positions(&self) -> usize {
+        self.groups.len() * STRIPES
+    }
+
     /// The place before these records, the next of each stripe of each group; `None` if some are
     /// forgotten.
     pub(super) fn find(&self, records: &[u64]) -> Option<Cut> {

@@ -182,6 +182,11 @@ impl Replication {
         }
     }
 
+    /// How many records a replica names to resume.
+    pub(crate) fn positions(&self) -> usize {
+        self.logs.positions()
+    }
+
     /// Changes that were logged since the first replica connected.
     pub fn changes(&self) -> u64 {
         changes_in(&self.logs.cut())

@@ -42,6 +42,8 @@ const KEYS: usize = 1 << 10;
 /// Entries of a full copy that are read under one lock.
 const STEP: usize = 64;
 const PIECES: usize = 64;
+/// Bytes of acknowledgements that are read at once: several thousand.
+const MOST_INPUT: usize = 64 << 10;
 /// Entries that are fetched into the processor's cache at the same time.
 const TOGETHER: usize = 16;
 
@@ -310,7 +312,8 @@ impl<S: ClientStream, H: Fn()> Sender<'_, S, H> {
     /// Reads what the replica has acknowledged. Returns whether it leaves, and needs nothing more.
     fn take_acknowledgements(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 1 << 10];
-        loop {
+        // A replica that sends without end gets no further than this in a round.
+        while self.input.len() < MOST_INPUT {
             match self.stream.try_read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => self.input.extend_from_slice(&buffer[..read]),

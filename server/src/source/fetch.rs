@@ -9,6 +9,7 @@ use super::{
     source_error::SourceError,
 };
 use crate::{
+    buffers::{BufferCharge, BufferKind, Buffers},
     config::{Coherence, RefreshAhead},
     telemetry::{Span, SpanKind},
 };
@@ -51,6 +52,8 @@ pub struct Fetch {
     held_back: u32,
     /// Of the request that it was begun for.
     trace: Option<Arc<RequestTrace>>,
+    /// Of a long key. Boxed, like `held`.
+    charge: Option<Box<BufferCharge>>,
 }
 
 /// What the flight ends with.
@@ -85,6 +88,7 @@ impl Fetch {
             longest_life: None,
             held_back: 0,
             trace: None,
+            charge: None,
         }
     }
     /// A fetch whose answer is not kept.
@@ -94,6 +98,16 @@ impl Fetch {
     /// A fetch whose answer is compared with a copy, which no request waits for.
     pub fn to_compare(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch { compares: true, ..Fetch::past_the_tier(lead, policy) }
+    }
+    /// Bytes of its key and of the name of the reply that it asks for.
+    pub(crate) fn size(&self) -> usize {
+        self.lead.key().len() + self.lead.name().len()
+    }
+    /// Counts its key until it ends. False: there is no room for it.
+    pub(crate) fn charge(&mut self, buffers: &Arc<Buffers>) -> bool {
+        // The flight's copy, and the command to the source.
+        let bytes = 2 * self.size();
+        self.charge.get_or_insert_with(|| Box::new(buffers.charge(BufferKind::Relayed))).try_resize(bytes)
     }
     /// See [`Lead::sent_through`].
     pub fn sent_through(&self, queue: u32) {

@@ -40,6 +40,16 @@ pub(super) fn no_room(size: usize, limit: usize) -> SourceError {
     )
 }
 
+/// The error for a fetch whose key does not fit into the rest of `max-buffers`.
+pub(crate) fn no_room_for_key(size: usize, limit: usize) -> SourceError {
+    SourceError::Refused(
+        format!(
+            "ERR a fetch of this key of {size} bytes does not fit into the buffers now, which may hold {limit} (max-buffers)"
+        )
+        .into(),
+    )
+}
+
 /// The reason of a request that missed its deadline.
 pub(super) fn timeout_reason(limit: Duration, limits: &SourceLimits) -> Arc<str> {
     let setting = if limit == limits.timeout { "source-timeout" } else { "source-slow-timeout" };

@@ -76,6 +76,7 @@ pub use admission::{BreakerState, ServerLoads};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
 pub use fetch::Fetch;
+pub(crate) use fetch_refusals::no_room_for_key;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, KeyLife};
 pub use fill_policy::{FillPolicy, Freshness, FreshnessTable, KeyPolicy};
 pub(crate) use http_origin::{Http2Connections, Http2Stream};

@@ -7,6 +7,9 @@ use std::{
     task::{Context, Waker},
 };
 
+/// About what a message occupies besides its bytes.
+const OWNED: usize = 64;
+
 /// Push messages in order, each with the number of replies before it, so that the client gets it in
 /// its place.
 #[derive(Debug, Default)]
@@ -50,9 +53,9 @@ impl PushQueue {
         Ok(())
     }
 
-    /// Bytes of the queued messages.
-    pub fn bytes(&self) -> usize {
-        self.bytes.get()
+    /// Bytes of memory that the queued messages occupy.
+    pub fn owned(&self) -> usize {
+        self.bytes.get() + self.frames.borrow().len() * OWNED
     }
 
     /// From now on, lines that answer no command may come.

@@ -6,6 +6,7 @@ use super::{
     latency_events::{LatencyEvents, LatencySummary},
     slow_log::{SlowEntry, SlowLog},
 };
+use crate::buffers::TableShare;
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -51,6 +52,10 @@ fn duration(nanos: u64) -> Option<Duration> {
 }
 
 impl SlowCommands {
+    /// The log occupies this share of the buffers at most.
+    pub fn bound(&self, share: TableShare) {
+        self.log.lock().share = Some(share);
+    }
     /// Sets `slowlog-log-slower-than`; `None`: nothing is logged.
     pub fn log_from(&self, from: Option<Duration>) {
         self.log_from.store(nanos(from), Relaxed);

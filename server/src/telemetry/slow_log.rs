@@ -1,4 +1,5 @@
 //! The slow log: the latest commands that took long.
+use crate::buffers::TableShare;
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 /// The most arguments of a command that an entry has, and the most bytes of each; as in Redis.
@@ -26,15 +27,26 @@ pub struct SlowEntry {
 #[derive(Debug, Default)]
 pub(super) struct SlowLog {
     entries: VecDeque<SlowEntry>,
+    /// What the entries occupy.
+    bytes: usize,
+    /// `None`: only their number is bounded.
+    pub(super) share: Option<TableShare>,
     next: u64,
 }
 
+impl SlowEntry {
+    fn owned(&self) -> usize {
+        size_of::<SlowEntry>() + self.args.len() + self.name.len()
+    }
+}
+
 impl SlowLog {
-    /// Adds an entry, whose number it gives. The oldest above `most` go.
+    /// Adds an entry, whose number it gives. The oldest above `most` go, or above the share.
     pub(super) fn add(&mut self, entry: SlowEntry, most: usize) {
+        self.bytes += entry.owned();
         self.entries.push_front(SlowEntry { id: self.next, ..entry });
         self.next += 1;
-        self.entries.truncate(most);
+        self.truncate(most);
     }
     pub(super) fn latest(&self, count: usize) -> Vec<SlowEntry> {
         self.entries.iter().take(count).cloned().collect()
@@ -42,9 +54,16 @@ impl SlowLog {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
-    /// Forgets all entries above `most`.
+    /// Forgets all entries above `most`, and above the share.
     pub(super) fn truncate(&mut self, most: usize) {
-        self.entries.truncate(most);
+        let max_bytes = self.share.as_ref().map_or(usize::MAX, TableShare::max);
+        while self.entries.len() > most || self.bytes > max_bytes {
+            let Some(oldest) = self.entries.pop_back() else { break };
+            self.bytes -= oldest.owned();
+        }
+        if let Some(share) = &mut self.share {
+            share.settle(self.bytes);
+        }
     }
 }
 
@@ -112,6 +131,18 @@ mod tests {
         assert_eq!(ids(&log, usize::MAX), [5]);
         log.add(entry(), 0);
         assert_eq!(log.len(), 0);
+    }
+
+    #[test]
+    fn the_entries_have_an_eighth_of_the_buffers() {
+        let buffers = crate::buffers::Buffers::new(1 << 20, 1, Vec::new());
+        let share = Some(buffers.table(crate::buffers::BufferKind::Logs));
+        let mut log = SlowLog { share, ..SlowLog::default() };
+        (0..1000).for_each(|_| log.add(SlowEntry { args: [0; 1000].into(), ..entry() }, 1000));
+        assert!((100..128).contains(&log.len()), "{}", log.len());
+        assert!((100 << 10..=128 << 10).contains(&buffers.used()), "{}", buffers.used());
+        log.truncate(0);
+        assert_eq!((log.bytes, buffers.used()), (0, 0));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What integration tests share: a real redis-server under their control, and a plain client for
 //! the Redis protocol.
 
+pub mod left_behind;
+
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::{

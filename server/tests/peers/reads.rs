@@ -1,11 +1,12 @@
 //! Reads of keys that other nodes own.
 use super::{
-    common::{Client, Reply, wait_until},
+    common::{Client, RedisServer, Reply, wait_until},
     fleet::{Fleet, over_each_transport, read},
     larder::Larder,
     scripted_origin::{ScriptedOrigin, answer},
 };
 use rustix::process::Signal;
+use std::io::Write;
 
 over_each_transport!(
     a_key_is_fetched_once_for_all,
@@ -15,7 +16,43 @@ over_each_transport!(
     keys_of_one_owner_travel_together,
     reads_of_several_clients_travel_together_and_none_waits_for_the_fetch_of_another,
     every_node_sends_the_headers_of_the_owner,
+    full_buffers_put_no_node_out_of_the_ring,
 );
+
+/// Neither those of the node that asks, nor those of the owner.
+fn full_buffers_put_no_node_out_of_the_ring(transport: &str) {
+    let redis = RedisServer::start();
+    let args = ["--source", &redis.url(), "--max-buffers", "4MiB", "--threads", "1", "--hot-copy-ttl", "0"];
+    let fleet = Fleet::over(transport, 2, &args);
+    let mut keys = fleet.keys_of(1);
+    let (large, small) = (keys.next().unwrap(), keys.next().unwrap());
+    redis.command(&["SET", &large, &"v".repeat(3 << 20)]);
+    redis.command(&["SET", &small, "v"]);
+    assert_eq!(read(&fleet.nodes[0], &small).as_deref(), Some("v"));
+    let mut refused = 0;
+    for full in [0, 1] {
+        // Half a value holds most of the node's buffers.
+        let node = &fleet.nodes[full];
+        let mut holder = node.stream();
+        holder.write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", 3 << 20).as_bytes()).unwrap();
+        holder.write_all(&vec![b'x'; 5 << 19]).unwrap();
+        let held = || node.metric("larder_buffers_bytes{kind=\"redis_input\"}");
+        wait_until("half a value to be held", || held() > 2e6);
+        for _ in 0..3 {
+            // The owner's copy needs no room.
+            redis.command(&["SET", &large, &"w".repeat(3 << 20)]);
+            let request = format!("GET /v1/kv/{large} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+            // A full node may also make room by closing the connection that holds the most.
+            let (status, _, _) = fleet.nodes[0].http(&request);
+            refused += usize::from(status != 200);
+            let peers = fleet.peers(0);
+            let all = peers["peers"].as_array().unwrap();
+            assert!(all.iter().all(|peer| peer["reachable"] == true), "node {full} is full: {peers}");
+            assert_eq!(read(&fleet.nodes[0], &small).as_deref(), Some("v"));
+        }
+    }
+    assert!(refused > 0, "the buffers were never full");
+}
 
 /// `Age` and the `max-age` of a read.
 fn lifetime(node: &Larder, key: &str) -> (u64, u64) {

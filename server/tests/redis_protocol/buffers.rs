@@ -1,9 +1,10 @@
 //! All buffers together have one bound (`max-buffers`): clients that hold much are held back and
 //! then cut, the others are served.
 use super::{
-    common::{Client, RedisServer, Reply, wait_until},
+    common::{Client, RedisServer, Reply, left_behind::call, wait_until},
     larder::{Larder, connect, encode, expect, expect_end},
 };
+use larder::redis::{COMMANDS, Leaves};
 use std::{
     io::{ErrorKind, Read, Write},
     net::TcpStream,
@@ -136,6 +137,9 @@ fn held(larder: &Larder) -> f64 {
         "fetched",
         "pushes",
         "tracking",
+        "cursors",
+        "users",
+        "logs",
         "lent",
     ];
     kinds.iter().map(|kind| larder.metric(&format!("larder_buffers_bytes{{kind=\"{kind}\"}}"))).sum()
@@ -342,28 +346,146 @@ fn subscribers_that_do_not_read() {
 /// The clients read each reply, so nothing but the state is held for them.
 #[test]
 fn state_that_commands_leave_behind() {
-    for command in [
-        &["SUBSCRIBE"][..],
-        &["PSUBSCRIBE"],
-        &["SSUBSCRIBE"],
-        &["WATCH"],
-        &["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX"],
-    ] {
+    for command in COMMANDS.iter().filter(|command| command.leaves == Leaves::Connection) {
+        match command.name {
+            // Each takes the place of the one before, and has a limit of its own.
+            "client|setname" | "client|setinfo" | "hello" => continue,
+            // What they leave is at the subscribers (`subscribers_that_do_not_read`), or needs a Redis
+            // (`lines_of_monitor_that_nobody_reads`).
+            "publish" | "spublish" | "monitor" => continue,
+            _ => {}
+        }
         let larder = start(&[]);
         let mut innocent = Innocent::of(&larder);
         let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
-        for name in (0..60).map(|n| format!("{n}:{:0>60000}", "")) {
+        for n in 0..60 {
+            let words = call(command, n, 60_000);
             for client in &mut clients {
                 // A client that was cut gets an error.
-                _ = client.try_command(&[command, &[&name]].concat());
+                _ = client.try_command(&words.iter().map(String::as_str).collect::<Vec<_>>());
             }
             innocent.round();
         }
-        assert!(cutoffs(&larder, "redis") >= 1.0, "{command:?}: nobody was cut");
-        assert!(clients.iter().any(Client::is_open), "{command:?}: all were cut");
+        assert!(cutoffs(&larder, "redis") >= 1.0, "{}: nobody was cut", command.name);
+        assert!(clients.iter().any(Client::is_open), "{}: all were cut", command.name);
         drop(clients);
         expect_given_back(&larder);
     }
+}
+
+/// What is queued by MULTI, and what waits for something to happen at a Redis.
+#[test]
+fn commands_that_wait() {
+    let larder = start(&[]);
+    let mut innocent = Innocent::of(&larder);
+    let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.command(&["MULTI"]), Reply::ok()));
+    let text = "x".repeat(60_000);
+    for _ in 0..60 {
+        for client in &mut clients {
+            _ = client.try_command(&["ECHO", &text]);
+        }
+        innocent.round();
+    }
+    assert!(cutoffs(&larder, "redis") >= 1.0 && clients.iter().any(Client::is_open));
+    drop(clients);
+    expect_given_back(&larder);
+    let redis = RedisServer::start();
+    let larder = start(&["--source", &redis.url()]);
+    let mut innocent = Innocent::of(&larder);
+    let keys: Vec<_> = (0..20).map(|n| format!("{n}:{text}")).collect();
+    let words: Vec<&str> = ["BLPOP"].into_iter().chain(keys.iter().map(String::as_str)).chain(["0"]).collect();
+    let mut clients: Vec<Client> = (0..60).map(|_| larder.client()).collect();
+    for client in &mut clients {
+        // Cut or refused while it sends, or taken.
+        _ = client.send(&words);
+        innocent.round();
+    }
+    let refused = || larder.metric("larder_buffers_refusals_total");
+    wait_until("most to be cut or refused", || cutoffs(&larder, "redis") + refused() >= 30.0);
+    wait_until("the others to fit", || held(&larder) <= BUFFERS as f64);
+    innocent.round();
+    drop(clients);
+    expect_kept(&larder, 2.5e6);
+}
+
+/// The fetches go on when their clients have gone.
+#[test]
+fn long_keys_that_wait_for_a_redis_that_has_stopped() {
+    let redis = RedisServer::start();
+    let larder = start(&["--source", &redis.url(), "--source-timeout", "60s"]);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["GET", "before"]), Reply::nil());
+    let most = (MEMORY + BUFFERS + larder.resident()) * 5 / 4;
+    redis.stop();
+    for round in 0..20 {
+        let mut stream = larder.stream();
+        for n in 0..50 {
+            _ = stream.write_all(&encode(&[b"GET", format!("{round}:{n}:{:x>60000}", "").as_bytes()]));
+        }
+        drop(stream);
+        assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into()));
+        assert!(larder.resident() <= most, "{} MiB of {}", larder.resident() / MIB, most / MIB);
+    }
+    let refused = |reply: Reply| matches!(reply, Reply::Error(text) if text.contains("max-buffers"));
+    wait_until("a fetch to be refused", || refused(client.command(&["GET", &"y".repeat(60_000)])));
+    redis.cont();
+    wait_until("the fetches to end", || held(&larder) < 2.5e6);
+    assert_eq!(client.command(&["GET", &"y".repeat(60_000)]), Reply::nil());
+}
+
+/// Subscribers in front of a Redis have connections of their own to it.
+#[test]
+fn subscribers_at_a_redis_that_do_not_read() {
+    let redis = RedisServer::start();
+    let larder = start(&["--source", &redis.url()]);
+    let mut innocent = Innocent::of(&larder);
+    let mut clients: Vec<Client> = (0..40).map(|_| larder.client()).collect();
+    clients.iter_mut().for_each(|client| _ = client.command(&["SUBSCRIBE", "all"]));
+    let message = "m".repeat(100_000);
+    for _ in 0..50 {
+        redis.command(&["PUBLISH", "all", &message]);
+        innocent.round();
+    }
+    wait_until("subscribers to be cut", || cutoffs(&larder, "redis") > 10.0);
+    assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 0.0, "it was max-buffers, not max-backlog");
+    drop(clients);
+    expect_kept(&larder, 2.5e6);
+}
+
+#[test]
+fn lines_of_monitor_that_nobody_reads() {
+    let redis = RedisServer::start();
+    let larder = start(&["--source", &redis.url()]);
+    let mut innocent = Innocent::of(&larder);
+    let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.command(&["MONITOR"]), Reply::ok()));
+    for _ in 0..60 {
+        innocent.client.command(&["GET", &"k".repeat(60_000)]);
+        innocent.round();
+    }
+    wait_until("those that monitor to be cut", || cutoffs(&larder, "redis") >= 1.0);
+    drop(clients);
+    expect_kept(&larder, 2.5e6);
+}
+
+/// They are users of the process, and no connection's: they have a share of the buffers.
+#[test]
+fn users_that_clients_make() {
+    let larder = start(&[]);
+    let mut innocent = Innocent::of(&larder);
+    let mut client = larder.client();
+    let rule = format!("~{:x>60000}", "");
+    let made = (0..200).map(|n| client.command(&["ACL", "SETUSER", &format!("user{n}"), &rule])).collect::<Vec<_>>();
+    let refused = "ERR users made with ACL SETUSER may occupy 4194304 bytes, an eighth of max-buffers";
+    assert!(made[0] == Reply::ok() && made[199] == Reply::Error(refused.into()), "{:?}", made[199]);
+    let bytes = larder.metric("larder_buffers_bytes{kind=\"users\"}");
+    assert!((MIB as f64..=(BUFFERS / 8) as f64).contains(&bytes), "{bytes} bytes");
+    innocent.round();
+    assert_eq!(client.command(&["ACL", "DELUSER", "user0"]), Reply::Int(1));
+    assert_eq!(client.command(&["ACL", "SETUSER", "user0", &rule]), Reply::ok(), "room that was given back");
+    let long = "n".repeat(1025);
+    assert_eq!(client.command(&["ACL", "SETUSER", &long]), Reply::Error("ERR a name has at most 1024 bytes".into()));
 }
 
 #[test]

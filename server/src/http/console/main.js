@@ -17,7 +17,7 @@ const state = { samples: new Samples(), stats: null, events: [] };
 const views = {
   overview: new Overview(state),
   groups: new Groups(state),
-  connections: new Connections(),
+  connections: new Connections(state),
   keys: new Keys(state),
   events: new Events(state),
   settings: new Settings(),

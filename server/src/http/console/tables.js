@@ -149,12 +149,14 @@ const CONNECTIONS = 200;
 const CONNECTION_SORTS = ["id", "address", "name", "user", "library", "age", "idle", "command"];
 
 export class Connections {
-  constructor() {
+  constructor(state) {
+    this.state = state;
     this.sorted = { column: 0, down: false };
     this.search = el("input", { type: "search", oninput: () => this.askAgain(), placeholder: "address, name, user, library, command" });
     this.place = el("div");
     this.said = el("p", { class: "note", role: "status" });
-    this.element = el("div", {}, el("div", { class: "bar" }, el("label", { class: "grow" }, "Filter", this.search)), this.said, this.place);
+    this.buffers = el("div");
+    this.element = el("div", {}, el("div", { class: "bar" }, el("label", { class: "grow" }, "Filter", this.search)), this.said, this.place, this.buffers);
     this.page = null;
   }
 
@@ -200,6 +202,18 @@ export class Connections {
       { title: "State", show: state },
       { title: "Action", show: (row) => el("button", { type: "button", class: "danger", "aria-label": `End connection ${row.id}`, "data-sort": `end ${row.id}`, onclick: () => this.kill(row) }, "End") },
     ], rows, this.sorted, () => this.askAgain()));
+    this.drawBuffers();
+  }
+
+  /** Which bytes count against `max-buffers`. */
+  drawBuffers() {
+    const { buffers_bytes: kinds = {}, buffers_max_bytes: most } = this.state.stats ?? {};
+    const rows = Object.entries(kinds).map(([kind, held]) => ({ kind: kind.replaceAll("_", " "), held }));
+    const used = rows.reduce((sum, row) => sum + row.held, 0);
+    redrawn(this.buffers, table(`Buffers: ${bytes(used)} of ${bytes(most)} (max-buffers).`, [
+      { title: "Kind", value: (row) => row.kind },
+      { title: "Bytes", value: (row) => row.held, show: (row) => bytes(row.held), number: true },
+    ], rows, {}, () => {}));
   }
 
   async kill(row) {

@@ -444,8 +444,10 @@ impl ClientConnection {
     /// The memory that the connection occupies between two turns.
     #[inline]
     pub fn holding(&self) -> HeldBytes {
+        // A command that runs alone is copied: for the source, and its keys for the tier.
+        let copied = self.alone.map_or(0, |(_, len)| len);
         let mut holding = HeldBytes {
-            input: self.input.owned() + self.parser.owned() + self.session.owned(),
+            input: self.input.owned() + self.parser.owned() + self.session.owned() + copied,
             output: self.out.owned(),
             referred: self.out.referred(),
         };

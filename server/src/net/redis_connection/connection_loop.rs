@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     app::Worker,
-    buffers::{BufferAccount, ClientProtocol},
+    buffers::{BufferAccount, ClientProtocol, HeldBytes},
     clients::{Client, Closing},
     lifecycle::{faults::FaultPlace, linger::linger},
     redis::CommandAccess,
@@ -70,6 +70,8 @@ pub(crate) async fn serve<S: ClientStream>(
     let request = connection.conn.replica.take();
     drop(connection);
     if let (End::Replica, Some(request)) = (&end, request) {
+        // The stream has none of the connection's buffers.
+        holder.set(HeldBytes::default());
         serve_replica(&worker, &listed.client, &mut stream, *request).await;
     }
     drop(listed);
@@ -85,6 +87,7 @@ pub(crate) async fn serve<S: ClientStream>(
         // (BLPOP) takes nothing afterwards.
         End::Gone | End::Cut { told: false } => tokio::task::yield_now().await,
         End::Cut { told: true } => {
+            tokio::task::yield_now().await;
             let limit = show_size(worker.app.buffers.limit() as u64);
             // If the socket has no room for this, the client is not reading.
             let reason = format!(
@@ -182,7 +185,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
                 Ok(Event::Input | Event::Progress) => self.state = ConnectionStep::Processing,
             }
             if self.act().await.is_err() {
-                return End::Gone;
+                return if self.holder.is_cut() { self.cut() } else { End::Gone };
             }
         }
     }
@@ -202,6 +205,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
                 ConnectionStep::Behind if !self.conn.is_waiting() => self.state = ConnectionStep::Processing,
                 ConnectionStep::Alone if !self.conn.is_waiting() => {
                     self.flush()?;
+                    self.account();
                     let step = self.run_alone().await?;
                     self.follow(step);
                 }
@@ -210,9 +214,15 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         }
     }
 
-    /// Runs the next command. A blocking command ends when its client disconnects.
+    /// The connection held too much.
+    fn cut(&self) -> End {
+        End::Cut { told: self.conn.owes_nothing() }
+    }
+
+    /// Runs the next command. A blocking command ends when its client disconnects, or holds too
+    /// much.
     async fn run_alone(&mut self) -> io::Result<Step> {
-        let (client, stream) = (self.conn.client.clone(), &*self.stream);
+        let (client, stream, holder) = (self.conn.client.clone(), &*self.stream, self.holder);
         let mut run = pin!(self.conn.run_alone(self.worker));
         let mut gone = pin!(stream.gone());
         poll_fn(|cx| {
@@ -220,7 +230,8 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
                 return Poll::Ready(Ok(step));
             }
             let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
-            if client.blocked.load(Relaxed) && (closing || gone.as_mut().poll(cx).is_ready()) {
+            let ends = closing || holder.is_cut();
+            if client.blocked.load(Relaxed) && (ends || gone.as_mut().poll(cx).is_ready()) {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             Poll::Pending
@@ -278,7 +289,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
     /// Waits for the first of these: the end, a flight, room in the socket, input.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
         if self.holder.is_cut() {
-            return Poll::Ready(Ok(Event::End(End::Cut { told: self.conn.owes_nothing() })));
+            return Poll::Ready(Ok(Event::End(self.cut())));
         }
         let event = self.poll_next(cx);
         if event.is_pending() {

@@ -9,6 +9,7 @@ use crate::{
         command_flow::Flow,
         command_lookup::{COMMANDS, FoundCommand, find_for},
         command_rights,
+        commands::client::check_length,
     },
 };
 use std::{fmt::Write as _, sync::Arc};
@@ -81,6 +82,7 @@ pub(in crate::redis) fn setuser(call: &mut CommandContext<'_>) -> Done {
     let Some(name) = shown.filter(|name| !name.is_empty()) else {
         return Err(CommandError::Static("ERR Usernames can't contain spaces or null characters"));
     };
+    check_length(name.as_bytes())?;
     let rules: Vec<&[u8]> = call.args.from(3).collect();
     let changed = call.worker.app.users.set(name, &rules).map_err(rejected)?;
     tracing::warn!(user = name, by = %call.session.client.peer, "ACL SETUSER: a user was made or changed");
@@ -92,6 +94,10 @@ pub(in crate::redis) fn setuser(call: &mut CommandContext<'_>) -> Done {
 
 fn rejected(why: RejectedRule) -> CommandError {
     let (before, rule, after) = match &why {
+        RejectedRule::NoRoom { most } => {
+            let text = format!("ERR users made with ACL SETUSER may occupy {most} bytes, an eighth of max-buffers");
+            return CommandError::Owned(text.into_bytes());
+        }
         RejectedRule::Rule { rule, error } => ("ERR Error in ACL SETUSER modifier '", rule, format!("': {error}")),
         RejectedRule::Unmatched(rule) => {
             ("ERR Unmatched parenthesis in acl selector starting at '", rule, "'.".to_owned())

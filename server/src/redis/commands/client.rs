@@ -32,13 +32,14 @@ pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
     printable(name)
         .ok_or(CommandError::Static("ERR Client names cannot contain spaces, newlines or special characters."))
 }
-fn check_length(name: &[u8]) -> Result<(), CommandError> {
+/// Refuses names that are longer than those of clients, libraries and users may be.
+pub(super) fn check_length(name: &[u8]) -> Result<(), CommandError> {
     match name.len() > MAX_NAME {
         true => Err(CommandError::Owned(format!("ERR a name has at most {MAX_NAME} bytes").into_bytes())),
         false => Ok(()),
     }
 }
-/// Longest name of a client or of its library. Lists, logs and the console show and keep them.
+/// Longest name of a client, of its library, or of a user that a client makes. Lists, logs and the console show and keep them.
 const MAX_NAME: usize = 1024;
 
 fn printable(text: &[u8]) -> Option<&str> {
@@ -55,7 +56,7 @@ pub(in crate::redis) fn id(call: &mut CommandContext<'_>) -> Done {
 /// CLIENT SETNAME name
 pub(in crate::redis) fn setname(call: &mut CommandContext<'_>) -> Done {
     let name = valid_name(call.arg(2))?;
-    call.session.client.about.lock().name = name.into();
+    call.session.change_names(|about| about.name = name.into());
     done(call)
 }
 
@@ -81,12 +82,10 @@ pub(in crate::redis) fn setinfo(call: &mut CommandContext<'_>) -> Done {
         let why = " cannot contain spaces, newlines or special characters.";
         return Err(CommandError::quoting("ERR ", option, usize::MAX, why));
     };
-    let mut about = call.session.client.about.lock();
-    match is_name {
+    call.session.change_names(|about| match is_name {
         true => about.lib_name = value.into(),
         false => about.lib_version = value.into(),
-    }
-    drop(about);
+    });
     done(call)
 }
 

@@ -143,6 +143,7 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
+    check_lengths(call)?;
     if call.group().source.as_redis().is_some() {
         return config_larder::set(call);
     }
@@ -195,6 +196,17 @@ pub(in crate::redis) fn set(call: &mut CommandContext<'_>) -> Done {
     }
     changes.make(call)?;
     Ok(Flow::Done)
+}
+
+/// Longest value of a parameter: rules and save points are kept.
+const MAX_VALUE: usize = 64 << 10;
+
+/// Refuses values that are too long to be kept.
+fn check_lengths(call: &CommandContext<'_>) -> Result<(), CommandError> {
+    match call.args.from(3).step_by(2).zip(call.args.from(2).step_by(2)).find(|(value, _)| value.len() > MAX_VALUE) {
+        Some((_, name)) => Err(failed(name, &format!("argument must have at most {MAX_VALUE} bytes"))),
+        None => Ok(()),
+    }
 }
 
 /// The changes of a CONFIG SET, applied when all of them are valid.

@@ -137,9 +137,9 @@ impl<'a> Hello<'a> {
         }
         Ok(hello)
     }
-    pub(in crate::redis) fn set_name(&self, call: &CommandContext<'_>) {
+    pub(in crate::redis) fn set_name(&self, call: &mut CommandContext<'_>) {
         if let Some(name) = self.name {
-            call.session.client.about.lock().name = name.into();
+            call.session.change_names(|about| about.name = name.into());
         }
     }
 }

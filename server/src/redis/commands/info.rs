@@ -225,11 +225,23 @@ fn memory(info: &mut Info<'_, '_>) {
     info.line("maxmemory", tier.max_bytes);
     info.line("maxmemory_human", human(tier.max_bytes));
     info.line("maxmemory_policy", eviction_policy(info.call));
+    let buffers = info.call.worker.app.buffers.clone();
     let of_clients = |kind: &str| kind.starts_with("redis_");
-    let buffers = info.call.worker.app.buffers.by_kind().filter(|(kind, _)| of_clients(kind));
-    info.line("mem_clients_normal", buffers.map(|(_, bytes)| bytes).sum::<u64>());
+    let clients = buffers.by_kind().filter(|(kind, _)| of_clients(kind));
+    info.line("mem_clients_normal", clients.map(|(_, bytes)| bytes).sum::<u64>());
+    buffer_kinds(info);
     let ratio = rss as f64 / tier.used_bytes.max(1) as f64;
     info.line("mem_fragmentation_ratio", format!("{ratio:.2}"));
+}
+
+/// The bytes on the account of all buffers, by kind.
+pub(super) fn buffer_kinds(info: &mut Info<'_, '_>) {
+    let buffers = info.call.worker.app.buffers.clone();
+    info.line("larder_buffers_max", buffers.limit());
+    info.line("larder_buffers_used", buffers.used());
+    for (kind, bytes) in buffers.by_kind() {
+        info.line(&format!("larder_buffers_{kind}"), bytes);
+    }
 }
 
 fn persistence(info: &mut Info<'_, '_>) {

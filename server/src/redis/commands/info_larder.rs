@@ -1,6 +1,6 @@
 //! INFO's section `Larder`: the facts of this process, under names that no Redis uses. In front of
 //! a Redis all other sections are Redis's.
-use super::info::Info;
+use super::info::{Info, buffer_kinds};
 use crate::{
     config::{SourceUrl, eviction_name},
     source::{SourceHealth, mode_rules_text},
@@ -74,6 +74,8 @@ fn clients(info: &mut Info<'_, '_>) {
 }
 
 fn tier(info: &mut Info<'_, '_>) {
+    // Without a Redis source they are in section Memory as well.
+    buffer_kinds(info);
     let tier = info.tier;
     info.line("larder_keys", tier.entries);
     info.line("larder_used_memory", tier.used_bytes);

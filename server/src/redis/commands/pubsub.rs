@@ -5,6 +5,7 @@ use crate::{
         command_context::CommandContext,
         command_error::{CommandError, arity},
         command_flow::{Flow, Later},
+        commands::subscriptions::check_name,
     },
 };
 use larder_proto::glob;
@@ -17,6 +18,7 @@ const STEPS_IN_A_TURN: usize = 1 << 20;
 
 /// PUBLISH channel message
 pub(in crate::redis) fn publish(call: &mut CommandContext<'_>) -> Done {
+    check_name(call, "a channel", call.arg(1))?;
     let (channel, patterns) = (call.arg(1), call.worker.app.pubsub.patterns());
     let steps: usize = patterns.iter().map(|pattern| glob::most_steps(pattern, channel)).sum();
     if steps > STEPS_IN_A_TURN && !call.nested {
@@ -44,6 +46,7 @@ pub(in crate::redis) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -
 }
 /// SPUBLISH channel message
 pub(in crate::redis) fn spublish(call: &mut CommandContext<'_>) -> Done {
+    check_name(call, "a channel", call.arg(1))?;
     send(call, SubscriptionKind::Shard, &[])
 }
 fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind, matching: &[Arc<[u8]>]) -> Done {

@@ -20,12 +20,19 @@ use std::{
 
 type Done = Result<Flow, CommandError>;
 
+/// Longest name of a host that is dialled (RFC 1035).
+const LONGEST_HOST: usize = 253;
+
 /// The version of the stream.
 const VERSION: &[u8] = b"1";
 
 /// REPLICAOF host port, REPLICAOF NO ONE, SLAVEOF …
 pub(in crate::redis) fn replicaof(call: &mut CommandContext<'_>) -> Done {
     let (host, port) = (call.arg(1), call.arg(2));
+    if host.len() > LONGEST_HOST {
+        let text = format!("ERR the name of a host has at most {LONGEST_HOST} bytes");
+        return Err(CommandError::Owned(text.into_bytes()));
+    }
     let replication = &call.worker.app.replication;
     let primary = match host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         true => None,
@@ -82,6 +89,8 @@ pub(in crate::redis) fn replicate(call: &mut CommandContext<'_>) -> Done {
         (text(3).and_then(|port| port.parse().ok()), text(4).and_then(|id| u64::from_str_radix(id, 16).ok()));
     let (records, rest) = call.arg(5).as_chunks();
     let (Some(port), Some(id), []) = (port, id, rest) else { return Err(SYNTAX) };
+    // Another number cannot be resumed from, and a stream lasts long.
+    let records = if records.len() == replication.positions() { records } else { &[] };
     let records = records.iter().map(|record| u64::from_le_bytes(*record)).collect();
     call.reply.simple("LARDER");
     Ok(Flow::Replicate(Box::new(ReplicaRequest { port, id, records })))

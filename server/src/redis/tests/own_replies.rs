@@ -343,6 +343,40 @@ fn limits_of_keys_and_values() {
     assert_eq!(call(&[b"EXEC"]), "-EXECABORT Transaction discarded because of previous errors.\r\n");
 }
 
+/// Each error names the limit, and the setting if there is one.
+#[test]
+fn limits_of_names() {
+    let server = Server::new(&["--max-key", "10"]);
+    let mut client = server.client();
+    let (long, host, value) = ("x".repeat(1025), "h".repeat(254), "v".repeat(65_537));
+    let name = "ERR a name has at most 1024 bytes";
+    let topic = "ERR a channel or pattern has at most 10 bytes (max-key)";
+    for (words, expected) in [
+        (&["CLIENT", "SETNAME", &long][..], name),
+        (&["CLIENT", "SETINFO", "LIB-NAME", &long], name),
+        (&["CLIENT", "SETINFO", "LIB-VER", &long], name),
+        (&["HELLO", "2", "SETNAME", &long], name),
+        (&["ACL", "SETUSER", &long], name),
+        (&["SUBSCRIBE", "01234567890"], topic),
+        (&["PSUBSCRIBE", "01234567890"], topic),
+        (&["SSUBSCRIBE", "01234567890"], topic),
+        (&["PUBLISH", "01234567890", "m"], "ERR a channel has at most 10 bytes (max-key)"),
+        (&["SPUBLISH", "01234567890", "m"], "ERR a channel has at most 10 bytes (max-key)"),
+        (
+            &["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "01234567890"],
+            "ERR a prefix has at most 10 bytes (max-key)",
+        ),
+        (&["REPLICAOF", &host, "1"], "ERR the name of a host has at most 253 bytes"),
+        (
+            &["CONFIG", "SET", "save", &value],
+            "ERR CONFIG SET failed (possibly related to argument 'save') - argument must have at most 65536 bytes",
+        ),
+    ] {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        assert_eq!(String::from_utf8_lossy(&client.call(&words)), format!("-{expected}\r\n"));
+    }
+}
+
 #[test]
 fn lifetimes_that_no_entry_can_have_are_refused() {
     let server = Server::new(&[]);

@@ -1,7 +1,7 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{
     app::{App, Bound, Worker},
-    buffers::Buffers,
+    buffers::{BufferKind, Buffers},
     clients::{Clients, Cursors, Listed, PubSub, Tracking, push_inbox::Backlog},
     config::Settings,
     identity::Users,
@@ -73,6 +73,9 @@ impl Server {
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
         cache.set_listener(larder_engine::ListenerKind::Tracking, tracking.clone());
+        let share = buffers.table(BufferKind::Users);
+        let users = Users::new(&settings, redis::catalog(), share).expect("no users file, or a right one");
+        let users = Arc::new(users);
         let app = App {
             tls: None,
             peers: None,
@@ -80,6 +83,8 @@ impl Server {
             subscribes: Arc::default(),
             tracking,
             backlog,
+            cursors: Cursors::new(&buffers),
+            users,
             buffers,
             bound: Bound::default(),
             workers_with_ring: AtomicUsize::new(0),
@@ -91,7 +96,6 @@ impl Server {
             inspections: Vec::new(),
             writes: Vec::new(),
             commands: CommandStats::new(1, redis::catalog().counted()),
-            cursors: Cursors::default(),
             clients: Arc::new(Clients::new(1, 100, Arc::default())),
             throttle: Throttle::default(),
             live: LiveSettings::new(&settings),
@@ -101,7 +105,6 @@ impl Server {
             faults: Arc::default(),
             drain: Drain::default(),
             ticks: Default::default(),
-            users: Arc::new(Users::new(&settings, redis::catalog()).expect("no users file, or a right one")),
             upstream_rights: None,
             instance: 1,
             replication: Arc::new(Replication::new(&settings, &[])),

@@ -80,7 +80,7 @@ impl Session {
 
     /// Bytes of memory that undelivered pushes occupy.
     pub(in crate::redis) fn push_bytes(&self) -> usize {
-        self.upstream.held_pushes.owned() + self.own_connections().map(|own| own.pushes().bytes()).sum::<usize>()
+        self.upstream.held_pushes.owned() + self.own_connections().map(|own| own.pushes().owned()).sum::<usize>()
     }
 
     fn own_connections(&self) -> impl Iterator<Item = &dyn DedicatedConnection> {

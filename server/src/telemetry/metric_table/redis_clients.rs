@@ -111,7 +111,7 @@ pub(super) const REDIS_CLIENTS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_buffers_bytes",
         kind: Gauge,
-        help: "Bytes of this budget in use, by kind: input, output, commands sent to a source (relayed), its values and replies (fetched), push messages, keys of which clients hold copies (tracking), and values that left the memory tier while a client is still receiving them (lent).",
+        help: "Bytes of this budget in use, by kind: input, output, commands sent to a source (relayed), its values and replies (fetched), push messages, keys of which clients hold copies (tracking), SCAN cursors, users made with ACL SETUSER, the slow log (logs), and values that left the memory tier while a client is still receiving them (lent).",
         read: |s, to| {
             for (kind, bytes) in &s.buffers.bytes {
                 to.number(&[("kind", kind)], *bytes);

@@ -43,6 +43,9 @@ const UNTRACKED_PATIENCE: Duration = Duration::from_secs(5);
 const INPUT: (usize, usize) = (64 * 1024, 4 * 1024);
 /// An empty read buffer larger than this is freed.
 const INPUT_KEPT: usize = 1024 * 1024;
+/// A client's own connection receives so much before others have their turn: the client must take
+/// its pushes, or be closed, before more come.
+const PUSHES_IN_A_TURN: usize = 256 * 1024;
 /// Slices per vectored write.
 const SLICES: usize = 16;
 
@@ -82,6 +85,7 @@ impl ConnectionIo<'_> {
             return Poll::Ready(reason);
         }
         self.take_catch_ups(cx);
+        let mut received = 0;
         loop {
             self.pipeline.send(&mut self.queue.requests.borrow_mut(), &mut self.out);
             if let Err(error) = self.write(cx) {
@@ -92,7 +96,8 @@ impl ConnectionIo<'_> {
                     return Poll::Ready("connection closed by the source".into());
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(reason(error)),
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(bytes)) => {
+                    received += bytes;
                     self.heard = Instant::now();
                     if self.pipeline.receive(&mut self.input).is_err() {
                         return Poll::Ready(CONFUSED.into());
@@ -103,6 +108,10 @@ impl ConnectionIo<'_> {
                     }
                     if self.pipeline.take_auth_doubt() {
                         self.probe(Instant::now());
+                    }
+                    if received >= PUSHES_IN_A_TURN && self.queue.pushes.is_of_client() {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
                     }
                     continue;
                 }

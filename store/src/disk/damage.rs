@@ -301,7 +301,7 @@ fn is_own(keyspace: &Path) -> bool {
 }
 
 /// Reads all entries of a table, whose checksums are right: an attacker who writes another content
-/// writes them too. Those of [`format`] are ours.
+/// writes them too. Those of [`mod@format`] are ours.
 fn read_table(path: &Path, hash: u128, are_ours: bool) -> Result<(), String> {
     caught(|| {
         let table = open_table(path, hash)?;

@@ -28,10 +28,12 @@ fn conforms(port: u16, tags: &[&str]) {
     println!("{}", text.lines().rev().find(|line| line.contains("generated")).unwrap_or_default());
 }
 
-/// With a disk store, which has every route.
+/// With a disk store and a ring, which have every route.
 fn larder(folder: &Path) -> Larder {
     let source = format!("disk:{}", folder.join("store").display());
-    let mut larder = Larder::start(&["--source", &source, "--data-dir", folder.to_str().unwrap()]);
+    let alone = ["--peers", "127.0.0.1:1", "--peer-self", "127.0.0.1:1"];
+    let args = ["--source", &source, "--data-dir", folder.to_str().unwrap()];
+    let mut larder = Larder::start(&[&args[..], &alone].concat());
     // One of the routes sets the log level.
     larder.drop_stderr();
     larder

@@ -15,7 +15,7 @@ use larder_engine::{End, Millis, PolicyState};
 use smallvec::SmallVec;
 use std::{
     fs::{self, File},
-    io::{BufWriter, Read as _},
+    io::{self, BufWriter, Read as _},
     path::Path,
 };
 
@@ -52,7 +52,8 @@ pub fn from_gcache(
     form: &DocumentForm,
 ) -> Result<Converted, ConvertError> {
     let dump = fs::read(from).map_err(|error| SnapshotError::io(from, error))?;
-    let items = gcache_dump::items(&dump).map_err(|at| ConvertError::Dump { path: from.into(), at })?;
+    // All of it is read before anything is written.
+    gcache_dump::visit_items(&dump, &mut |_| ()).map_err(|at| ConvertError::Dump { path: from.into(), at })?;
     let group = conversion.groups.iter().find(|(database, _)| *database == 0).map(|(_, group)| group.clone());
     let groups = vec![group.unwrap_or_else(|| "default".to_owned())];
     let header = Header { created: clock::wall(), compression: conversion.compression, groups };
@@ -61,21 +62,23 @@ pub fn from_gcache(
         let mut converted = Converted::default();
         let now = clock::now();
         writer.begin_group(0)?;
-        for (key, value, end) in &items {
+        let mut written = Ok(());
+        let mut write = |(key, value, end): gcache_dump::DumpItem<'_>| {
             // Nanoseconds in 64 bits end in the year 2262.
             let end = end.map(|end| (end / 1_000_000).max(0) as Millis);
             if end.is_some_and(|at| at <= now) {
                 converted.expired += 1;
-                continue;
+                return Ok(());
             }
-            let value = match (form.compact)(value) {
-                _ if key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE => {
+            let has_usual_length = !key.is_empty() && key.len() <= MAX_KEY && value.len() <= MAX_VALUE;
+            let value = match has_usual_length.then(|| (form.compact)(value)).flatten() {
+                _ if !has_usual_length => {
                     converted.leave_out("of a length that Larder does not take".to_owned());
-                    continue;
+                    return Ok(());
                 }
                 None => {
                     converted.leave_out("whose value is not JSON".to_owned());
-                    continue;
+                    return Ok(());
                 }
                 Some(value) => value,
             };
@@ -83,7 +86,14 @@ pub fn from_gcache(
             let (value, metadata, policy) = (&value[..], form.metadata, PolicyState::default());
             writer.push(&SavedEntry { key, value, end, metadata, tags: SmallVec::new(), policy })?;
             converted.entries += 1;
-        }
+            io::Result::Ok(())
+        };
+        let _ = gcache_dump::visit_items(&dump, &mut |item| {
+            if written.is_ok() {
+                written = write(item);
+            }
+        });
+        written?;
         writer.finish()?;
         Ok(converted)
     })

@@ -13,8 +13,6 @@
 //! Before a field stands how much its number is larger than that of the field before. Lengths and
 //! numbers are one byte below 128, else the negated number of bytes that follow, big-endian. Nothing
 //! is allocated for a number that the file states.
-use std::collections::HashMap;
-
 /// An item: key, value, and its end in nanoseconds since the Unix epoch.
 pub(super) type DumpItem<'a> = (&'a [u8], &'a [u8], Option<i64>);
 
@@ -28,8 +26,9 @@ pub(super) fn is_dump(begin: &[u8]) -> bool {
     TYPES.iter().all(|name| begin.windows(name.len()).any(|found| found == *name))
 }
 
-/// The items of a dump. The error is the byte at which it cannot be read.
-pub(super) fn items(dump: &[u8]) -> Result<Vec<DumpItem<'_>>, usize> {
+/// Passes the items of a dump to `visit`. The error is the byte at which it cannot be read: then some
+/// items may have been passed on.
+pub(super) fn visit_items<'a>(dump: &'a [u8], visit: &mut dyn FnMut(DumpItem<'a>)) -> Result<(), usize> {
     let mut file = Gob { bytes: dump, at: 0 };
     loop {
         let len = file.unsigned().ok_or(file.at)?;
@@ -39,51 +38,70 @@ pub(super) fn items(dump: &[u8]) -> Result<Vec<DumpItem<'_>>, usize> {
         if message.signed().ok_or(message.at)? < 0 {
             continue;
         }
-        let items = message.content().ok_or(message.at)?;
-        return if message.at == dump.len() { Ok(items) } else { Err(message.at) };
+        message.content(visit).ok_or(message.at)?;
+        return if message.at == dump.len() { Ok(()) } else { Err(message.at) };
     }
 }
 
 /// A place in a dump.
+#[derive(Clone, Copy)]
 struct Gob<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Gob<'a> {
-    fn content(&mut self) -> Option<Vec<DumpItem<'a>>> {
-        let mut items = Vec::new();
+    fn content(&mut self, visit: &mut dyn FnMut(DumpItem<'a>)) -> Option<()> {
         if self.unsigned()? != 0 {
             return None;
         }
         for _ in 0..self.unsigned()? {
-            self.shard(&mut items)?;
+            self.shard(visit)?;
         }
-        Some(items)
+        Some(())
     }
 
-    fn shard(&mut self, items: &mut Vec<DumpItem<'a>>) -> Option<()> {
-        let begin = items.len();
-        let mut ends = HashMap::new();
+    /// The ends come behind the items, which are therefore walked through twice. An item may be two
+    /// bytes long: a list of them would take many times the file.
+    fn shard(&mut self, visit: &mut dyn FnMut(DumpItem<'a>)) -> Option<()> {
+        let mut items = None;
+        let mut ends = Vec::new();
         let mut field = 0;
         loop {
             field += match self.unsigned()? {
                 0 => break,
                 more => more.min(9),
             };
-            for _ in 0..self.unsigned()? {
-                match field {
-                    1 => items.push((self.text()?, self.text()?, None)),
-                    2 => {
-                        let (key, end) = self.end()?;
-                        ends.insert(key, end);
+            let count = self.unsigned()?;
+            match field {
+                1 => {
+                    items = Some((*self, count));
+                    for _ in 0..count {
+                        (self.text()?, self.text()?);
                     }
-                    _ => return None,
                 }
+                2 => {
+                    for _ in 0..count {
+                        let begin = self.at;
+                        // No item has an empty key, and such an end may be one byte.
+                        if !self.end()?.0.is_empty() {
+                            ends.push(begin);
+                        }
+                    }
+                }
+                _ => return None,
             }
         }
-        for (key, _, end) in &mut items[begin..] {
-            *end = ends.get(key).copied();
+        let bytes = self.bytes;
+        let end_at = |at: usize| Gob { bytes, at }.end().unwrap_or_default();
+        ends.sort_unstable_by_key(|at| (end_at(*at).0, *at));
+        let Some((mut items, count)) = items else { return Some(()) };
+        for _ in 0..count {
+            let (key, value) = (items.text()?, items.text()?);
+            // The last of several counts.
+            let behind = ends.partition_point(|at| end_at(*at).0 <= key);
+            let end = behind.checked_sub(1).map(|before| end_at(ends[before])).filter(|end| end.0 == key);
+            visit((key, value, end.map(|end| end.1)));
         }
         Some(())
     }
@@ -148,11 +166,15 @@ pub(super) mod tests {
             (b"a", b"{\"n\": [1, 2]}", Some(4_102_444_800_000_000_000)),
             (b"old", b"1", Some(1_500_000_000_000_000_000)),
         ];
+        let items = |dump| {
+            let mut items = Vec::new();
+            visit_items(dump, &mut |item| items.push(item)).map(|()| items)
+        };
         assert_eq!(items(dump), Ok(expected.to_vec()));
         for len in 0..dump.len() {
-            assert!(items(&dump[..len]).is_err(), "{len}");
+            assert!(visit_items(&dump[..len], &mut |_| ()).is_err(), "{len}");
         }
-        assert_eq!(items(&[dump, b"x"].concat()), Err(dump.len()));
+        assert_eq!(visit_items(&[dump, b"x"].concat(), &mut |_| ()), Err(dump.len()));
     }
 
     proptest! {
@@ -161,7 +183,7 @@ pub(super) mod tests {
             let mut dump = DUMP.to_vec();
             let end = (at + bytes.len()).min(dump.len());
             dump[at..end].copy_from_slice(&bytes[..end - at]);
-            let _ = items(&dump);
+            let _ = visit_items(&dump, &mut |_| ());
         }
     }
 }

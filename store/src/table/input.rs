@@ -88,6 +88,10 @@ type Sink<'a> = dyn FnMut(u64, Result<Line<'_>, String>) -> Result<(), TableErro
 /// Takes the lines as they are.
 type RawSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), TableError> + 'a;
 
+/// Of the columns that a file has, an error shows so many names, and so many bytes of each.
+const NAMES_SHOWN: usize = 32;
+const NAME_SHOWN: usize = 64;
+
 /// Lines between two looks at the progress.
 const LOOK: u64 = 1 << 14;
 /// First bytes from which a file of another kind is known.
@@ -211,8 +215,10 @@ impl Input {
                 (Some((column, _)), None) => Ok(column),
                 (Some(_), Some(_)) => Err(refused(format!("there are two columns `{wanted}`"))),
                 (None, _) => {
-                    let names: Vec<_> = row.fields().map(String::from_utf8_lossy).collect();
-                    Err(refused(format!("there is no column `{wanted}` among {}", names.join(", "))))
+                    let shown = |name: &[u8]| String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN)]).into_owned();
+                    let names: Vec<_> = row.fields().take(NAMES_SHOWN).map(shown).collect();
+                    let more = if row.len() > NAMES_SHOWN { ", …" } else { "" };
+                    Err(refused(format!("there is no column `{wanted}` among {}{more}", names.join(", "))))
                 }
             }
         };

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, Read as _};
 
 /// Bytes of a row that is still open: a key and a value of quotes alone, each written twice.
 const LONGEST: usize = 2 * (MAX_KEY + MAX_VALUE) + (1 << 20);
+/// The most columns. Each takes more memory than the byte that may make it.
+const MOST_COLUMNS: usize = 1 << 16;
 /// Bytes that were read already, and may be dropped.
 const STALE: usize = 1 << 20;
 
@@ -53,9 +55,13 @@ impl Row {
         self.ends.clear();
         self.state = State::Begin;
     }
-    fn end_field(&mut self) {
+    fn end_field(&mut self) -> Result<(), String> {
+        if self.ends.len() == MOST_COLUMNS {
+            return Err(format!("it has more than {MOST_COLUMNS} columns"));
+        }
         self.ends.push(self.bytes.len());
         self.state = State::Begin;
+        Ok(())
     }
 
     /// Takes one more line, with its end if it has one: whether the row is whole.
@@ -65,7 +71,7 @@ impl Row {
             Separator::Tab => {
                 for field in text.split(|byte| *byte == b'\t') {
                     self.bytes.extend_from_slice(field);
-                    self.end_field();
+                    self.end_field()?;
                 }
                 return Ok(true);
             }
@@ -75,7 +81,7 @@ impl Row {
             self.bytes.extend_from_slice(&line[text.len()..]);
             return Ok(false);
         }
-        self.end_field();
+        self.end_field()?;
         Ok(true)
     }
 
@@ -88,7 +94,7 @@ impl Row {
                 self.bytes.push(byte);
                 self.state = State::Quoted;
             }
-            (_, b',') => self.end_field(),
+            (_, b',') => return self.end_field(),
             (State::Quote, _) => return Err("it has text behind a closing quote".to_owned()),
             (State::Unquoted, b'"') => return Err("it has a quote inside a field without quotes around it".to_owned()),
             (_, b'\r') => return Err("it has a carriage return that ends no line".to_owned()),

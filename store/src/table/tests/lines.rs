@@ -40,6 +40,24 @@ fn columns_are_found_by_name() {
     assert_eq!(place.build(&options).unwrap().1, model(&[("7", "\"seven\" of")]));
 }
 
+/// Separators alone are columns, each of which takes more memory than its byte.
+#[test]
+fn a_row_has_a_limited_number_of_columns() {
+    let place = Place::new();
+    for (name, separator) in [("x.csv", ","), ("x.tsv", "\t")] {
+        let names = format!("key{separator}value{}\n", separator.repeat(1 << 16));
+        let error = build(&place.options(name, &names), &mut |_| ()).unwrap_err().to_string();
+        assert!(error.ends_with("line 1: it has more than 65536 columns"), "{error}");
+        let row = format!("key{separator}value\na{separator}1\n{}\nb{separator}2\n", separator.repeat(1 << 20));
+        let (built, entries) = place.build(&place.options(name, &row)).unwrap();
+        assert_eq!(entries, model(&[("a", "1"), ("b", "2")]));
+        assert_eq!(built.bad.described, [(3, "it has more than 65536 columns".to_string())]);
+        let names = (0..100).map(|n| format!("{n}{}", "x".repeat(1000))).collect::<Vec<_>>().join(separator);
+        let error = build(&place.options(name, &names), &mut |_| ()).unwrap_err().to_string();
+        assert!(error.len() < 4096 && error.ends_with(", …"), "{error}");
+    }
+}
+
 #[test]
 fn json_lines_may_hold_anything() {
     let place = Place::new();

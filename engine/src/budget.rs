@@ -14,12 +14,17 @@ const SMALL: usize = 128;
 pub(crate) struct Budget {
     /// The bound on bytes, as it was set last.
     wanted: AtomicUsize,
-    /// The bytes that may be held now: more than `wanted` while the cache shrinks, and never less.
+    /// Room that is made for large writes to come ([`Reservation`](crate::Reservation)): for now the
+    /// bound is lower by this.
+    reserved: AtomicUsize,
+    /// The bytes that may be held now: more than the bound while the cache shrinks, and never less.
     holding: AtomicUsize,
     /// Held while these two change. The innermost lock: it is taken under that of a shard.
     bound_changes: Mutex<()>,
     max_keys: Option<usize>,
     bytes: AtomicUsize,
+    #[cfg(test)]
+    most_bytes: AtomicUsize,
     /// Kept only where `max_keys` is set: a line that all cores write is not free.
     keys: AtomicUsize,
 }
@@ -35,10 +40,13 @@ impl Budget {
     pub(crate) fn new(max_bytes: usize, max_keys: Option<usize>) -> Budget {
         Budget {
             wanted: max_bytes.into(),
+            reserved: 0.into(),
             holding: max_bytes.into(),
             bound_changes: Mutex::new(()),
             max_keys,
             bytes: 0.into(),
+            #[cfg(test)]
+            most_bytes: 0.into(),
             keys: 0.into(),
         }
     }
@@ -46,6 +54,11 @@ impl Budget {
     /// The bound on bytes, which a cache that shrinks has not reached yet.
     pub(crate) fn max_bytes(&self) -> usize {
         self.wanted.load(Relaxed)
+    }
+
+    /// The bytes to which a cache shrinks: its bound, but for what is reserved.
+    fn goal(&self) -> usize {
+        self.max_bytes().saturating_sub(self.reserved.load(Relaxed))
     }
 
     /// The bytes that may be held now.
@@ -57,26 +70,50 @@ impl Budget {
     pub(crate) fn set_max_bytes(&self, bytes: usize) {
         let _changes = lock(&self.bound_changes);
         self.wanted.store(bytes, Relaxed);
+        self.follow();
+    }
+
+    /// Reserves so many bytes more.
+    pub(crate) fn reserve(&self, bytes: usize) {
+        let _changes = lock(&self.bound_changes);
+        self.reserved.fetch_add(bytes, Relaxed);
+        self.follow();
+    }
+
+    /// Takes a reservation back: all of the bound may be used again.
+    pub(crate) fn release(&self, bytes: usize) {
+        let _changes = lock(&self.bound_changes);
+        self.reserved.fetch_sub(bytes, Relaxed);
+        self.follow();
+    }
+
+    /// What may be held is what is held, but not less than the goal. Under `bound_changes`.
+    fn follow(&self) {
         let held = self.holding().min(self.bytes());
-        self.holding.store(held.max(bytes), Relaxed);
+        self.holding.store(held.max(self.goal()), Relaxed);
     }
 
     /// Bytes by which what may be held is above the bound; 0 unless the cache shrinks.
     pub(crate) fn to_shrink(&self) -> usize {
         // A change may come between the two.
-        self.holding().saturating_sub(self.max_bytes())
+        self.holding().saturating_sub(self.goal())
     }
 
     /// Lowers what may be held to what is held, but not below the bound.
     #[cold]
     pub(crate) fn follow_down(&self) {
         let _changes = lock(&self.bound_changes);
-        let held = self.holding().min(self.bytes());
-        self.holding.store(held.max(self.max_bytes()), Relaxed);
+        self.follow();
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+
+    /// The most that was ever on the account.
+    #[cfg(test)]
+    pub(crate) fn most_bytes(&self) -> usize {
+        self.most_bytes.load(Relaxed)
     }
 
     /// About how many entries one of so many shards can hold, all of them small.
@@ -93,6 +130,8 @@ impl Budget {
         if bytes != charged.bytes {
             // Wrapping addition of the difference is subtraction where it is negative.
             self.bytes.fetch_add(bytes.wrapping_sub(charged.bytes), Relaxed);
+            #[cfg(test)]
+            self.most_bytes.fetch_max(self.bytes(), Relaxed);
             let is_less = bytes < charged.bytes;
             charged.bytes = bytes;
             if is_less && self.to_shrink() > 0 {
@@ -118,7 +157,7 @@ impl Budget {
 
     /// Are more bytes held than the bound allows, be it that the cache still shrinks to it?
     pub(crate) fn bytes_over(&self) -> bool {
-        self.bytes() > self.max_bytes()
+        self.bytes() > self.goal()
     }
 }
 

@@ -218,6 +218,9 @@ impl Cache {
     ) -> bool {
         let key = Key { bytes: &flight.key, hash: flight.hash };
         let number = self.shard_of(flight.hash);
+        if fill.is_some() {
+            self.make_room(key, value.map_or(0, <[u8]>::len), now);
+        }
         let mut shard = lock(self.mutex(number));
         if overtakes {
             shard.overtake(&self.rules, flight);

@@ -111,6 +111,7 @@ pub use policy::Eviction;
 pub use policy_state::PolicyState;
 pub use record::{End, MAX_EXPIRY};
 pub use restore::{Restore, Restored, RestoredEntry};
+pub use shrink::Reservation;
 pub use stale_rules::{StaleRules, StaleWindows};
 pub use stats::Stats;
 pub use tier::Tier;

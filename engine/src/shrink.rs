@@ -9,10 +9,20 @@
 //!     └──────────────────► steps
 //! ```
 //!
+//! The same steps make room for a large write before it comes ([`Reservation`]): for that time the
+//! bound is lower by the write's length.
+//!
 //! To evict all that is above the bound at once would hold up the caller, and everyone who waits for
 //! a lock, for as long as that takes: half a second for a million entries.
 
-use crate::{cache::Cache, shard::Shard, shard_common::Rules, sync::lock, time::Millis};
+use crate::{
+    cache::Cache,
+    key::Key,
+    shard::Shard,
+    shard_common::Rules,
+    sync::{Arc, lock},
+    time::Millis,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A step ends with the entry with which it has dropped or copied on so many: an entry that was read
@@ -24,7 +34,59 @@ const STEP_BYTES: usize = 1 << 20;
 /// have left would take what the new bound allows: they wait for an expiry that may be far away.
 const HINTS: usize = 8;
 
+/// From this length on room is made before a value is stored, so that the cache never holds more
+/// than its bound by as much.
+pub(crate) const LARGE: usize = 1 << 20;
+
+/// Room for a large write to come, until this is dropped: what the cache holds besides is within its
+/// bound without it, once [`Cache::shrink`] has nothing left to do. Drop it right before the write.
+#[derive(Debug)]
+pub struct Reservation {
+    cache: Arc<Cache>,
+    bytes: usize,
+}
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.cache.rules.budget.release(self.bytes);
+    }
+}
+
 impl Cache {
+    /// Reserves room for a write of so many bytes in all, which replaces the values of `keys`. `None`:
+    /// little is needed, or the bytes can never be stored.
+    pub fn reserve<'k>(
+        self: &Arc<Cache>,
+        keys: impl IntoIterator<Item = Key<'k>>,
+        bytes: usize,
+    ) -> Option<Reservation> {
+        let bytes = self.needed(keys, bytes)?;
+        self.rules.budget.reserve(bytes);
+        Some(Reservation { cache: self.clone(), bytes })
+    }
+
+    /// Makes room for a value, of whatever length, that is about to be stored. Nothing may be locked.
+    #[inline]
+    pub(crate) fn make_room(&self, key: Key<'_>, value: usize, now: Millis) {
+        if let Some(bytes) = self.needed([key], value) {
+            self.rules.budget.reserve(bytes);
+            while self.shrink(now).is_some() {}
+            self.rules.budget.release(bytes);
+        }
+    }
+
+    #[inline]
+    fn needed<'k>(&self, keys: impl IntoIterator<Item = Key<'k>>, bytes: usize) -> Option<usize> {
+        if bytes < LARGE || bytes > self.max_memory().saturating_sub(self.rules.fixed) {
+            return None;
+        }
+        let held = |key: Key<'k>| {
+            let shard = lock(self.mutex(self.shard_of(key.hash)));
+            shard.find(key).map_or(0, |(_, entry)| entry.value.as_bytes().len())
+        };
+        let held: usize = keys.into_iter().map(held).sum();
+        Some(bytes.saturating_sub(held)).filter(|needed| *needed >= LARGE)
+    }
+
     /// Changes the bound on bytes. A higher one holds at once. A lower one takes no time: the cache
     /// holds no more than it does now, and [`shrink`](Cache::shrink) brings it down.
     pub fn set_max_memory(&self, bytes: usize) {
@@ -211,6 +273,56 @@ mod tests {
         assert!(!cache.is_shrinking());
         fill(&cache, 0, 10);
         assert!(cache.stats().entries > 0);
+    }
+
+    /// Of a write that takes half of a full cache, the cache holds no byte more than its bound, and
+    /// nothing is evicted in vain.
+    #[test]
+    #[cfg_attr(miri, ignore = "the writes are too small there")]
+    fn room_is_made_before_a_large_write_takes_it() {
+        const LARGE: usize = FULL / 2;
+        let cache = full(Eviction::S3Fifo);
+        let before = cache.stats();
+        let reservation = cache.reserve([cache.key(b"large")], LARGE).expect("it can be stored");
+        assert!(cache.is_shrinking() && cache.stats().entries == before.entries);
+        let mut steps = 0;
+        while let Some(dropped) = cache.shrink(0) {
+            assert!(dropped as u64 <= super::STEP_ENTRIES);
+            steps += 1;
+        }
+        let ready = cache.stats();
+        assert!(steps > 10 && !cache.is_shrinking());
+        assert_eq!(ready.max_bytes, before.max_bytes, "the bound is what it was set to");
+        assert!(ready.used_bytes as usize <= cache.max_memory() - LARGE, "{ready:?}");
+        assert!(ready.used_bytes as usize > cache.max_memory() - LARGE - (1 << 20), "{ready:?}");
+        // Whoever writes meanwhile evicts for himself.
+        fill(&cache, FULL, 1000);
+        assert!(cache.stats().used_bytes as usize <= cache.max_memory() - LARGE);
+        drop(reservation);
+        let evictions = cache.stats().evictions;
+        cache.tier().set(cache.key(b"large"), Write::new(&vec![7; LARGE - 10_000]), 0).expect("it fits");
+        let after = cache.stats();
+        assert!(after.used_bytes <= after.max_bytes);
+        assert!(after.evictions - evictions < 100, "{} evictions", after.evictions - evictions);
+        // Of what can never be stored, or is small, nothing is reserved.
+        let key = || [cache.key(b"other")];
+        assert!(cache.reserve(key(), FULL).is_none() && cache.reserve(key(), 1000).is_none());
+        // A value that replaces one of its length needs none.
+        assert!(cache.reserve([cache.key(b"large")], LARGE).is_none());
+    }
+
+    /// The same of a write without a reservation: what is held at most is counted.
+    #[test]
+    #[cfg_attr(miri, ignore = "the writes are too small there")]
+    fn a_large_write_is_never_above_the_bound() {
+        let cache = full(Eviction::S3Fifo);
+        let bound = cache.max_memory();
+        let most = |cache: &Cache| cache.rules.budget.most_bytes();
+        assert!(most(&cache) <= bound + bound / 16, "{}", most(&cache));
+        for n in 0..8_u8 {
+            cache.tier().set(cache.key(&[n]), Write::new(&vec![7; bound / 3]), 0).expect("it fits");
+        }
+        assert!(most(&cache) <= bound + bound / 16, "{} of {bound}", most(&cache));
     }
 
     #[test]

@@ -133,6 +133,9 @@ impl<'t> Tier<'t> {
 
     /// Writes an entry.
     pub fn set(&mut self, key: Key<'_>, write: Write<'_>, now: Millis) -> Result<Stored, TooLarge> {
+        if self.held.is_none() {
+            self.cache.make_room(key, write.value.len(), now);
+        }
         let rules = &self.cache.rules;
         let stored = self.on_key(key, |shard| shard.set(rules, key, write, now));
         self.balance_after(key, now);

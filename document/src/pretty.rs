@@ -18,52 +18,53 @@ impl Layout<'_> {
     }
 }
 
-/// Appends a compact text in this layout. `depth`: how many containers are around it in the output.
-/// `enough`: bytes of output from where on no more is written, since the caller refuses it.
-pub fn write_pretty(text: &[u8], layout: Layout<'_>, mut depth: usize, enough: usize, out: &mut Vec<u8>) {
-    let line = |out: &mut Vec<u8>, depth: usize| {
-        out.extend_from_slice(layout.newline);
-        (0..depth).for_each(|_| out.extend_from_slice(layout.indent));
-    };
-    let mut at = 0;
+/// Passes a compact text in this layout to `put`, in parts and in order, until it returns false. A
+/// caller that must know the length first counts the parts.
+pub fn write_pretty(text: &[u8], layout: Layout<'_>, mut put: impl FnMut(&[u8]) -> bool) {
+    let (mut at, mut depth) = (0_usize, 0_usize);
     while let Some(&byte) = text.get(at) {
-        if out.len() > enough {
-            return;
-        }
-        match byte {
+        let begin = at;
+        at += 1;
+        let is_line = match byte {
             b'"' => {
-                let end = crate::scan::value_end_of_string(text, at);
-                out.extend_from_slice(&text[at..end]);
-                at = end;
-                continue;
+                at = crate::scan::value_end_of_string(text, begin);
+                false
+            }
+            b'{' | b'[' if matches!(text.get(at), Some(b'}' | b']')) => {
+                at += 1;
+                false
             }
             b'{' | b'[' => {
-                out.push(byte);
-                if matches!(text.get(at + 1), Some(b'}' | b']')) {
-                    out.push(text[at + 1]);
-                    at += 2;
-                    continue;
-                }
                 depth += 1;
-                line(out, depth);
+                true
             }
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
-                line(out, depth);
-                out.push(byte);
+                if !put_line(layout, depth, &mut put) {
+                    return;
+                }
+                false
             }
-            b',' => {
-                out.push(byte);
-                line(out, depth);
+            b',' => true,
+            b':' => false,
+            _ => {
+                // A number, or a word.
+                let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']');
+                at = text[at..].iter().position(is_end).map_or(text.len(), |end| at + end);
+                false
             }
-            b':' => {
-                out.push(byte);
-                out.extend_from_slice(layout.space);
-            }
-            _ => out.push(byte),
+        };
+        let more = put(&text[begin..at])
+            && (byte != b':' || put(layout.space))
+            && (!is_line || put_line(layout, depth, &mut put));
+        if !more {
+            return;
         }
-        at += 1;
     }
+}
+
+fn put_line(layout: Layout<'_>, depth: usize, put: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    put(layout.newline) && (0..depth).all(|_| put(layout.indent))
 }
 
 #[cfg(test)]
@@ -73,11 +74,19 @@ mod tests {
     #[test]
     fn a_text_gets_its_layout() {
         let layout = Layout { indent: b"\t", newline: b"\n", space: b" " };
-        let mut out = Vec::new();
-        write_pretty(br#"{"a":[1,{}],"b,:":"x"}"#, layout, 0, usize::MAX, &mut out);
-        assert_eq!(String::from_utf8_lossy(&out), "{\n\t\"a\": [\n\t\t1,\n\t\t{}\n\t],\n\t\"b,:\": \"x\"\n}");
-        let mut same = Vec::new();
-        write_pretty(br#"[{"a":[]}]"#, Layout::default(), 0, usize::MAX, &mut same);
-        assert_eq!(same, br#"[{"a":[]}]"#);
+        let pretty = |text: &[u8], layout, most| {
+            let mut out = Vec::new();
+            write_pretty(text, layout, |part| {
+                out.extend_from_slice(part);
+                out.len() < most
+            });
+            String::from_utf8(out).expect("it is text")
+        };
+        let text = br#"{"a":[-1.5,{},true],"b,:":"x"}"#;
+        let expected = "{\n\t\"a\": [\n\t\t-1.5,\n\t\t{},\n\t\ttrue\n\t],\n\t\"b,:\": \"x\"\n}";
+        assert_eq!(pretty(text, layout, usize::MAX), expected);
+        assert_eq!(pretty(text, layout, 5), expected[..6]);
+        assert_eq!(pretty(br#"[{"a":[]}]"#, Layout::default(), usize::MAX), r#"[{"a":[]}]"#);
+        assert_eq!(pretty(b"12", layout, usize::MAX), "12");
     }
 }

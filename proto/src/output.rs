@@ -1,6 +1,6 @@
 //! The output buffer of a connection: small bytes are copied, large values are linked by reference.
 use bytes::Bytes;
-use std::io::IoSlice;
+use std::{fmt, io::IoSlice, rc::Rc};
 
 /// Capacity that an emptied [`Output`] keeps; more is given back, so that one large reply does not
 /// stay with an idle connection.
@@ -11,6 +11,18 @@ const KEPT_CHUNKS: usize = 64;
 /// Bytes from this length on are linked where they are counted already; shorter ones are copied,
 /// since one more slice in the vectored write costs about as much.
 pub(super) const SHARED_FROM: usize = 16 * 1024;
+
+/// Up to this length an [`Output`] grows without asking for room.
+const UNSEEN: usize = 1 << 20;
+
+/// Beyond that it grows by one in so many parts: what it asks for is what it takes.
+const GROWTH: usize = 8;
+
+/// Decides how much memory an [`Output`] may take.
+pub trait Room: fmt::Debug {
+    /// Whether an output may now take this many bytes in all.
+    fn take(&self, bytes: usize) -> bool;
+}
 
 /// Ordered bytes to send: one growing buffer with counted chunks spliced in, of which a prefix may
 /// already be sent.
@@ -25,6 +37,10 @@ pub struct Output {
     next: usize,
     /// Unsent bytes in `chunks`.
     linked: usize,
+    /// Asked before `buf` grows.
+    room: Option<Rc<dyn Room>>,
+    /// There was no room. What is appended may be incomplete.
+    is_refused: bool,
 }
 
 /// A position to which an [`Output`] can be cut back or split: see [`Output::mark`].
@@ -35,16 +51,56 @@ pub struct Mark {
 }
 
 impl Output {
+    /// An empty output that takes memory from the same room.
+    pub fn beside(&self) -> Output {
+        Output { room: self.room.clone(), ..Output::default() }
+    }
+
+    /// From now on `room` is asked before the output grows. Returns what was asked before.
+    #[inline]
+    pub fn ask(&mut self, room: Option<Rc<dyn Room>>) -> Option<Rc<dyn Room>> {
+        std::mem::replace(&mut self.room, room)
+    }
+
+    /// Whether there was no room for something: cut the output back to a [`mark`](Output::mark).
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Appends bytes (copied).
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) {
-        self.buf.extend_from_slice(bytes);
+        if self.has_capacity(bytes.len()) {
+            self.buf.extend_from_slice(bytes);
+        }
     }
 
     /// Makes room for `bytes` to be copied.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) {
-        self.buf.reserve(bytes);
+        self.has_capacity(bytes);
+    }
+
+    #[inline]
+    fn has_capacity(&mut self, more: usize) -> bool {
+        more <= self.buf.capacity() - self.buf.len() || self.grow(more)
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        let needed = self.buf.len() + more;
+        match &self.room {
+            Some(room) if needed > UNSEEN => {
+                let capacity = needed + needed / GROWTH;
+                self.is_refused = self.is_refused || !room.take(capacity);
+                if !self.is_refused {
+                    self.buf.reserve_exact(capacity - self.buf.len());
+                }
+            }
+            _ => self.buf.reserve(more),
+        }
+        !self.is_refused
     }
 
     /// Appends a counted buffer without copying it.
@@ -66,7 +122,19 @@ impl Output {
     /// Moves all that `other` has yet to send to the end of this one.
     pub fn append(&mut self, other: &mut Output) {
         let shift = self.buf.len();
-        self.buf.extend_from_slice(&other.buf[other.sent..]);
+        if other.is_refused {
+            self.is_refused = true;
+            other.clear();
+            return;
+        }
+        if other.buf.len() > SHARED_FROM.max(self.buf.len()) {
+            // The longer one stays where it is.
+            std::mem::swap(&mut self.buf, &mut other.buf);
+            self.buf.reserve_exact(other.buf.len().saturating_sub(other.sent));
+            self.buf.splice(..other.sent, other.buf.drain(..));
+        } else {
+            self.put(&other.buf[other.sent..]);
+        }
         for (at, bytes) in other.chunks.drain(..).skip(other.next) {
             self.chunks.push((shift + at - other.sent, bytes));
         }
@@ -110,6 +178,9 @@ impl Output {
     /// Takes back what was appended after `mark`.
     pub fn truncate(&mut self, mark: Mark) {
         self.buf.truncate(mark.buf);
+        if std::mem::take(&mut self.is_refused) {
+            self.buf.shrink_to(KEPT_CAPACITY);
+        }
         self.linked -= linked(&self.chunks[mark.chunks..]);
         self.chunks.truncate(mark.chunks);
     }
@@ -187,6 +258,7 @@ impl Output {
         self.sent = 0;
         self.next = 0;
         self.linked = 0;
+        self.is_refused = false;
     }
 
     /// The unsent bytes, as one vector (for tests and logs).
@@ -299,6 +371,39 @@ mod tests {
         out.put(&[0; 100]);
         out.clear();
         assert!(out.buf.capacity() >= 100, "small buffers are kept");
+    }
+
+    /// Takes so many bytes.
+    #[derive(Debug)]
+    struct Most(usize);
+    impl Room for Most {
+        fn take(&self, bytes: usize) -> bool {
+            bytes <= self.0
+        }
+    }
+
+    #[test]
+    fn an_output_without_room_stays_small_until_it_is_cut_back() {
+        let mut out = Output::default();
+        out.put(b"before");
+        let mark = out.mark();
+        let none = out.ask(Some(Rc::new(Most(4 * UNSEEN))));
+        assert!(none.is_none());
+        let mut beside = out.beside();
+        for _ in 0..1000 {
+            beside.put(&[7; 100_000]);
+        }
+        assert!(beside.is_refused() && beside.buf.capacity() <= 4 * UNSEEN);
+        out.append(&mut beside);
+        assert!(out.is_refused());
+        out.truncate(mark);
+        out.put(b", after");
+        assert!(!out.is_refused());
+        assert_eq!(out.to_vec(), b"before, after");
+        let most = out.ask(None);
+        assert!(most.is_some());
+        out.put(&vec![7; 8 * UNSEEN]);
+        assert!(!out.is_refused());
     }
 
     #[test]

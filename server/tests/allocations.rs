@@ -43,8 +43,14 @@ struct Counting;
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
     static BYTES: Cell<usize> = const { Cell::new(0) };
-    /// Bytes that are allocated now, less those that other threads have freed.
+    /// Allocated and not freed, and the most that was since this was set.
     static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn note_live(change: isize) {
+    LIVE.set(LIVE.get() + change);
+    PEAK.set(PEAK.get().max(LIVE.get()));
 }
 
 // Safety: everything is passed on to the system's allocator unchanged; counting allocates nothing
@@ -53,19 +59,19 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size());
-        LIVE.set(LIVE.get() + layout.size() as isize);
+        note_live(layout.size().cast_signed());
         // Safety: the caller's promise is the one that is asked for.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get() - layout.size() as isize);
+        note_live(-layout.size().cast_signed());
         // Safety: as above.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + size);
-        LIVE.set(LIVE.get() + size as isize - layout.size() as isize);
+        note_live(size.cast_signed() - layout.size().cast_signed());
         // Safety: as above.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -240,6 +246,156 @@ fn a_lone_miss_allocates_little() {
             assert!(bytes < 1024, "{bounds:?}: {allocations} allocations, {bytes} bytes a miss");
         });
     }
+}
+
+/// Commands whose reply is a few lines, one value of the memory tier, or little more than the
+/// command itself. A new command is added here, or to [`listings`].
+const SHORT: &str = "append decr decrby get getdel getex getset incr incrby incrbyfloat mset msetnx psetex set setex \
+    setnx setrange strlen copy del exists expire expireat expiretime larder.cleartag larder.tag \
+    object object|encoding object|freq object|help object|idletime object|refcount persist pexpire pexpireat \
+    pexpiretime pttl randomkey rename renamenx touch ttl type unlink wait json.arrappend json.arrinsert json.arrpop \
+    json.arrtrim json.clear json.debug json.debug|help json.del json.forget json.merge json.mset json.numincrby \
+    json.nummultby json.numpowby json.set json.strappend json.toggle discard multi unwatch watch auth client \
+    client|capa client|getname client|getredir client|help client|id client|info client|kill client|maint_notifications \
+    client|no-evict client|no-touch client|reply client|caching client|tracking client|pause \
+    client|unpause client|unblock client|setinfo client|setname echo hello ping quit reset select cluster readonly \
+    readwrite psubscribe punsubscribe publish pubsub pubsub|help pubsub|numpat spublish ssubscribe subscribe \
+    sunsubscribe unsubscribe function function|flush function|help acl acl|cat acl|deluser acl|dryrun acl|genpass \
+    acl|help acl|load acl|save acl|setuser acl|whoami bgsave command|count command|getkeys command|help \
+    config config|help config|resetstat config|rewrite config|set dbsize debug flushall flushdb hotkeys hotkeys|help \
+    hotkeys|reset hotkeys|start hotkeys|stop larder.forwarded larder.replicate latency latency|doctor latency|graph \
+    latency|help latency|reset lastsave memory memory|help memory|purge memory|usage save replicaof role slaveof \
+    slowlog slowlog|help slowlog|len slowlog|reset monitor time";
+
+/// The other commands, as they have the longest reply: `x` stands for many arguments.
+fn listings() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+    const MANY: usize = 100_000;
+    let repeated = |name: &[&str], arg: &str| {
+        let mut args = name.to_vec();
+        args.resize(MANY, arg);
+        command(&args)
+    };
+    let one = |args: &[&str]| vec![command(args)];
+    vec![
+        ("keys", one(&["KEYS", "*"])),
+        ("scan", one(&["SCAN", "0", "COUNT", "1000000"])),
+        ("mget", vec![repeated(&["MGET"], "medium")]),
+        ("getrange", one(&["GETRANGE", "large", "1", "-2"])),
+        ("substr", one(&["SUBSTR", "large", "1", "-2"])),
+        ("exec", [one(&["MULTI"]), vec![command(&["KEYS", "*"]).repeat(4)], one(&["EXEC"])].concat()),
+        ("larder.explain", one(&["LARDER.EXPLAIN", "large"])),
+        ("json.get", one(&["JSON.GET", "document", "INDENT", &" ".repeat(1000), "NEWLINE", "\n"])),
+        ("json.mget", {
+            let mut args = vec!["JSON.MGET"];
+            args.resize(1000, "document");
+            vec![command(&[&args[..], &["$"]].concat())]
+        }),
+        ("json.resp", one(&["JSON.RESP", "document", "$..*"])),
+        ("json.objkeys", one(&["JSON.OBJKEYS", "document", "$..*"])),
+        ("json.objlen", one(&["JSON.OBJLEN", "document", "$..*"])),
+        ("json.strlen", one(&["JSON.STRLEN", "document", "$..*"])),
+        ("json.type", one(&["JSON.TYPE", "document", "$..*"])),
+        ("json.arrlen", one(&["JSON.ARRLEN", "document", "$..*"])),
+        ("json.arrindex", one(&["JSON.ARRINDEX", "document", "$..*", "1"])),
+        ("json.debug|memory", one(&["JSON.DEBUG", "MEMORY", "document", "$..*"])),
+        ("client|list", vec![command(&["CLIENT", "LIST"]), repeated(&["CLIENT", "LIST", "ID"], "1")]),
+        ("client|trackinginfo", one(&["CLIENT", "TRACKINGINFO"])),
+        ("pubsub|channels", one(&["PUBSUB", "CHANNELS"])),
+        ("pubsub|shardchannels", one(&["PUBSUB", "SHARDCHANNELS"])),
+        ("pubsub|numsub", vec![repeated(&["PUBSUB", "NUMSUB"], "c")]),
+        ("pubsub|shardnumsub", vec![repeated(&["PUBSUB", "SHARDNUMSUB"], "c")]),
+        ("acl|getuser", one(&["ACL", "GETUSER", "default"])),
+        ("acl|list", one(&["ACL", "LIST"])),
+        ("acl|users", one(&["ACL", "USERS"])),
+        ("acl|log", one(&["ACL", "LOG", "100000"])),
+        ("command", one(&["COMMAND"])),
+        ("command|docs", vec![repeated(&["COMMAND", "DOCS"], "client")]),
+        ("command|info", vec![repeated(&["COMMAND", "INFO"], "client")]),
+        ("command|list", one(&["COMMAND", "LIST"])),
+        ("config|get", vec![repeated(&["CONFIG", "GET"], "*")]),
+        ("info", vec![repeated(&["INFO"], "everything")]),
+        ("hotkeys|get", one(&["HOTKEYS", "GET"])),
+        ("latency|histogram", vec![repeated(&["LATENCY", "HISTOGRAM"], "client")]),
+        ("latency|history", one(&["LATENCY", "HISTORY", "command"])),
+        ("latency|latest", one(&["LATENCY", "LATEST"])),
+        ("slowlog|get", one(&["SLOWLOG", "GET", "-1"])),
+    ]
+}
+
+#[test]
+fn no_reply_is_made_that_the_buffers_have_no_room_for() {
+    const BUFFERS: usize = 16 << 20;
+    let args = ["--threads", "1", "--max-memory", "512MiB", "--max-buffers", "16MiB", "--slowlog-max-len", "20000"];
+    let settings = Settings::from_args(&args).unwrap();
+    let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 1000, larder::redis::catalog()).unwrap());
+    let worker = Worker::new(0, app);
+    let pool = BufferPool::default();
+    let address = ([127, 0, 0, 1], 1).into();
+    let client = |number: usize| {
+        let listed = worker.app.clients.register(address, address, 0, clock::now(), Waker::noop().clone());
+        let text: Arc<str> = format!("{number}{}", "x".repeat(1000)).into();
+        let mut about = listed.client.about.lock();
+        (about.name, about.lib_name, about.lib_version) = (text.clone(), text.clone(), text);
+        drop(about);
+        listed
+    };
+    let listed: Vec<_> = (0..10_000).map(client).collect();
+    let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
+    let conn = |number: usize| ClientConnection::new(&worker, listed[number].client.clone(), access.clone());
+    let cache = &worker.groups[0].cache;
+    let store = |key: &[u8], value: &[u8]| {
+        cache.tier().set(cache.key(key), larder_engine::Write::new(value), clock::now()).unwrap();
+    };
+    for number in 0..2000 {
+        store(format!("{number}{}", "x".repeat(30_000)).as_bytes(), b"v");
+    }
+    store(b"large", &vec![b'v'; 64 << 20]);
+    store(b"medium", &vec![b'v'; 10_000]);
+    let document = format!("[{}]", vec![format!("{{\"a\":[1,\"{}\"]}}", "b".repeat(200)); 30_000].join(","));
+    let mut setup = conn(0);
+    exchange(&mut setup, &worker, &pool, &command(&["JSON.SET", "document", "$", &document]));
+    let args: Vec<String> = (0..40).map(|_| "y".repeat(200)).collect();
+    let long: Vec<&str> = ["DEL"].into_iter().chain(args.iter().map(String::as_str)).collect();
+    exchange(&mut setup, &worker, &pool, &command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]));
+    for _ in 0..10_000 {
+        exchange(&mut setup, &worker, &pool, &command(&long));
+    }
+    let mut subscribers: Vec<_> = (1..3).map(&conn).collect();
+    for (subscriber, name) in subscribers.iter_mut().zip(["SUBSCRIBE", "SSUBSCRIBE"]) {
+        for number in 0..1000 {
+            let channel = format!("{number}{}", "c".repeat(30_000));
+            exchange(subscriber, &worker, &pool, &command(&[name, &channel]));
+        }
+    }
+
+    let (listings, short) = (listings(), SHORT.split_whitespace());
+    let catalog = larder::redis::catalog();
+    let mut known: Vec<&str> = listings.iter().map(|(name, _)| *name).chain(short).collect();
+    let mut rows: Vec<&str> = catalog.rows().iter().map(|row| row.name).collect();
+    (known.sort_unstable(), rows.sort_unstable());
+    assert_eq!(known, rows, "say of each command whether its reply may be long");
+    let mut failed = Vec::new();
+    for (name, commands) in listings {
+        for input in commands {
+            let mut conn = conn(0);
+            let (before, start) = (LIVE.get(), std::time::Instant::now());
+            PEAK.set(before);
+            conn.input.feed(&input, &pool);
+            while !matches!(conn.process(&worker, &pool, clock::now()), Step::Input { more: 1 }) {
+                assert!(conn.input.unread().len() <= input.len());
+                conn.out.clear();
+                conn.holding();
+            }
+            let peak = usize::try_from(PEAK.get() - before).unwrap();
+            let bound = BUFFERS + BUFFERS / 10 + 2 * input.len();
+            assert!(conn.out.len() < BUFFERS, "{name}");
+            println!("{name}: {peak} bytes for {} in {:?}", conn.out.len(), start.elapsed());
+            if peak > bound {
+                failed.push((name, peak, bound));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 #[test]

@@ -160,6 +160,19 @@ impl<'o> Reply<'o> {
         self.out.put(b"\r\n");
     }
 
+    /// The same for a long text, which need not be copied.
+    pub fn verbatim_of(&mut self, text: &mut Output) {
+        match self.resp3 {
+            true => {
+                self.header(b'=', text.len() + 4);
+                self.out.put(b"txt:");
+            }
+            false => self.header(b'$', text.len()),
+        }
+        self.out.append(text);
+        self.out.put(b"\r\n");
+    }
+
     #[inline]
     fn line(&mut self, marker: u8, text: &[u8]) {
         self.out.put(&[marker]);

@@ -16,6 +16,11 @@ pub struct BufferCharge {
 }
 
 impl BufferCharge {
+    /// How much it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Changes how much it is.
     pub fn resize(&mut self, bytes: usize) {
         let count = &self.buffers.shared[self.kind as usize];

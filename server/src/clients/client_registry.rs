@@ -107,7 +107,7 @@ impl Clients {
     }
 
     /// Lists a Redis connection until the [`Listed`] is dropped.
-    pub(crate) fn register(
+    pub fn register(
         self: &Arc<Self>,
         peer: SocketAddr,
         local: SocketAddr,
@@ -146,9 +146,10 @@ impl Drop for Seat {
 
 /// A Redis connection in the list.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub struct Listed {
     clients: Arc<Clients>,
-    pub(crate) client: Arc<Client>,
+    /// The connection.
+    pub client: Arc<Client>,
 }
 impl Drop for Listed {
     fn drop(&mut self) {

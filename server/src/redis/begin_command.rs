@@ -17,7 +17,7 @@ use super::{
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     forwarded_writes::{self, WritesGo},
-    monitored_commands,
+    monitored_commands, room_for_writes,
     session::{Outstanding, Session},
     slow_commands, tracked_reads, transaction, transaction_steps,
 };
@@ -162,15 +162,20 @@ pub async fn run(
     session.times.start();
     session.times.found(worker, &session.client, row_of(worker, command, *args), command, *args);
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
+    let room = call.session.room.clone();
+    let outer = call.reply.output().ask(Some(room));
     let done = match handler(command).later() {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
         // It has become a primary since the command began.
-        None if call.session.backend == Backend::Memory && !is_in_turns(command) => start(&mut call, &mut Vec::new()),
+        None if call.session.backend == Backend::Memory && !is_in_turns(command) => {
+            room_for_writes::make(&call).await;
+            start_now(&mut call, &mut Vec::new())
+        }
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };
     call.session.upstream.subscribing = None;
-    let flow = match done {
+    let flow = match call.checked(done, outer) {
         Ok(flow) => flow,
         Err(fault) => {
             call.reply.output().truncate(mark);
@@ -190,9 +195,17 @@ pub async fn run(
     flow
 }
 
-/// Begins a command that may run now.
+/// Begins a command that may run now, unless it must wait for room first.
 #[inline]
 fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    match room_for_writes::is_needed(call) {
+        true => Ok(Flow::Alone(call.command)),
+        false => start_now(call, batch),
+    }
+}
+
+#[inline]
+fn start_now(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
     match forwarded_writes::of_command(call.worker, call.session, call.command) {
         WritesGo::Here => {}
         WritesGo::ToPrimary => return Ok(Flow::Alone(call.command)),

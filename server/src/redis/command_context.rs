@@ -9,10 +9,10 @@ use super::{
     tag_options::refuse_tags,
     upstream::replies::is_error,
 };
-use crate::{app::Worker, read::Group, source::RawReplies};
+use crate::{app::Worker, buffers::BufferKind, read::Group, source::RawReplies};
 use larder_engine::{Cache, Expiry, Key, Millis, Tier};
 use larder_proto::{
-    output::Output,
+    output::{Output, Room},
     resp::{Args, Reply},
 };
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
@@ -131,14 +131,29 @@ impl CommandContext<'_> {
     /// Runs `run`. If it fails, the output has the error and nothing else of the command.
     #[inline]
     pub(super) fn answering(&mut self, run: impl FnOnce(&mut Self) -> Result<Flow, CommandError>) -> Flow {
-        let mark = self.reply.output().mark();
-        match run(self) {
+        let room = self.session.room.clone();
+        let (mark, outer) = (self.reply.output().mark(), self.reply.output().ask(Some(room)));
+        let done = run(self);
+        match self.checked(done, outer) {
             Ok(flow) => flow,
             Err(fault) => {
                 self.reply.output().truncate(mark);
                 self.fail(&fault)
             }
         }
+    }
+
+    /// What a command came to: an error if its reply did not fit into the buffers. From now on the
+    /// output asks `outer` for room.
+    #[inline]
+    pub(super) fn checked(
+        &mut self,
+        done: Result<Flow, CommandError>,
+        outer: Option<Rc<dyn Room>>,
+    ) -> Result<Flow, CommandError> {
+        let out = self.reply.output();
+        out.ask(outer);
+        if out.is_refused() { Err(self.session.room.no_room()) } else { done }
     }
 
     /// Writes an error reply.
@@ -163,6 +178,11 @@ impl CommandContext<'_> {
             true => Err(NOT_IN_MULTI),
             false => Ok(Flow::Alone(self.command)),
         }
+    }
+
+    /// A bulk string that was made for this reply.
+    pub(super) fn reply_text(&mut self, text: Vec<u8>) {
+        self.reply.shared(self.worker.app.buffers.count(BufferKind::RedisOutput, text));
     }
 
     /// Passes the replies of an upstream Redis on to the client.

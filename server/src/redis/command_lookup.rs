@@ -86,7 +86,9 @@ pub(super) const GET: &Command = {
 /// The subcommands of a command, in the table's order.
 pub fn subcommands(command: &Command) -> impl Iterator<Item = &'static Command> + Clone + use<> {
     let parent: &str = command.name;
-    COMMANDS.iter().filter(move |row| row.is_sub && parent_of(row.name) == parent)
+    // They follow their parent.
+    let behind = COMMANDS.get(usize::from(command.index) + 1..).unwrap_or_default();
+    behind.iter().take_while(move |row| row.is_sub && parent_of(row.name) == parent)
 }
 
 fn parent_of(name: &str) -> &str {

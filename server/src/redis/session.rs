@@ -8,6 +8,7 @@ use super::{
     command_lookup::GET,
     command_queue::OpenTransaction,
     command_times::CommandTimes,
+    reply_room::ReplyRoom,
     slow_commands::note_recorded,
     subscribed_topics::SubscribedTopics,
     tracking_client::Tracker,
@@ -28,6 +29,7 @@ use larder_proto::resp::gets_ahead;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
+    rc::Rc,
     sync::Arc,
     task::Waker,
     time::Duration,
@@ -83,6 +85,8 @@ pub struct Session {
     pub(super) tracker: Option<Box<Tracker>>,
     /// The client's subscriptions, where there is no upstream Redis.
     pub(super) subscriptions: Option<Box<SubscribedTopics>>,
+    /// Memory for long replies.
+    pub(super) room: Rc<ReplyRoom>,
     unusual: bool,
     plain_reads: bool,
 }
@@ -187,6 +191,7 @@ impl Session {
             names: 0,
             tracker: None,
             subscriptions: None,
+            room: Rc::new(ReplyRoom::new(&worker.app.buffers)),
             unusual: true,
             plain_reads: false,
         }
@@ -201,6 +206,11 @@ impl Session {
     #[inline]
     pub fn end_turn(&mut self, worker: &Worker) {
         self.times.end_short(worker, &self.client);
+    }
+    /// The connection accounts for its replies, which no longer reserve memory themselves.
+    #[inline]
+    pub fn release_room(&self) {
+        self.room.release();
     }
     /// The plain GETs at the beginning of `input` are answered, so many.
     #[inline]

@@ -90,7 +90,7 @@ pub(super) fn note_recorded(worker: &Worker, client: &Client, row: u16, took: Du
         id: 0,
         at: telemetry.time(),
         took,
-        args,
+        args: args.into(),
         client: client.peer,
         name: client.about.lock().name.as_ref().into(),
     };

@@ -157,7 +157,7 @@ mod tests {
             id: 0,
             at: Duration::from_secs(1),
             took: Duration::from_millis(millis),
-            args: Box::default(),
+            args: std::sync::Arc::default(),
             client: ([127, 0, 0, 1], 1).into(),
             name: "".into(),
         };

@@ -1,6 +1,6 @@
 //! The slow log: the latest commands that took long.
 use crate::buffers::TableShare;
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 /// The most arguments of a command that an entry has, and the most bytes of each; as in Redis.
 const MOST_ARGS: usize = 32;
@@ -16,11 +16,11 @@ pub struct SlowEntry {
     /// From its beginning to its reply.
     pub took: Duration,
     /// What [`recorded_args`] has kept.
-    pub args: Box<[u8]>,
+    pub args: Arc<[u8]>,
     /// The client's address.
     pub client: SocketAddr,
     /// The client's name (CLIENT SETNAME).
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 /// The entries, the latest first.
@@ -114,7 +114,7 @@ mod tests {
             id: 0,
             at: Duration::ZERO,
             took: Duration::ZERO,
-            args: Box::default(),
+            args: Arc::default(),
             client: ([127, 0, 0, 1], 1).into(),
             name: "".into(),
         }

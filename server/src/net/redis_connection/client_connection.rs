@@ -444,6 +444,7 @@ impl ClientConnection {
     /// The memory that the connection occupies between two turns.
     #[inline]
     pub fn holding(&self) -> HeldBytes {
+        self.session.release_room();
         // A command that runs alone is copied: for the source, and its keys for the tier.
         let copied = self.alone.map_or(0, |(_, len)| len);
         let mut holding = HeldBytes {

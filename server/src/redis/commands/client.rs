@@ -145,12 +145,17 @@ pub(in crate::redis) fn list(call: &mut CommandContext<'_>) -> Done {
         }
         Some(_) => return Err(SYNTAX),
     };
-    let mut text = String::new();
+    let (mut lines, mut line) = (call.reply.output().beside(), String::new());
     let known = known(call);
     for client in selected {
-        describe(&mut text, &client, call.now, known.as_deref());
+        line.clear();
+        describe(&mut line, &client, call.now, known.as_deref());
+        lines.put(line.as_bytes());
+        if lines.is_refused() {
+            break;
+        }
     }
-    call.reply.verbatim(text.as_bytes());
+    call.reply.verbatim_of(&mut lines);
     Ok(Flow::Done)
 }
 

@@ -8,7 +8,6 @@ use crate::{
         command_flow::Flow,
         keys_ahead,
         pending_read::{PendingRead, Slot},
-        reply_budget::ReplyBudget,
         string_values::{reply_value, reply_value_or_null},
     },
     source::{Fetch, Reads, is_document},
@@ -92,12 +91,12 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
     let keys = call.command.keys.of(call.args);
     reply.array(keys.len());
     let mut slots: Vec<Slot> = Vec::new();
-    let (mut known, mut room) = (0, ReplyBudget::new(call.worker));
+    let (mut known, room) = (0, call.session.room.clone());
     let _one_table = group.one_table();
     for row in keys_ahead::rows(&group.cache, keys) {
         group.prefetch(row.iter().copied());
         for key in row {
-            room.take(reply.output().owned() + known)?;
+            room.reserve(reply.output().owned() + known)?;
             if slots.is_empty() {
                 // No value has to be awaited so far, so values go straight into the output.
                 match group.begin(key, call.now, batch, |entry| reply_value_or_null(reply, &entry)) {
@@ -131,11 +130,9 @@ pub(in crate::redis) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec
 pub(in crate::redis) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
-    let mut room = ReplyBudget::new(call.worker);
     for row in keys_ahead::rows(call.cache(), keys) {
         tier.prefetch(row.iter().copied());
         for key in row {
-            room.take(call.reply.output().owned())?;
             if read_in(call, tier, key, reply_value_or_null).is_none() {
                 call.reply.null();
             }

@@ -43,6 +43,9 @@ pub(in crate::redis) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     }
     call.reply.array(names.len());
     for name in names {
+        if call.reply.output().is_refused() {
+            break;
+        }
         match by_name(name) {
             Some(command) => info_of(&mut call.reply, command),
             None => call.reply.null(),
@@ -77,6 +80,9 @@ pub(in crate::redis) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) ->
     };
     call.reply.map(commands.len());
     for command in commands {
+        if call.reply.output().is_refused() {
+            break;
+        }
         docs_of(&mut call.reply, command);
     }
     Ok(())

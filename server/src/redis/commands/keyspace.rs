@@ -88,7 +88,7 @@ async fn write_scan(call: &mut CommandContext<'_>) -> CommandResult {
         start = Excluded(cursors.place(walk.cursor).ok_or(CURSOR_LOST)?);
     }
     let page = page(store, start, end, walk.count).await?;
-    let mut found = WalkPage::default();
+    let mut found = WalkPage::of(call);
     page.entries.iter().filter(|(key, found)| walk.takes(key, found.kind)).for_each(|(key, _)| found.push(key));
     call.reply.array(2);
     call.reply.bulk_unsigned(page.next.map_or(0, |last| cursors.keep(last, walk.cursor)));
@@ -100,14 +100,14 @@ async fn write_keys(call: &mut CommandContext<'_>) -> CommandResult {
     let store = call.group().local()?;
     let pattern = call.arg(1);
     let (mut start, end) = glob::range(Some(pattern));
-    let mut found = WalkPage::default();
+    let mut found = WalkPage::of(call);
     loop {
         let page = page(store, start, end.clone(), STRIDE).await?;
         let matching = page.entries.iter().filter(|(key, _)| glob::matches(pattern, key, false));
         matching.for_each(|(key, _)| found.push(key));
         match page.next {
-            Some(last) => start = Excluded(last),
-            None => break,
+            Some(last) if !found.is_refused() => start = Excluded(last),
+            _ => break,
         }
     }
     found.reply(call);

@@ -5,7 +5,7 @@ use crate::{
     redis::{command_context::CommandContext, command_error::CommandError, command_flow::Flow},
     telemetry::CommandNumbers,
 };
-use std::fmt::Write as _;
+use std::{collections::HashSet, fmt::Write as _};
 
 type Done = Result<Flow, CommandError>;
 
@@ -61,13 +61,11 @@ pub(in crate::redis) fn reset(call: &mut CommandContext<'_>) -> Done {
 
 /// LATENCY HISTOGRAM [command …]: for each command, how many calls took at most 1, 2, 4, … µs.
 pub(in crate::redis) fn histogram(call: &mut CommandContext<'_>) -> Done {
-    let names = call.args.from(2);
+    let names: HashSet<Vec<u8>> = call.args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
     let is_asked = |of: &CommandNumbers| {
-        let is = |name: &[u8]| {
-            let parent = of.name.split_once('|').map(|(parent, _)| parent);
-            [Some(of.name), parent].into_iter().flatten().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
-        };
-        of.times.is_some() && (names.len() == 0 || names.clone().any(is))
+        let parent = of.name.split('|').next().unwrap_or_default();
+        let is = |known: &str| names.contains(known.to_ascii_lowercase().as_bytes());
+        of.times.is_some() && (names.is_empty() || is(of.name) || is(parent))
     };
     let mut commands = call.worker.app.commands.sums_since_reset();
     commands.retain(is_asked);

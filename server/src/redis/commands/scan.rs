@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
 /// SCAN
 pub(in crate::redis) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let walk = Walk::parse(call)?;
-    let (mut pace, mut found) = (walk.pattern.map(Pace::new), WalkPage::default());
+    let (mut pace, mut found) = (walk.pattern.map(Pace::new), WalkPage::of(call));
     let (mut next, mut left, mut turns) = (walk.cursor, walk.count, 0);
     // A page of long keys may have fewer than COUNT.
     while turns < TURNS_OF_A_PAGE {
@@ -103,11 +103,11 @@ fn cursor(text: &[u8]) -> Option<u64> {
 
 /// KEYS pattern, within a transaction
 pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::default(), 0);
+    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::of(call), 0);
     loop {
         cursor = keys_from(call, tier, cursor, &mut pace, &mut found);
         pace.is_turn_over();
-        if cursor == 0 {
+        if cursor == 0 || found.is_refused() {
             break;
         }
     }
@@ -117,10 +117,10 @@ pub(in crate::redis) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
 /// KEYS pattern. Other clients have their turns in between, so what they write meanwhile may be listed
 /// or not.
 pub(in crate::redis) async fn keys_in_turns(call: &mut CommandContext<'_>) -> CommandResult {
-    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::default(), 0);
+    let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::of(call), 0);
     loop {
         cursor = keys_from(call, &mut call.cache().tier(), cursor, &mut pace, &mut found);
-        if cursor == 0 {
+        if cursor == 0 || found.is_refused() {
             break;
         }
         if pace.is_turn_over() {
@@ -157,12 +157,20 @@ pub(in crate::redis) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier
 }
 
 /// Found keys. Their number is known only at the end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::redis) struct WalkPage {
     keys: Output,
     count: usize,
 }
 impl WalkPage {
+    /// An empty page of this command's reply.
+    pub(in crate::redis) fn of(call: &mut CommandContext<'_>) -> WalkPage {
+        WalkPage { keys: call.reply.output().beside(), count: 0 }
+    }
+    /// Whether the buffers have no room for more keys.
+    pub(in crate::redis) fn is_refused(&self) -> bool {
+        self.keys.is_refused()
+    }
     pub(in crate::redis) fn push(&mut self, key: &[u8]) {
         // Bulk strings are the same in RESP2 and RESP3.
         Reply::new(&mut self.keys, false).bulk(key);

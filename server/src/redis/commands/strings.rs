@@ -5,7 +5,9 @@ use crate::redis::{
     command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
     string_values::check_string,
 };
-use larder_engine::{Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Write};
+use larder_engine::{
+    Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
+};
 use larder_proto::resp::Args;
 use larder_store::clock;
 use smallvec::SmallVec;
@@ -280,7 +282,10 @@ pub(in crate::redis) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<
     let (key, reply) = (call.key(1), &mut call.reply);
     let found = tier.get(key, call.now, |entry| {
         check_string(Some(&entry))?;
-        reply.bulk(slice(entry.value.as_bytes(), start, end));
+        match (slice(entry.value.as_bytes(), start, end), entry.value) {
+            (part, Value::Inline(_)) | (part @ [], _) => reply.bulk(part),
+            (part, large) => reply.shared(large.to_bytes().slice_ref(part)),
+        }
         Ok(())
     });
     found.unwrap_or_else(|| {

@@ -108,7 +108,7 @@ pub(super) fn exec_queue(
         return Ok(Flow::Done);
     }
     call.reply.array(queue.len());
-    let mut replies = TransactionReplies::new(call.worker);
+    let mut replies = TransactionReplies::default();
     for (command, args) in queue.iter() {
         replies.run(call, command, args, |call| {
             if command.kind == CommandKind::Local && command.flags.has(Flags::UNLOCKED) {

@@ -1,23 +1,15 @@
 //! Writes the replies of a transaction's commands in order.
-use crate::{
-    app::Worker,
-    redis::{
-        command::Command, command_context::CommandContext, command_error::CommandError, command_flow::Flow,
-        reply_budget::ReplyBudget,
-    },
+use crate::redis::{
+    command::Command, command_context::CommandContext, command_error::CommandError, command_flow::Flow,
 };
 use larder_proto::resp::Args;
 
 /// The state between the commands.
-pub(super) struct TransactionReplies<'w> {
-    budget: ReplyBudget<'w>,
+#[derive(Default)]
+pub(super) struct TransactionReplies {
     closes: bool,
 }
-impl<'w> TransactionReplies<'w> {
-    pub(super) fn new(worker: &'w Worker) -> TransactionReplies<'w> {
-        TransactionReplies { budget: ReplyBudget::new(worker), closes: false }
-    }
-
+impl TransactionReplies {
     /// Runs one command. If there is no room for its reply, the reply is an error.
     pub(super) fn run(
         &mut self,
@@ -26,7 +18,7 @@ impl<'w> TransactionReplies<'w> {
         args: Args<'_>,
         run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
     ) {
-        let fits = self.budget.take(call.reply.output().owned());
+        let fits = call.session.room.reserve(call.reply.output().owned());
         let flow = call.nested(command, args, |call| fits.and_then(|()| run(call)));
         self.closes |= matches!(flow, Flow::Close);
     }

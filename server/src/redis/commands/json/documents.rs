@@ -1,6 +1,7 @@
 //! What the JSON commands share: arguments, reading and changing a document, errors in RedisJSON's
 //! words.
 use crate::{
+    buffers::BufferCharge,
     redis::{
         command_context::CommandContext,
         command_error::{CommandError, CommandResult, TOO_LONG, WRONG_TYPE},
@@ -99,21 +100,32 @@ pub(super) fn found_texts(
     call: &CommandContext<'_>,
     tier: &mut Tier<'_>,
     path: &Path,
-) -> Result<Option<Vec<Vec<u8>>>, CommandError> {
+) -> Result<Option<FoundTexts>, CommandError> {
     read(call, tier, call.key(1), |_, text| {
         let found = find(call, text, path)?;
         // One value in the older syntax. Several may overlap.
         let most = if path.is_legacy() { 1 } else { usize::MAX };
-        bounded(call, found.iter().take(most).map(|found| found.span.len()).sum())?;
-        Ok(found.into_iter().take(most).map(|found| text[found.span].to_vec()).collect())
+        let bytes = found.iter().take(most).map(|found| found.span.len()).sum();
+        bounded(call, bytes)?;
+        let charge = call.session.room.charge(bytes)?;
+        Ok(FoundTexts {
+            texts: found.into_iter().take(most).map(|found| text[found.span].to_vec()).collect(),
+            _charge: charge,
+        })
     })
 }
 
-/// Refuses a reply that is much longer than any document.
+/// Copies of values, on the account of the buffers.
+pub(super) struct FoundTexts {
+    pub(super) texts: Vec<Vec<u8>>,
+    _charge: BufferCharge,
+}
+
+/// Refuses a reply that is much longer than any document, or for which the buffers have no room.
 pub(super) fn bounded(call: &CommandContext<'_>, bytes: usize) -> CommandResult {
     let most = longest_reply(call);
     match bytes <= most {
-        true => Ok(()),
+        true => call.session.room.check(bytes),
         false => {
             Err(CommandError::Owned(format!("ERR the reply is longer than {most} bytes (max-value)").into_bytes()))
         }

@@ -1,9 +1,8 @@
 //! Documents as nested replies, and what they take: JSON.RESP, JSON.DEBUG MEMORY.
-use super::documents::{NO_PATH, find, found_texts, path, read, string};
+use super::documents::{FoundTexts, NO_PATH, find, found_texts, path, read, string};
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandResult, arity},
-    reply_budget::ReplyBudget,
 };
 use larder_document::{key_and_value, parts};
 use larder_engine::Tier;
@@ -11,27 +10,30 @@ use larder_engine::Tier;
 /// JSON.RESP key [path]: arrays begin with `[`, objects with `{`.
 pub(in crate::redis) fn resp(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let path = path(call.args.get(2))?;
-    let Some(texts) = found_texts(call, tier, &path)? else {
+    let Some(FoundTexts { texts, .. }) = &found_texts(call, tier, &path)? else {
         call.reply.null();
         return Ok(());
     };
-    let mut room = ReplyBudget::new(call.worker);
     if path.is_legacy() {
-        return put_value(call, &mut room, texts.first().ok_or(NO_PATH)?);
+        put_value(call, texts.first().ok_or(NO_PATH)?);
+        return Ok(());
     }
     call.reply.array(texts.len());
-    texts.iter().try_for_each(|text| put_value(call, &mut room, text))
+    texts.iter().for_each(|text| put_value(call, text));
+    Ok(())
 }
 
 /// A value of a document, which is nested 128 deep at most.
-fn put_value(call: &mut CommandContext<'_>, room: &mut ReplyBudget<'_>, value: &[u8]) -> CommandResult {
-    room.take(call.reply.output().owned())?;
+fn put_value(call: &mut CommandContext<'_>, value: &[u8]) {
+    if call.reply.output().is_refused() {
+        return;
+    }
     match value {
         [b'[', ..] => {
             let elements = parts(value, 0);
             call.reply.array(1 + elements.len());
             call.reply.simple("[");
-            elements.into_iter().try_for_each(|element| put_value(call, room, &value[element]))?;
+            elements.into_iter().for_each(|element| put_value(call, &value[element]));
         }
         [b'{', ..] => {
             let members: Vec<_> =
@@ -39,8 +41,8 @@ fn put_value(call: &mut CommandContext<'_>, room: &mut ReplyBudget<'_>, value: &
             call.reply.array(1 + 2 * members.len());
             call.reply.simple("{");
             for (key, member) in members {
-                put_value(call, room, &value[key])?;
-                put_value(call, room, &value[member])?;
+                put_value(call, &value[key]);
+                put_value(call, &value[member]);
             }
         }
         b"true" => call.reply.simple("true"),
@@ -57,7 +59,6 @@ fn put_value(call: &mut CommandContext<'_>, room: &mut ReplyBudget<'_>, value: &
             (None, Err(_)) => call.reply.null(),
         },
     }
-    Ok(())
 }
 
 /// JSON.DEBUG MEMORY key [path]: bytes of the text of each value. What the key, the entry's head

@@ -6,13 +6,13 @@ use super::documents::{
 use crate::redis::{
     command_context::CommandContext,
     command_error::{CommandError, CommandResult, SYNTAX},
-    reply_budget::ReplyBudget,
+    reply_room::ReplyRoom,
 };
 use larder_document::{
     Found, Layout, LocateError, MOST_WORK, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty,
 };
 use larder_engine::Tier;
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 /// So many paths may be read of any document.
 const FEW_PATHS: usize = 64;
@@ -58,22 +58,30 @@ pub(in crate::redis) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) 
     }
     let context = &*call;
     let text = read(context, tier, key, |_, text| {
-        let compact = match &*paths {
-            [] => text.to_vec(),
-            [(_, path)] => one_path(context, text, path, &mut 0)?,
-            _ => many_paths(context, text, &paths)?,
+        let compact: Cow<'_, [u8]> = match &*paths {
+            [] => text.into(),
+            [(_, path)] => one_path(context, text, path, &mut 0)?.into(),
+            _ => many_paths(context, text, &paths)?.into(),
         };
         if layout.is_compact() {
-            return Ok(compact);
+            return Ok(compact.into_owned());
         }
-        let most = longest_reply(context);
-        let mut pretty = Vec::with_capacity(compact.len());
-        write_pretty(&compact, layout, 0, most, &mut pretty);
-        bounded(context, pretty.len())?;
+        // The length is known before the text is made.
+        let (mut len, most) = (0, longest_reply(context));
+        write_pretty(&compact, layout, |part| {
+            len += part.len();
+            len <= most
+        });
+        bounded(context, len)?;
+        let mut pretty = Vec::with_capacity(len);
+        write_pretty(&compact, layout, |part| {
+            pretty.extend_from_slice(part);
+            true
+        });
         Ok(pretty)
     })?;
     match text {
-        Some(text) => call.reply.shared(text.into()),
+        Some(text) => call.reply_text(text),
         None => call.reply.null(),
     }
     Ok(())
@@ -143,20 +151,20 @@ pub(in crate::redis) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>)
     let path = path(call.args.get(call.args.len() - 1))?;
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
-    let mut room = ReplyBudget::new(call.worker);
     let mut work = 0;
     for key in keys {
         if work > MOST_WORK {
             return Err(LocateError::TooMuchWork(MOST_WORK).into());
         }
-        // The texts are copies, which the output refers to.
-        room.take(call.reply.output().owned() + call.reply.output().referred())?;
+        call.session.room.check_margin()?;
         let context = &*call;
         let answer = read(context, tier, context.cache().key(key), |_, text| one_path(context, text, &path, &mut work));
         // A key of another type, and one without such a path, are null like one that does not exist.
         match answer {
-            Ok(Some(text)) => call.reply.shared(text.into()),
-            Ok(None) | Err(_) => call.reply.null(),
+            Ok(Some(text)) => call.reply_text(text),
+            Ok(None) => call.reply.null(),
+            Err(error) if ReplyRoom::is_no_room(&error) => return Err(error),
+            Err(_) => call.reply.null(),
         }
     }
     Ok(())
@@ -209,7 +217,7 @@ pub(in crate::redis) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_
         [b'"', inside @ .., b'"'] => Some(unescaped_len(inside) as i64),
         _ => None,
     };
-    match (texts, path.is_legacy()) {
+    match (texts.as_ref().map(|found| &found.texts), path.is_legacy()) {
         (None, true) => call.reply.null(),
         (None, false) => return Err(NO_KEY),
         (Some(texts), true) => {
@@ -260,7 +268,7 @@ pub(in crate::redis) fn objlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_
 pub(in crate::redis) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
     let path = path(call.args.get(2))?;
     let texts = found_texts(call, tier, &path)?;
-    match (texts, path.is_legacy()) {
+    match (texts.as_ref().map(|found| &found.texts), path.is_legacy()) {
         (None, true) => call.reply.null(),
         (None, false) => return Err(NO_KEY),
         (Some(texts), true) => match texts.first().map(|text| keys(text)) {
@@ -271,7 +279,7 @@ pub(in crate::redis) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'
         (Some(texts), false) => {
             call.reply.array(texts.len());
             for text in texts {
-                match keys(&text) {
+                match keys(text) {
                     Some(keys) => reply_keys(call, &keys),
                     None => call.reply.null(),
                 }

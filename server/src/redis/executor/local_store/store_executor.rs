@@ -115,7 +115,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
         return Ok(Flow::Done);
     }
     call.reply.array(queue.len());
-    let mut replies = TransactionReplies::new(call.worker);
+    let mut replies = TransactionReplies::default();
     let mut commands = queue.iter().peekable();
     while commands.len() > 0 {
         let (before, mark) = (commands.len(), call.reply.output().mark());
@@ -158,7 +158,7 @@ async fn run_keyed(
     call: &mut CommandContext<'_>,
     held: &Rc<KeyGuard>,
     commands: &[(&'static Command, Args<'_>)],
-    replies: &mut TransactionReplies<'_>,
+    replies: &mut TransactionReplies,
 ) -> Result<(), SourceError> {
     let group = call.group();
     let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;

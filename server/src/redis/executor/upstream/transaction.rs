@@ -140,7 +140,7 @@ fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Re
 fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Result<Flow, CommandError> {
     let Ok(View::Array(mut values)) = view(reply) else { return Err(requests::no_redis().into()) };
     call.reply.array(queue.len());
-    let mut replies = TransactionReplies::new(call.worker);
+    let mut replies = TransactionReplies::default();
     for (command, args) in queue.iter() {
         match command.kind {
             CommandKind::Local if !runs_upstream(command) => replies.run(call, command, args, transaction::run_local),

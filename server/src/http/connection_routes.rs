@@ -2,18 +2,19 @@
 //! CLIENT KILL).
 use super::{
     problem_json::{Problem, ProblemKind},
-    response_body::ResponseBody,
+    response_body::{BodyWriter, ResponseBody},
     response_writer,
     route_request::{RouteRequest, decode_key},
 };
 use crate::{
     app::Worker,
+    buffers::BufferKind,
     clients::{About, Client},
     redis,
 };
 use http::Response;
 use larder_engine::Millis;
-use larder_proto::http::target;
+use larder_proto::http::{target, text::Sink};
 use serde_json::{Value, json};
 use std::{cmp::Reverse, sync::atomic::Ordering::Relaxed};
 
@@ -56,13 +57,21 @@ pub(super) fn connections(request: &RouteRequest<'_>) -> Result<Response<Respons
         (Some(key), false) => matching.sort_by_cached_key(|client| key(client, worker)),
         (Some(key), true) => matching.sort_by_cached_key(|client| Reverse(key(client, worker))),
     }
-    let listed: Vec<Value> = matching.iter().take(count).map(|one| described(one, worker, request.now)).collect();
-    let answer = json!({
-        "open": {"all": worker.app.clients.open(), "redis": redis},
-        "matching": matching.len(),
-        "connections": listed,
-    });
-    Ok(response_writer::json(ResponseBody::full(answer.to_string())))
+    let buffers = &worker.app.buffers;
+    let (mut body, mut charge) = (BodyWriter::with_capacity(1024), buffers.charge(BufferKind::HttpOutput));
+    let open = json!({"all": worker.app.clients.open(), "redis": redis});
+    body.put(format!("{{\"open\":{open},\"matching\":{},\"connections\":[", matching.len()).as_bytes());
+    for (index, client) in matching.iter().take(count).enumerate() {
+        if index > 0 {
+            body.put(b",");
+        }
+        body.put(described(client, worker, request.now).to_string().as_bytes());
+        if !body.charge_all(&mut charge) {
+            return Err(Problem::buffers_full("the list does not fit", buffers.limit()));
+        }
+    }
+    body.put(b"]}");
+    Ok(response_writer::json(body.finish_charged(charge)))
 }
 
 /// `sort=idle`, or `sort=-idle` for the largest first. `None`: in the order in which they connected.

@@ -17,8 +17,6 @@ use std::ops::Bound;
 
 /// Keys that are looked at if the client names no `count`.
 const USUAL_COUNT: usize = 100;
-/// Bytes of text between two updates of the buffer account.
-const STEP: usize = 256 * 1024;
 /// Patterns up to this length are compared with many keys at a time.
 const SHORT: usize = 64;
 /// Each key looked at costs time under a shard's lock and room in the answer.
@@ -41,7 +39,7 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
     body.put(b"{\"keys\":[");
     let buffers = &request.worker.app.buffers;
     let mut charge = buffers.charge(BufferKind::HttpOutput);
-    let (mut charged, mut fits, mut first) = (STEP, true, true);
+    let (mut fits, mut first) = (true, true);
     let mut pace = pattern.map(Pace::new);
     let mut append = |key: &[u8], pace: &mut Option<Pace<'_>>| {
         if fits && request.lists(key) && pace.as_mut().is_none_or(|pace| pace.matches(key)) {
@@ -49,10 +47,7 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
                 body.put(b",");
             }
             body.put_json_or_base64(Bytes::copy_from_slice(key));
-            if body.text() > charged {
-                charged = body.text() + STEP;
-                fits = charge.try_resize(charged);
-            }
+            fits = body.charge_all(&mut charge);
         }
     };
     let next = match request.group.source.as_local() {
@@ -89,7 +84,6 @@ pub(super) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<Res
     body.put(b"],\"cursor\":\"");
     body.put(next.as_bytes());
     body.put(b"\"}");
-    charge.settle(body.text());
     Ok(response_writer::json(body.finish_charged(charge)))
 }
 

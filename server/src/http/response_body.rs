@@ -197,13 +197,15 @@ pub(super) struct BodyWriter {
     text: Vec<u8>,
     /// Bytes of text before that.
     texts: usize,
+    /// Bytes that are linked.
+    links: usize,
     body: ResponseBody,
 }
 
 impl BodyWriter {
     /// An empty body, with room for this much text.
     pub(super) fn with_capacity(bytes: usize) -> BodyWriter {
-        BodyWriter { text: Vec::with_capacity(bytes), texts: 0, body: ResponseBody::empty() }
+        BodyWriter { text: Vec::with_capacity(bytes), texts: 0, links: 0, body: ResponseBody::empty() }
     }
 
     /// Appends a JSON string: `value` with invalid UTF-8 replaced.
@@ -253,6 +255,15 @@ impl BodyWriter {
         self.texts + self.text.len()
     }
 
+    /// Charges all bytes so far, of which those that are linked were made for this body. False: the
+    /// buffers have no room for them.
+    pub(super) fn charge_all(&self, charge: &mut BufferCharge) -> bool {
+        /// Bytes between two updates of the account.
+        const STEP: usize = 256 * 1024;
+        let bytes = self.text() + self.links;
+        bytes <= charge.bytes() || charge.try_resize(bytes + STEP)
+    }
+
     /// The body, with what its text is on the account.
     pub(super) fn finish_charged(self, charge: BufferCharge) -> ResponseBody {
         ResponseBody { _charge: Some(charge), ..self.finish() }
@@ -266,6 +277,9 @@ impl BodyWriter {
 
     fn link(&mut self, piece: Piece, len: Option<usize>) {
         self.cut();
+        self.links += match &piece {
+            Piece::Raw(bytes) | Piece::Chunk(bytes) | Piece::Json(bytes) | Piece::Base64(bytes) => bytes.len(),
+        };
         self.body.add(piece, len);
     }
 

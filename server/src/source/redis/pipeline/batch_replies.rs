@@ -62,6 +62,13 @@ fn value_and_expiry(input: &[u8]) -> Option<(&[u8], i64, usize)> {
     Some((value, left, input.len() - rest.len()))
 }
 
+impl LargeBody {
+    /// A value that is not kept.
+    fn skipped(size: usize, why: SourceError) -> LargeBody {
+        LargeBody { value: Vec::new(), missing: size, charge: None, refused: Some(why) }
+    }
+}
+
 impl Pipeline {
     /// Finishes the next fetch if its replies are whole in the input and ordinary, as most are. All
     /// others are taken step by step.
@@ -96,7 +103,8 @@ impl Pipeline {
             if body.missing > 0 {
                 return Ok(false);
             }
-            if let Some(LargeBody { value, refused, .. }) = self.body.take() {
+            if let Some(LargeBody { value, refused, charge, .. }) = self.body.take() {
+                drop(charge);
                 let value = || self.settings.buffers.count(BufferKind::Fetched, value);
                 let answer = refused.map_or_else(|| Ok(Some(value())), Err);
                 batch.stage = Stage::Expiry(answer, true);
@@ -236,17 +244,20 @@ impl Pipeline {
         let size = usize::try_from(size).map_err(|_| Malformed)?;
         let max = self.settings.limits.max_value;
         if size > max {
-            self.body = Some(LargeBody { value: Vec::new(), missing: size, refused: Some(too_large(size, max)) });
-        } else if !self.settings.buffers.fits(size) {
-            let refused = no_room(size, self.settings.buffers.limit());
-            self.body = Some(LargeBody { value: Vec::new(), missing: size, refused: Some(refused) });
+            self.body = Some(LargeBody::skipped(size, too_large(size, max)));
         } else if size <= input.len() {
             let value = self.settings.buffers.count(BufferKind::Fetched, Bytes::copy_from_slice(&input[..size]));
             input.advance(size);
             batch.stage = Stage::Expiry(Ok(Some(value)), true);
             return Ok(());
         } else {
-            self.body = Some(LargeBody { value: Vec::with_capacity(size), missing: size, refused: None });
+            let mut charge = self.settings.buffers.charge(BufferKind::Fetched);
+            self.body = Some(match charge.try_resize(size) {
+                true => {
+                    LargeBody { value: Vec::with_capacity(size), missing: size, charge: Some(charge), refused: None }
+                }
+                false => LargeBody::skipped(size, no_room(size, self.settings.buffers.limit())),
+            });
         }
         batch.stage = Stage::Body;
         Ok(())

@@ -3,6 +3,7 @@ use super::{
     fetch_batch::FetchBatch,
     marked_replies::{Marker, Markers},
 };
+use crate::buffers::BufferCharge;
 use crate::source::{
     fetch_refusals::timeout_reason,
     invalidation::InvalidationScope,
@@ -66,6 +67,9 @@ pub(super) enum Scanned {
 pub(super) struct LargeBody {
     pub(super) value: Vec<u8>,
     pub(super) missing: usize,
+    /// The announced length is on the account from the first byte on, so that values which arrive
+    /// together fit together.
+    pub(super) charge: Option<BufferCharge>,
     /// The value is too large: its bytes are skipped, and this is the answer.
     pub(super) refused: Option<SourceError>,
 }
@@ -197,13 +201,13 @@ impl Pipeline {
         }
     }
 
-    /// Bytes of incomplete values and replies.
+    /// Bytes of incomplete replies. An incomplete value has its own charge.
     pub(crate) fn buffered_bytes(&self) -> usize {
         let replies = match self.in_flight.front() {
             Some(PipelinedRequest::Relay { replies, .. }) => replies.capacity(),
             Some(PipelinedRequest::Batch(_)) | None => 0,
         };
-        self.body.as_ref().map_or(0, |body| body.value.len()) + replies
+        replies
     }
 
     /// Finds the end of the first reply in the first `visible` bytes of `input`; skips a reply that

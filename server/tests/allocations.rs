@@ -322,80 +322,184 @@ fn listings() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-#[test]
-fn no_reply_is_made_that_the_buffers_have_no_room_for() {
-    const BUFFERS: usize = 16 << 20;
-    let args = ["--threads", "1", "--max-memory", "512MiB", "--max-buffers", "16MiB", "--slowlog-max-len", "20000"];
-    let settings = Settings::from_args(&args).unwrap();
-    let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 1000, larder::redis::catalog()).unwrap());
-    let worker = Worker::new(0, app);
-    let pool = BufferPool::default();
-    let address = ([127, 0, 0, 1], 1).into();
-    let client = |number: usize| {
-        let listed = worker.app.clients.register(address, address, 0, clock::now(), Waker::noop().clone());
-        let text: Arc<str> = format!("{number}{}", "x".repeat(1000)).into();
-        let mut about = listed.client.about.lock();
-        (about.name, about.lib_name, about.lib_version) = (text.clone(), text.clone(), text);
-        drop(about);
-        listed
-    };
-    let listed: Vec<_> = (0..10_000).map(client).collect();
-    let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
-    let conn = |number: usize| ClientConnection::new(&worker, listed[number].client.clone(), access.clone());
-    let cache = &worker.groups[0].cache;
-    let store = |key: &[u8], value: &[u8]| {
-        cache.tier().set(cache.key(key), larder_engine::Write::new(value), clock::now()).unwrap();
-    };
-    for number in 0..2000 {
-        store(format!("{number}{}", "x".repeat(30_000)).as_bytes(), b"v");
-    }
-    store(b"large", &vec![b'v'; 64 << 20]);
-    store(b"medium", &vec![b'v'; 10_000]);
-    let document = format!("[{}]", vec![format!("{{\"a\":[1,\"{}\"]}}", "b".repeat(200)); 30_000].join(","));
-    let mut setup = conn(0);
-    exchange(&mut setup, &worker, &pool, &command(&["JSON.SET", "document", "$", &document]));
-    let args: Vec<String> = (0..40).map(|_| "y".repeat(200)).collect();
-    let long: Vec<&str> = ["DEL"].into_iter().chain(args.iter().map(String::as_str)).collect();
-    exchange(&mut setup, &worker, &pool, &command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]));
-    for _ in 0..10_000 {
-        exchange(&mut setup, &worker, &pool, &command(&long));
-    }
-    let mut subscribers: Vec<_> = (1..3).map(&conn).collect();
-    for (subscriber, name) in subscribers.iter_mut().zip(["SUBSCRIBE", "SSUBSCRIBE"]) {
-        for number in 0..1000 {
-            let channel = format!("{number}{}", "c".repeat(30_000));
-            exchange(subscriber, &worker, &pool, &command(&[name, &channel]));
-        }
+/// The bound on all buffers in [`FullServer`].
+const BUFFERS: usize = 16 << 20;
+
+/// A worker whose listings are several times longer than all buffers may be.
+struct FullServer {
+    worker: Rc<Worker>,
+    pool: BufferPool,
+    clients: Vec<Arc<Client>>,
+    _kept: (Vec<Box<dyn std::any::Any>>, Vec<ClientConnection>),
+}
+impl FullServer {
+    fn conn(&self, number: usize) -> ClientConnection {
+        let access = CommandAccess::of_listeners(&self.worker.app.settings)[0].clone();
+        ClientConnection::new(&self.worker, self.clients[number].clone(), access)
     }
 
+    fn new() -> FullServer {
+        let args = ["--threads", "1", "--max-memory", "512MiB", "--max-buffers", "16MiB", "--slowlog-max-len", "20000"];
+        let settings = Settings::from_args(&args).unwrap();
+        let app =
+            Arc::new(App::new(settings, Logs::default(), Bound::default(), 20_000, larder::redis::catalog()).unwrap());
+        let worker = Rc::new(Worker::new(0, app));
+        let address = ([127, 0, 0, 1], 1).into();
+        let mut server = FullServer {
+            worker: worker.clone(),
+            pool: BufferPool::default(),
+            clients: Vec::new(),
+            _kept: Default::default(),
+        };
+        for number in 0..10_000 {
+            let listed = worker.app.clients.register(address, address, 0, clock::now(), Waker::noop().clone());
+            let text: Arc<str> = format!("{number}{}", "x".repeat(1000)).into();
+            let mut about = listed.client.about.lock();
+            (about.name, about.lib_name, about.lib_version) = (text.clone(), text.clone(), text);
+            drop(about);
+            server.clients.push(listed.client.clone());
+            server._kept.0.push(Box::new(listed));
+        }
+        let cache = &worker.groups[0].cache;
+        let store = |key: &[u8], value: &[u8]| {
+            cache.tier().set(cache.key(key), larder_engine::Write::new(value), clock::now()).unwrap();
+        };
+        for number in 0..2000 {
+            store(format!("{number}{}", "x".repeat(30_000 + 15 * number)).as_bytes(), b"v");
+        }
+        store(b"large", &vec![b'v'; 64 << 20]);
+        store(b"medium", &vec![b'v'; 10_000]);
+        let document = format!("[{}]", vec![format!("{{\"a\":[1,\"{}\"]}}", "b".repeat(200)); 30_000].join(","));
+        let mut conn = server.conn(0);
+        let mut say = |args: &[&str]| exchange(&mut conn, &worker, &server.pool, &command(args));
+        say(&["JSON.SET", "document", "$", &document]);
+        let args: Vec<String> = (0..40).map(|_| "y".repeat(200)).collect();
+        let long: Vec<&str> = ["DEL"].into_iter().chain(args.iter().map(String::as_str)).collect();
+        say(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        for _ in 0..10_000 {
+            say(&long);
+        }
+        for (number, name) in [(1, "SUBSCRIBE"), (2, "SSUBSCRIBE")] {
+            let mut conn = server.conn(number);
+            for number in 0..1000 {
+                let channel = format!("{number}{}", "c".repeat(30_000));
+                exchange(&mut conn, &worker, &server.pool, &command(&[name, &channel]));
+            }
+            server._kept.1.push(conn);
+        }
+        server
+    }
+}
+
+/// Fails for what took more than all buffers may.
+fn check_peaks(peaks: &[(String, usize, usize)]) {
+    let failed: Vec<_> = peaks.iter().filter(|(_, peak, given)| *peak > BUFFERS + BUFFERS / 10 + 2 * given).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn no_reply_is_made_that_the_buffers_have_no_room_for() {
+    let server = FullServer::new();
+    let (worker, pool) = (&server.worker, &server.pool);
     let (listings, short) = (listings(), SHORT.split_whitespace());
     let catalog = larder::redis::catalog();
     let mut known: Vec<&str> = listings.iter().map(|(name, _)| *name).chain(short).collect();
     let mut rows: Vec<&str> = catalog.rows().iter().map(|row| row.name).collect();
     (known.sort_unstable(), rows.sort_unstable());
     assert_eq!(known, rows, "say of each command whether its reply may be long");
-    let mut failed = Vec::new();
+    let mut peaks = Vec::new();
     for (name, commands) in listings {
         for input in commands {
-            let mut conn = conn(0);
+            let mut conn = server.conn(0);
             let (before, start) = (LIVE.get(), std::time::Instant::now());
             PEAK.set(before);
-            conn.input.feed(&input, &pool);
-            while !matches!(conn.process(&worker, &pool, clock::now()), Step::Input { more: 1 }) {
+            conn.input.feed(&input, pool);
+            while !matches!(conn.process(worker, pool, clock::now()), Step::Input { more: 1 }) {
                 assert!(conn.input.unread().len() <= input.len());
                 conn.out.clear();
                 conn.holding();
             }
             let peak = usize::try_from(PEAK.get() - before).unwrap();
-            let bound = BUFFERS + BUFFERS / 10 + 2 * input.len();
             assert!(conn.out.len() < BUFFERS, "{name}");
             println!("{name}: {peak} bytes for {} in {:?}", conn.out.len(), start.elapsed());
-            if peak > bound {
-                failed.push((name, peak, bound));
-            }
+            peaks.push((name.to_owned(), peak, input.len()));
         }
     }
-    assert!(failed.is_empty(), "{failed:?}");
+    check_peaks(&peaks);
+}
+
+/// Paths whose answer to a GET is a few lines, a file of the program, or one value, or that need a
+/// store. A new path is added here, or to [`LONG_ROUTES`].
+const SHORT_ROUTES: &str = "/v1/kv/{key} /v1/range /v1/groups/{group}/kv/{key} /v1/groups/{group}/keys \
+    /v1/groups/{group}/range /data/{key} /stats /stats/main /stats/hot /lookup /v1/lookup / /v0/entity /v0/entities \
+    /_groupcache/{group}/{key} /cache/v1/item /healthz /readyz /openapi.json /docs /v1/live /v1/explain/{key} \
+    /v1/groups/{group}/explain/{key} /console/{key} /v1/log-level /v1/config/reload /v1/store/backup /v1/snapshot \
+    /v1/faults /v1/groups/{group}/mode-rules /v1/commands/{key}";
+
+/// The others, with the query that makes the answer long.
+const LONG_ROUTES: [(&str, &str); 15] = [
+    ("/v1/keys", "?count=10000"),
+    ("/cache/v1/keys", ""),
+    ("/v1/connections", "?count=10000&sort=-name"),
+    ("/v1/hot-keys", "?count=500"),
+    ("/v1/slow-log", "?count=10000"),
+    ("/v1/contents", "?count=500"),
+    ("/v1/commands", ""),
+    ("/v1/config", ""),
+    ("/v1/events", ""),
+    ("/v1/history", "?resolution=1s"),
+    ("/v1/peers", ""),
+    ("/v1/stats", ""),
+    ("/v1/what-if", ""),
+    ("/metrics", ""),
+    ("/v1/groups/{group}/keys", "?count=10000"),
+];
+
+#[test]
+fn no_answer_over_http_is_made_that_the_buffers_have_no_room_for() {
+    let openapi: serde_json::Value = serde_json::from_str(include_str!("../src/http/openapi.json")).unwrap();
+    let paths = openapi["paths"].as_object().unwrap();
+    for (path, methods) in paths.iter().filter(|(_, methods)| methods.get("get").is_some()) {
+        let is_known =
+            SHORT_ROUTES.split_whitespace().chain(LONG_ROUTES.map(|(path, _)| path)).any(|known| known == path);
+        assert!(is_known, "say of {path} whether its answer may be long: {methods}");
+    }
+    let server = FullServer::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (mut peaks, mut answer) = (Vec::new(), vec![0; 1 << 20]);
+        for (path, query) in LONG_ROUTES {
+            let target = format!("{}{query}", path.replace("{group}", "default"));
+            for role in [http::ListenerRole::Native, http::ListenerRole::Admin] {
+                let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                let (stream, peer) = listener.accept().await.unwrap();
+                let before = LIVE.get();
+                PEAK.set(before);
+                let served = http::serve_connection(server.worker.clone(), Rc::default(), stream, peer, role);
+                let served = tokio::task::spawn_local(served);
+                let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+                client.write_all(request.as_bytes()).await.unwrap();
+                let (mut total, mut status) = (0, String::new());
+                loop {
+                    let read = client.read(&mut answer).await.unwrap();
+                    if read == 0 {
+                        break;
+                    }
+                    if total == 0 {
+                        status = String::from_utf8_lossy(&answer[9..12]).into_owned();
+                    }
+                    total += read;
+                }
+                served.await.unwrap();
+                let peak = usize::try_from(PEAK.get() - before).unwrap();
+                println!("{target}: {status}, {peak} bytes for {total}");
+                assert!(["200", "404", "503"].contains(&&*status), "{target}: {status}");
+                peaks.push((target.clone(), peak, 0));
+            }
+        }
+        check_peaks(&peaks);
+    });
 }
 
 #[test]

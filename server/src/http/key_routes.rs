@@ -72,19 +72,21 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         ReadOutcome::Found(about, said, value) => {
             let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
-            match preconditions.of_read(version ^ instance, &CopyMetadataView::read(&said)) {
+            // It is read once for all of the response.
+            let (kept, said) = (&said[..], &CopyMetadataView::read(&said));
+            match preconditions.of_read(version ^ instance, said) {
                 Ok(true) => match pointer {
-                    None => route.found(&key, value, about, &said, instance),
-                    Some(pointer) => match document_routes::part(&value, &said, &pointer) {
+                    None => route.found(&key, value, about, (kept, said), instance),
+                    Some(pointer) => match document_routes::part(&value, kept, &pointer) {
                         Ok(part) => {
-                            let mut response = route.found(&key, part, about, &said, instance);
+                            let mut response = route.found(&key, part, about, (kept, said), instance);
                             response_writer::insert_own_type(response.headers_mut(), document_routes::JSON_TYPE);
                             response
                         }
                         Err(problem) => problem.into_response(),
                     },
                 },
-                Ok(false) => not_modified(about, &said, instance),
+                Ok(false) => not_modified(about, said, instance),
                 Err(problem) => problem.into_response(),
             }
         }
@@ -93,7 +95,8 @@ pub(super) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         }
         ReadOutcome::PassesThrough(value) => {
             let said = value.metadata.encode();
-            match preconditions.of_read(0, &CopyMetadataView::read(&said)) {
+            let said = CopyMetadataView::read(&said);
+            match preconditions.of_read(0, &said) {
                 Ok(true) => route.passed_through(value, request.now),
                 Ok(false) => {
                     let mut response = not_modified(None, &said, 0);
@@ -199,12 +202,12 @@ pub(super) fn failed_early(route: ReadRoute, query: &[u8], problem: Problem) -> 
     route.failed(key, problem)
 }
 
-fn not_modified(about: Option<EntryMetadata>, said: &[u8], instance: u64) -> Response<ResponseBody> {
+fn not_modified(about: Option<EntryMetadata>, said: &CopyMetadataView<'_>, instance: u64) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     match about {
         Some(about) => about.insert_into(response.headers_mut(), instance, said),
-        None => read_responses::insert_said(response.headers_mut(), &CopyMetadataView::read(said), None, clock::now()),
+        None => read_responses::insert_said(response.headers_mut(), said, None, clock::now()),
     }
     response
 }

@@ -139,12 +139,11 @@ impl EntryMetadata {
 
     /// Adds the headers, as a 200 and a 304 carry them. `said`: what the source said about the
     /// copy.
-    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &[u8]) {
-        let said = CopyMetadataView::read(said);
+    pub(super) fn insert_into(self, headers: &mut HeaderMap, instance: u64, said: &CopyMetadataView<'_>) {
         headers.insert(header::ETAG, tag(self.version, instance));
-        insert_validators(headers, &said);
+        insert_validators(headers, said);
         headers.insert(header::AGE, self.age.into());
-        insert_cache_control(headers, &said, (self.at_most(&said), self.lifetime));
+        insert_cache_control(headers, said, (self.at_most(said), self.lifetime));
         let mut status = Vec::with_capacity(48);
         status.put(self.status());
         if let Some(ttl) = self.ttl() {
@@ -334,24 +333,24 @@ impl ReadRoute {
     }
 
     /// The value was found. `about` is `None` if the tier does not hold the fetched value; `said`
-    /// is what the source said about it.
+    /// is what the source said about it, as it is kept and as it reads.
     pub(super) fn found(
         self,
         key: &[u8],
         value: Bytes,
         about: Option<EntryMetadata>,
-        said: &[u8],
+        (kept, said): (&[u8], &CopyMetadataView<'_>),
         instance: u64,
     ) -> Response<ResponseBody> {
         let mut response = Response::default();
         let headers = response.headers_mut();
         match self {
             ReadRoute::Kv => {
-                insert_type(headers, CopyMetadataView::read(said).shown_type());
+                insert_type(headers, said.shown_type());
                 match about {
                     Some(about) => about.insert_into(headers, instance, said),
                     None => {
-                        insert_said(headers, &CopyMetadataView::read(said), None, clock::now());
+                        insert_said(headers, said, None, clock::now());
                         headers.insert(CACHE_STATUS, NOT_STORED);
                     }
                 }
@@ -372,7 +371,7 @@ impl ReadRoute {
                 *response.body_mut() = ResponseBody::full(value);
             }
             ReadRoute::Data => {
-                let (content_type, is_own) = data_content_type::of(said, &value);
+                let (content_type, is_own) = data_content_type::of(kept, &value);
                 let content_type = HeaderValue::from_bytes(content_type).unwrap_or(OCTETS);
                 match is_own {
                     true => insert_own_type(headers, content_type),
@@ -382,7 +381,7 @@ impl ReadRoute {
             }
             ReadRoute::Peer => {
                 insert_own_type(headers, MESSAGE);
-                let message = GetResponse::not_held(value, said, clock::now());
+                let message = GetResponse::not_held(value, kept, clock::now());
                 *response.body_mut() = ResponseBody::full(message.encode_to_vec());
             }
         }

@@ -8,7 +8,11 @@ use super::{
     },
     fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
-use crate::{read::Group, source::SourceError, tls::ClientStream};
+use crate::{
+    read::Group,
+    source::{CopyMetadataView, SourceError},
+    tls::ClientStream,
+};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_store::clock;
@@ -35,7 +39,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             // The source keeps its own deadline.
             self.deadline.allow(None);
             let response = match answer {
-                PendingAnswer::Large(value) => Some(route.found(&key, value, None, &[], worker.app.instance)),
+                PendingAnswer::Large(value) => {
+                    Some(route.found(&key, value, None, (&[], &CopyMetadataView::default()), worker.app.instance))
+                }
                 PendingAnswer::Ready(response) => Some(*response),
                 PendingAnswer::Wait(mut wait, accepted) => {
                     let ended = Group::ended((&mut wait).await);
@@ -107,7 +113,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let (group, instance) = (&worker.groups[group], worker.app.instance);
         match key_routes::finish_read(group, route, key, ended, said, accept_encoding).await {
             ReadOutcome::PassesThrough(value) => route.passed_through(value, clock::now()),
-            ReadOutcome::Found(about, said, value) => route.found(key, value, about, &said, instance),
+            ReadOutcome::Found(about, said, value) => {
+                route.found(key, value, about, (&said, &CopyMetadataView::read(&said)), instance)
+            }
             ReadOutcome::Absent => route.absent(key),
             ReadOutcome::Failed(error) => route.failed(Some(key), Problem::source(&error)),
         }

@@ -54,6 +54,8 @@ const WINDOW: usize = 48 * 1024;
 /// Bytes handed out at a time, though they need no encoding: the server sees that a client stopped
 /// taking them when hyper asks for no more.
 const PART: usize = 256 * 1024;
+/// Capacity that a text may have to spare while it waits.
+const SPARE: usize = 4096;
 /// Pieces of at least this length are parts of values; no text that is made here is as long.
 pub(super) const REFERENCE: usize = 2 * WINDOW;
 /// Values larger than this are not read through just to know how long they are as JSON: HTTP/1.1
@@ -212,6 +214,7 @@ impl BodyWriter {
     pub(super) fn put_json(&mut self, value: Bytes) {
         if value.len() <= WINDOW {
             json::write(&mut self.text, &value);
+            self.cut_long();
             return;
         }
         self.put(b"\"");
@@ -283,9 +286,20 @@ impl BodyWriter {
         self.body.add(piece, len);
     }
 
+    /// A long text is in parts, none of which grows by half of it.
+    #[inline]
+    fn cut_long(&mut self) {
+        if self.text.len() >= PART {
+            self.cut();
+        }
+    }
+
     fn cut(&mut self) {
         if !self.text.is_empty() {
-            let text = std::mem::take(&mut self.text);
+            let mut text = std::mem::take(&mut self.text);
+            if text.capacity() - text.len() > SPARE {
+                text.shrink_to_fit();
+            }
             let len = text.len();
             self.texts += len;
             self.body.add(Piece::Raw(text.into()), Some(len));
@@ -295,6 +309,7 @@ impl BodyWriter {
 impl Sink for BodyWriter {
     fn put(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
+        self.cut_long();
     }
 }
 

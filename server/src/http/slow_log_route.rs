@@ -1,8 +1,16 @@
 //! `GET /v1/slow-log`: the latest Redis commands that took long, and the latency events.
-use super::{problem_json::Problem, response_body::ResponseBody, response_writer, route_request::RouteRequest};
-use crate::telemetry::SlowEntry;
+use super::{
+    problem_json::Problem,
+    response_body::{BodyWriter, ResponseBody},
+    response_writer,
+    route_request::RouteRequest,
+};
+use crate::{buffers::BufferKind, telemetry::SlowEntry};
 use http::Response;
-use larder_proto::resp::{View, view};
+use larder_proto::{
+    http::text::Sink,
+    resp::{View, view},
+};
 use serde_json::{Value, json};
 
 /// Entries if the client names no `count`.
@@ -15,7 +23,6 @@ const MOST_COUNT: usize = 10_000;
 pub(super) fn slow_log(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let count = request.count(USUAL_COUNT, 0..=MOST_COUNT)?;
     let slow = &request.worker.app.telemetry.slow;
-    let entries: Vec<Value> = slow.latest(count).iter().map(described).collect();
     let events = slow.events().into_iter().map(|event| {
         json!({
             "name": event.name,
@@ -24,13 +31,24 @@ pub(super) fn slow_log(request: &RouteRequest<'_>) -> Result<Response<ResponseBo
             "longest_ms": event.longest,
         })
     });
-    let answer = json!({
-        "slower_than_micros": slow.logs_from().map(|from| from.as_micros() as u64),
-        "max_len": slow.max_len(),
-        "entries": entries,
-        "events": events.collect::<Vec<_>>(),
-    });
-    Ok(response_writer::json(ResponseBody::full(answer.to_string())))
+    let slower_than = json!(slow.logs_from().map(|from| from.as_micros() as u64));
+    let (max_len, events) = (slow.max_len(), Value::from_iter(events));
+    let buffers = &request.worker.app.buffers;
+    let (mut body, mut charge) = (BodyWriter::with_capacity(1024), buffers.charge(BufferKind::HttpOutput));
+    let head =
+        format!("{{\"slower_than_micros\":{slower_than},\"max_len\":{max_len},\"events\":{events},\"entries\":[");
+    body.put(head.as_bytes());
+    for (index, entry) in slow.latest(count).iter().enumerate() {
+        if index > 0 {
+            body.put(b",");
+        }
+        body.put(described(entry).to_string().as_bytes());
+        if !body.charge_all(&mut charge) {
+            return Err(Problem::buffers_full("the list does not fit", buffers.limit()));
+        }
+    }
+    body.put(b"]}");
+    Ok(response_writer::json(body.finish_charged(charge)))
 }
 
 fn described(entry: &SlowEntry) -> Value {

@@ -3,7 +3,10 @@
 use super::group::Group;
 use crate::telemetry::prefix_of;
 use larder_engine::{Cache, Millis};
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+};
 
 /// Entries that are looked at in one place of a large tier.
 const AT_ONCE: usize = 32;
@@ -37,14 +40,14 @@ impl TierContents {
     pub fn sample(group: &Group, count: usize, mut random: impl FnMut() -> u64, now: Millis) -> TierContents {
         let (cache, mut contents) = (&*group.cache, TierContents::default());
         let mut parts: HashMap<Vec<u8>, TierPart> = HashMap::new();
-        for key in keys(cache, count, &mut random, now) {
-            let Some(entry) = cache.explain(cache.key(&key), now).held else { continue };
-            for part in [&mut contents.all, parts.entry(prefix_of(&key).to_vec()).or_default()] {
+        each_key(cache, count, &mut random, now, &mut |key| {
+            let Some(entry) = cache.explain(cache.key(key), now).held else { return };
+            for part in [&mut contents.all, parts.entry(prefix_of(key).to_vec()).or_default()] {
                 part.bytes += entry.bytes as u64;
                 part.ages.push(now.saturating_sub(entry.stored));
                 part.lefts.extend(entry.end.map(|end| end.saturating_sub(now)));
             }
-        }
+        });
         for evicted in cache.evicted() {
             contents.evicted_since.get_or_insert(evicted.at);
             for part in [&mut contents.all, parts.entry(prefix_of(&evicted.key).to_vec()).or_default()] {
@@ -65,28 +68,31 @@ impl TierContents {
     }
 }
 
-/// Keys of a small tier, all of them; of a large one some of each of many places.
-fn keys(cache: &Cache, count: usize, random: &mut impl FnMut() -> u64, now: Millis) -> Vec<Vec<u8>> {
-    let mut keys = Vec::with_capacity(count);
+/// Visits the keys of a small tier, all of them; of a large one some of each of many places. Only the
+/// keys of one place are held at a time: a key may be long.
+fn each_key(cache: &Cache, count: usize, random: &mut impl FnMut() -> u64, now: Millis, visit: &mut dyn FnMut(&[u8])) {
+    let mut scan = |cursor, seen: &mut dyn FnMut(&[u8]) -> bool| {
+        let mut keys: Vec<Vec<u8>> = Vec::with_capacity(AT_ONCE);
+        let next = cache.tier().scan(cursor, AT_ONCE, now, |entry| keys.push(entry.key.to_vec()));
+        keys.iter().filter(|key| !seen(key)).for_each(|key| visit(key));
+        next
+    };
     let held = usize::try_from(cache.stats().entries).unwrap_or(usize::MAX);
     if held <= count {
+        // The scan may visit an entry twice.
+        let (hasher, mut seen) = (RandomState::new(), HashSet::new());
         let mut cursor = 0;
         loop {
-            cursor = cache.tier().scan(cursor, AT_ONCE, now, |entry| keys.push(entry.key.to_vec()));
+            cursor = scan(cursor, &mut |key| !seen.insert(hasher.hash_one(key)));
             if cursor == 0 {
-                break;
+                return;
             }
         }
-        // The scan may visit an entry twice.
-        keys.sort_unstable();
-        keys.dedup();
-        return keys;
     }
     for _ in 0..count.div_ceil(AT_ONCE) {
         let place = random();
         let shard = place % cache.shards() as u64;
         let cursor = shard << 48 | (place >> 16) & 0xffff_ffff_ffff;
-        cache.tier().scan(cursor, AT_ONCE, now, |entry| keys.push(entry.key.to_vec()));
+        scan(cursor, &mut |_| false);
     }
-    keys
 }

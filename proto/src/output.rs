@@ -98,6 +98,7 @@ impl Output {
                     self.buf.reserve_exact(capacity - self.buf.len());
                 }
             }
+            _ if needed > UNSEEN => self.buf.reserve_exact(more + needed / GROWTH),
             _ => self.buf.reserve(more),
         }
         !self.is_refused

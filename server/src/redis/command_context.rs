@@ -161,7 +161,10 @@ impl CommandContext<'_> {
     pub(super) fn fail(&mut self, fault: &CommandError) -> Flow {
         self.worker.counters.redis_error(fault.text());
         self.note_failure();
+        // An error is short, and must fit.
+        let room = self.reply.output().ask(None);
         fault.reply(&mut self.reply);
+        self.reply.output().ask(room);
         Flow::Done
     }
 

@@ -36,6 +36,15 @@ impl ReplyRoom {
         if bytes <= UNSEEN || self.take(bytes) { Ok(()) } else { Err(self.no_room()) }
     }
 
+    /// Reserves memory for the next growth of an output that has this many bytes: before a command
+    /// runs whose effect must not be without a reply.
+    ///
+    /// # Errors
+    /// The buffers have no room for more.
+    pub(super) fn reserve_next(&self, bytes: usize) -> CommandResult {
+        if bytes <= UNSEEN { Ok(()) } else { self.reserve(bytes + bytes / 4 + UNSEEN) }
+    }
+
     /// Whether something of this length could be added to a reply now.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ impl TransactionReplies {
         args: Args<'_>,
         run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
     ) {
-        let fits = call.session.room.reserve(call.reply.output().owned());
+        let fits = call.session.room.reserve_next(call.reply.output().owned());
         let flow = call.nested(command, args, |call| fits.and_then(|()| run(call)));
         self.closes |= matches!(flow, Flow::Close);
     }

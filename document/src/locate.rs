@@ -223,7 +223,7 @@ mod tests {
             .collect();
         let found = |pattern: &str, text: &str| {
             let document = format!("[\"{text}\"]");
-            let paths = [format!("$[?@ =~ '{pattern}']"), format!("$[?search(@, value($[1]))]")];
+            let paths = [format!("$[?@ =~ '{pattern}']"), "$[?search(@, value($[1]))]".to_owned()];
             let documents = [document, format!("[\"{text}\",\"{pattern}\"]")];
             let found = |(path, text): (&String, &String)| {
                 find(text.as_bytes(), &Path::parse(path).expect("a path"), usize::MAX).map(|found| found.len())

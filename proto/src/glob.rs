@@ -438,7 +438,7 @@ mod tests {
             let (mut all, mut steps) = (0, 0);
             while all < 100_000 && steps < 1 << 30 {
                 let group = pace.group();
-                (0..group).for_each(|_| drop(pace.matches(name)));
+                (0..group).for_each(|_| _ = pace.matches(name));
                 let taken = pace.in_group;
                 assert!(
                     taken <= Pace::GROUP + most_steps(pattern, name) || all == 0,

@@ -141,13 +141,16 @@ impl CommandRules {
     }
 }
 
-/// The rules of a selector by what they name, each with its number and whether it allows.
+/// The number of a rule, and whether it allows.
+type Verdict = (usize, bool);
+
+/// The rules of a selector by what they name.
 #[derive(Debug, Default)]
 pub(super) struct RulesByName<'r> {
     of_many: Vec<(usize, &'r Rule)>,
-    of_commands: HashMap<&'r str, (usize, bool)>,
-    of_parts: HashMap<&'r str, (usize, bool)>,
-    arguments: HashMap<&'r str, Vec<(&'r str, (usize, bool))>>,
+    of_commands: HashMap<&'r str, Verdict>,
+    of_parts: HashMap<&'r str, Verdict>,
+    arguments: HashMap<&'r str, Vec<(&'r str, Verdict)>>,
 }
 
 impl RulesByName<'_> {

@@ -58,7 +58,7 @@ pub struct RightsQuestion {
 #[derive(Debug)]
 pub enum RightsAnswer {
     /// The user, with its rules.
-    User(User),
+    User(Arc<User>),
     /// There is no such user.
     Nobody,
     /// It does not say.
@@ -126,7 +126,7 @@ impl UpstreamRights {
     pub fn learn(&self, rights: &UserRights, asked: RightsQuestion, answer: RightsAnswer) -> bool {
         let until = asked.at.saturating_add(self.max_age);
         let (user, until) = match answer {
-            RightsAnswer::User(user) => (Some(Arc::new(user)), until),
+            RightsAnswer::User(user) => (Some(user), until),
             RightsAnswer::Nobody => (None, until),
             RightsAnswer::Unknown => (None, 0),
         };

@@ -98,7 +98,7 @@ fn answer(worker: &Worker, name: &str, reply: &[u8]) -> Result<RightsAnswer, Str
     let all = [&root].into_iter().chain(&selectors);
     let all = all.map(|fields| (&fields.commands[..], &fields.keys[..], &fields.channels[..]));
     User::of_getuser(name, flags, hashes, all, worker.app.users.catalog())
-        .map(RightsAnswer::User)
+        .map(|user| RightsAnswer::User(Arc::new(user)))
         .map_err(|error| error.to_string())
 }
 

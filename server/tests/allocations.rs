@@ -8,6 +8,7 @@
 
 #[expect(dead_code, clippy::unwrap_used, unreachable_pub)]
 mod common;
+#[expect(clippy::unwrap_used)]
 #[path = "allocations/left_behind.rs"]
 mod left_behind;
 

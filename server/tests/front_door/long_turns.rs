@@ -251,7 +251,7 @@ fn no_document_has_a_long_turn() {
     let deep = format!("{}1{}", "{\"a\":[".repeat(63), "]}".repeat(63));
     let state = &mut 1;
     let strings: Vec<String> = (0..2_000)
-        .map(|_| (0..300).map(|_| if random(state) % 2 == 0 { 'a' } else { 'b' }).collect::<String>())
+        .map(|_| (0..300).map(|_| if random(state).is_multiple_of(2) { 'a' } else { 'b' }).collect::<String>())
         .map(|text| format!("\"{text}\""))
         .collect();
     let strings = format!("[{}]", strings.join(","));

@@ -77,7 +77,8 @@ impl<'a> Gob<'a> {
                 1 => {
                     items = Some((*self, count));
                     for _ in 0..count {
-                        (self.text()?, self.text()?);
+                        self.text()?;
+                        self.text()?;
                     }
                 }
                 2 => {

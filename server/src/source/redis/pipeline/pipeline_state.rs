@@ -203,11 +203,10 @@ impl Pipeline {
 
     /// Bytes of incomplete replies. An incomplete value has its own charge.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        let replies = match self.in_flight.front() {
+        match self.in_flight.front() {
             Some(PipelinedRequest::Relay { replies, .. }) => replies.capacity(),
             Some(PipelinedRequest::Batch(_)) | None => 0,
-        };
-        replies
+        }
     }
 
     /// Finds the end of the first reply in the first `visible` bytes of `input`; skips a reply that

@@ -36,7 +36,7 @@ LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: count fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -48,7 +48,7 @@ dev: ## The same with a debug build, which is what the tests run
 	@$(CARGO) build --workspace --bin larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
 install: ## Builds an optimised Larder and puts `larder` into cargo's folder of programs (~/.cargo/bin)
-	$(CARGO) install --locked --path server --profile fast --target-dir $(TARGET)
+	$(CARGO) install --locked --path crates/larder --profile fast --target-dir $(TARGET)
 
 hooks: ## Installs a pre-commit hook: format, and clippy on the crates that changed
 	ln -sf "$$(realpath --relative-to="$$(git rev-parse --git-path hooks)" .ci/pre-commit)" "$$(git rev-parse --git-path hooks)/pre-commit"
@@ -112,7 +112,7 @@ test-deploy: tools
 # Metrics and traces to a collector: another build of the server.
 test-otlp: ## The tests of the feature otlp
 	$(CARGO) test --package larder --features otlp --test otlp
-	$(CARGO) test --package larder --features otlp --lib otlp
+	$(CARGO) test --package larder --package larder-base --package larder-config --features larder/otlp --lib otlp
 
 image: ## Builds an optimised Larder and its image (docker, podman or buildah; ENGINE, BASE and TAG as in deploy/image/build)
 	$(CARGO) build --release --package larder
@@ -131,13 +131,16 @@ check: ## The whole gate, as CI runs it: `make test`, then names, format, lints,
 check-flaky: ## Runs each test 3 times FLAKY_ROUNDS (34) on a machine that is far too busy, and lists those that fail
 	tests/flaky $(FLAKY_ROUNDS)
 
+count: ## Lines of code per crate, without tests and of tests
+	@tests/count
+
 layers: ## Do rooms and files import only what lies below them?
 	$(CARGO) test --workspace --test layers
 
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --test acceptance --test compliance -- -D warnings
-	$(CARGO) clippy --package larder --features otlp -- -D warnings
+	$(CARGO) clippy --package larder --package larder-base --package larder-config --features larder/otlp -- -D warnings
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 	@# Outside the workspace, and must compile all the same.
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml

@@ -5,37 +5,30 @@
 #![no_main]
 #![allow(dead_code, reason = "the server uses the rest")]
 use command_catalog::{CatalogRow, CommandCatalog};
-use config::Categories;
+use larder_config::Categories;
 use libfuzzer_sys::fuzz_target;
 use name_pattern::KeyAccess;
 use permissions::{Beyond, TouchedKey};
 use user::User;
 
-#[path = "../../server/src/identity/command_catalog.rs"]
+#[path = "../../crates/base/src/identity/command_catalog.rs"]
 mod command_catalog;
-#[path = "../../server/src/config/command_lists.rs"]
-mod command_lists;
-#[path = "../../server/src/identity/command_request.rs"]
+#[path = "../../crates/base/src/identity/command_request.rs"]
 mod command_request;
-#[path = "../../server/src/identity/command_rules.rs"]
+#[path = "../../crates/base/src/identity/command_rules.rs"]
 mod command_rules;
-#[path = "../../server/src/identity/name_pattern.rs"]
+#[path = "../../crates/base/src/identity/name_pattern.rs"]
 mod name_pattern;
-#[path = "../../server/src/config/nearest_name.rs"]
-mod nearest_name;
-#[path = "../../server/src/identity/passwords.rs"]
+#[path = "../../crates/base/src/identity/passwords.rs"]
 mod passwords;
-#[path = "../../server/src/identity/permissions.rs"]
+#[path = "../../crates/base/src/identity/permissions.rs"]
 mod permissions;
-#[path = "../../server/src/identity/rule_error.rs"]
+#[path = "../../crates/base/src/identity/rule_error.rs"]
 mod rule_error;
-#[path = "../../server/src/identity/selector.rs"]
+#[path = "../../crates/base/src/identity/selector.rs"]
 mod selector;
-#[path = "../../server/src/identity/user.rs"]
+#[path = "../../crates/base/src/identity/user.rs"]
 mod user;
-mod config {
-    pub use super::command_lists::Categories;
-}
 // The numbers by command, which name a class for each, are not part of this.
 mod telemetry {
     pub enum CommandClass {

@@ -8,15 +8,8 @@ use gossip_packets::{NodeId, Sealer};
 use libfuzzer_sys::fuzz_target;
 use rand::{SeedableRng, rngs::SmallRng};
 
-#[path = "../../server/src/peer/discovery/gossip_packets.rs"]
+#[path = "../../crates/ring/src/peer/discovery/gossip_packets.rs"]
 mod gossip_packets;
-#[path = "../../server/src/config/peer_entry.rs"]
-mod peer_entry;
-#[path = "../../server/src/config/url_parts.rs"]
-mod url_parts;
-mod config {
-    pub use super::peer_entry::{PeerAddress, PeerNode};
-}
 
 fn node(port: u16) -> NodeId {
     let http = format!("10.0.0.1:{port}");

@@ -25,7 +25,7 @@ mod item_error {
         }
     }
 }
-#[path = "../../server/src/http/item_api/item_request.rs"]
+#[path = "../../crates/http/src/item_api/item_request.rs"]
 mod item_request;
 
 use item_request::{ItemRequest, mask_of};

@@ -10,15 +10,15 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use signed_token::{Claims, SignedToken, looks_like_token};
 use token_error::TokenError;
 
-#[path = "../../server/src/identity/jwt/jwt_algorithm.rs"]
+#[path = "../../crates/base/src/identity/jwt/jwt_algorithm.rs"]
 mod jwt_algorithm;
-#[path = "../../server/src/identity/jwt/jwt_json.rs"]
+#[path = "../../crates/base/src/identity/jwt/jwt_json.rs"]
 mod jwt_json;
-#[path = "../../server/src/identity/jwt/key_set.rs"]
+#[path = "../../crates/base/src/identity/jwt/key_set.rs"]
 mod key_set;
-#[path = "../../server/src/identity/jwt/signed_token.rs"]
+#[path = "../../crates/base/src/identity/jwt/signed_token.rs"]
 mod signed_token;
-#[path = "../../server/src/identity/jwt/token_error.rs"]
+#[path = "../../crates/base/src/identity/jwt/token_error.rs"]
 mod token_error;
 
 fn encode(bytes: impl AsRef<[u8]>) -> String {

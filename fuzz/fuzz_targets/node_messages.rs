@@ -5,13 +5,12 @@
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
 
-#[path = "../../server/src/source/copy_metadata.rs"]
+#[path = "../../crates/source/src/copy_metadata.rs"]
 mod copy_metadata;
-#[path = "../../server/src/peer/messages.rs"]
+#[path = "../../crates/ring/src/peer/messages.rs"]
 mod messages;
-mod source {
-    pub use super::copy_metadata::{CopyMetadata, CopyMetadataView};
-}
+// The files name what they share by its crate.
+extern crate self as larder_source;
 
 use copy_metadata::{CopyMetadata, CopyMetadataView};
 use messages::{GetKeysRequest, GetKeysResponse, GetResponse, HottestKeys, OwnerRequest, SetRequest};

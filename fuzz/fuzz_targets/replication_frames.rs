@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "only the reader is fuzzed")]
-#[path = "../../server/src/replica/frames.rs"]
+#[path = "../../crates/ring/src/replica/frames.rs"]
 mod frames;
 
 use frames::{Frame, ParsedFrame, parse};

@@ -52,7 +52,7 @@ fn exercise(bytes: &[u8], key: &[u8]) {
 
 /// A sound table with compressed values, some bytes of its body and its dictionary changed: few others get as far as to be decompressed.
 fn changed(changes: &[(u16, u8)]) -> Vec<u8> {
-    let mut bytes = include_bytes!("../../store/src/table/vector-zstd.ltab").to_vec();
+    let mut bytes = include_bytes!("../../crates/store/src/table/vector-zstd.ltab").to_vec();
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (entries, body) = (number(16), number(48) as usize);
     let (directory_at, dictionary_at) = (HEADER + body, bytes.len() - number(96) as u32 as usize);

@@ -43,7 +43,7 @@ pub(crate) struct RecordArgs {
 /// How often the recording is fetched.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Bytes of an operation, and of the number before them, as Larder's
-/// `server/src/telemetry/operation_recorder.rs` writes them.
+/// `crates/base/src/telemetry/operation_recorder.rs` writes them.
 const RECORD: usize = 24;
 const HEAD: usize = 8;
 

@@ -9,12 +9,10 @@
 //!   figure includes the look-up, the flight and the fill of the memory tier, which holds one key.
 //! - `get`: GET alone. Our side relays the command's bytes and hands back those of the reply.
 use anyhow::{Context, ensure};
-use larder::{
-    buffers::Buffers,
-    config::SourceUrl,
-    read::{Group, StartedRead},
-    source::{FillPolicy, SourceLimits, SourceSetup},
-};
+use larder_base::buffers::Buffers;
+use larder_config::SourceUrl;
+use larder_core::read::{Group, StartedRead};
+use larder_source::{FillPolicy, SourceLimits, SourceSetup};
 use larder_engine::{Cache, Config};
 use redis::{Value, aio::MultiplexedConnection};
 use rustix::{

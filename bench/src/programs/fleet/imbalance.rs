@@ -2,7 +2,7 @@
 use super::traffic::{Figures, ring};
 use crate::lib::dataset::uuid_of;
 use fastrand::Rng;
-use larder::peer::{Ring, RingHash};
+use larder_ring::peer::{Ring, RingHash};
 
 /// The most loaded node, in means of all nodes, unless it says otherwise.
 pub(super) fn imbalance(

@@ -8,7 +8,7 @@ use crate::lib::{
 };
 use anyhow::Context;
 use fastrand::Rng;
-use larder::peer::RingHash;
+use larder_ring::peer::RingHash;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, io::Write, path::PathBuf, time::Duration};
 use traffic::{Figures, Load, ring};

@@ -1,6 +1,6 @@
 //! Messages and connections of a node.
 use crate::lib::dataset::uuid_of;
-use larder::peer::{Ring, RingHash};
+use larder_ring::peer::{Ring, RingHash};
 
 /// Figures of a fleet by their names, in the order in which they are printed.
 pub(super) type Figures = Vec<(&'static str, f64)>;

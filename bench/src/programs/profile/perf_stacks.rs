@@ -165,15 +165,15 @@ fn parse_inlined(text: &str) -> Inlined {
 }
 
 /// Larder's own crates, by where their files are in the workspace.
-const OWN_CRATES: [&str; 5] = ["/engine/src/", "/proto/src/", "/server/src/", "/store/src/", "/units/src/"];
+const OWN_CRATES: &str = "/crates/";
 
-/// From the crate on: `engine/src/index.rs`, `tokio-1.54.0/src/…`, `core/src/…`. An inlined
+/// From the crate on: `crates/engine/src/index.rs`, `tokio-1.54.0/src/…`, `core/src/…`. An inlined
 /// function has no other name for its module.
 fn source_file(place: &str) -> &str {
     let path = place.rsplit_once(':').map_or(place, |(path, _)| path);
     let from = |mark: &str| path.find(mark).map(|at| &path[at + mark.len()..]);
     let registry = || from("/registry/src/").and_then(|rest| Some(rest.split_once('/')?.1));
-    let own = || OWN_CRATES.iter().find_map(|mark| Some(&path[path.find(mark)? + 1..]));
+    let own = || Some(&path[path.find(OWN_CRATES)? + 1..]);
     registry().or_else(|| from("/library/")).or_else(own).unwrap_or(path)
 }
 

@@ -23,14 +23,14 @@ const SCRIPT: &str = "
 /// A call's address lies one byte before the one it returns to.
 const INLINED: &str = "0x00000000002dc893
 larder_engine::cache::Cache::lookup::h0123456789abcdef
-/home/me/larder/engine/src/cache.rs:7
+/home/me/larder/crates/engine/src/cache.rs:7
 poll
 /home/me/.cargo/registry/src/index.crates.io-1/tokio-1.54.0/src/task.rs:1
 larder::net::worker::admit::{{closure}}
 /rustc/0123/library/core/src/ops.rs:1 (discriminator 2)
 0x00000000002dc89f
 larder::net::redis::Loop::flush
-/home/me/larder/server/src/net/redis/mod.rs:2
+/home/me/larder/crates/larder/src/net/redis/mod.rs:2
 0x0000000000000001
 ??
 ??:0
@@ -39,9 +39,9 @@ larder::net::redis::Loop::flush
 #[test]
 fn samples_become_stacks_with_their_inlined_calls() {
     let stacks = stacks(SCRIPT, "/bin/larder", INLINED);
-    let flush = "larder::net::redis::Loop::flush [server/src/net/redis/mod.rs]";
+    let flush = "larder::net::redis::Loop::flush [crates/larder/src/net/redis/mod.rs]";
     let lookup = "larder::net::worker::admit::{{closure}} [core/src/ops.rs];poll [tokio-1.54.0/src/task.rs];\
-                  larder_engine::cache::Cache::lookup [engine/src/cache.rs]";
+                  larder_engine::cache::Cache::lookup [crates/engine/src/cache.rs]";
     let (send, malloc) = (format!("{flush};__send;__sys_sendto_[k];tcp_ack_[k]"), format!("{flush};malloc"));
     let expected = [(&send[..], 2), (&malloc[..], 1), (lookup, 1)];
     let found: Vec<_> = stacks.by_stack.iter().map(|(stack, count)| (stack.as_str(), *count)).collect();
@@ -63,7 +63,7 @@ fn a_flame_graph_has_a_box_for_each_function() {
     let stacks = stacks(SCRIPT, "/bin/larder", INLINED);
     let drawn = svg("a <title>", "samples", &stacks.by_stack);
     assert!(drawn.contains("a &lt;title&gt; (4 samples)"), "{drawn}");
-    let flush = "larder::net::redis::Loop::flush [server/src/net/redis/mod.rs]";
+    let flush = "larder::net::redis::Loop::flush [crates/larder/src/net/redis/mod.rs]";
     assert!(drawn.contains(&format!("<title>{flush} (3 samples, 75.00%)</title><rect x=\"0.0000%\"")), "{drawn}");
     assert!(drawn.contains("<title>tcp_ack (2 samples, 50.00%)</title>"), "{drawn}");
     // inferno leaves the mark of the kernel out. Callers are below, and the tallest stack has four

@@ -4,30 +4,42 @@ use std::collections::BTreeMap;
 
 /// The folders and files of Larder's own crates, as [`super::perf_stacks`] names them.
 const OWN_SOURCES: [(&str, &[&str]); 6] = [
-    ("look up", &["engine/src/"]),
-    ("store: other", &["store/src/"]),
+    ("look up", &["crates/engine/src/"]),
+    ("store: other", &["crates/store/src/"]),
     (
         "parse",
         &[
-            "proto/src/resp/parse",
-            "proto/src/resp/scan",
-            "proto/src/resp/number",
-            "proto/src/http/head.rs",
-            "proto/src/http/target.rs",
+            "crates/proto/src/resp/parse",
+            "crates/proto/src/resp/scan",
+            "crates/proto/src/resp/number",
+            "crates/proto/src/http/head.rs",
+            "crates/proto/src/http/target.rs",
         ],
     ),
     (
         "write replies",
         &[
-            "proto/src/output.rs",
-            "proto/src/resp/write.rs",
-            "proto/src/http/",
-            "server/src/http/response_writer.rs",
-            "server/src/http/response_body.rs",
+            "crates/proto/src/output.rs",
+            "crates/proto/src/resp/write.rs",
+            "crates/proto/src/http/",
+            "crates/http/src/response_writer.rs",
+            "crates/http/src/response_body.rs",
         ],
     ),
-    ("ask the source", &["server/src/source/", "server/src/redis/upstream", "server/src/redis/forwarded_commands.rs"]),
-    ("server: other", &["server/src/"]),
+    ("ask the source", &["crates/source/src/", "crates/redis/src/upstream", "crates/redis/src/forwarded_commands.rs"]),
+    (
+        "server: other",
+        &[
+            "crates/config/src/",
+            "crates/base/src/",
+            "crates/source/src/",
+            "crates/ring/src/",
+            "crates/core/src/",
+            "crates/redis/src/",
+            "crates/http/src/",
+            "crates/larder/src/",
+        ],
+    ),
 ];
 
 /// Parts of a disk store's work, by what is anywhere in a stack: in whichever library or part of the
@@ -38,7 +50,7 @@ const STORE: [(&str, &[&str]); 5] = [
     ("store: flush", &["/src/flush/", "flush_to_tables"]),
     ("store: journal", &["/src/journal/", "fdatasync"]),
     ("store: memtable", &["/src/memtable/", "skiplist"]),
-    ("store: block reads", &["/src/table/", "store/src/disk/cached_reads.rs"]),
+    ("store: block reads", &["/src/table/", "crates/store/src/disk/cached_reads.rs"]),
 ];
 
 /// What functions of other crates and libraries are told by.
@@ -139,9 +151,7 @@ mod tests {
     fn every_source_of_the_table_exists() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let mut found = Vec::new();
-        for name in ["engine", "proto", "store", "server"] {
-            files(&workspace.join(name).join("src"), &mut found);
-        }
+        files(&workspace.join("crates"), &mut found);
         for (kind, sources) in OWN_SOURCES {
             for source in sources {
                 let path = workspace.join(source).display().to_string().to_owned();
@@ -155,16 +165,16 @@ mod tests {
     #[test]
     fn own_sources_are_told_apart() {
         for (name, expected) in [
-            ("f [proto/src/resp/parse.rs]", "parse"),
-            ("f [proto/src/http/json.rs]", "write replies"),
-            ("f [store/src/disk/readers.rs]", "store: other"),
-            ("f [store/src/table/chunks.rs]", "store: other"),
-            ("f [server/src/source/redis/pipeline.rs]", "ask the source"),
-            ("f [server/src/redis/upstream_pipeline.rs]", "ask the source"),
-            ("f [server/src/net/redis/conn.rs]", "server: other"),
+            ("f [crates/proto/src/resp/parse.rs]", "parse"),
+            ("f [crates/proto/src/http/json.rs]", "write replies"),
+            ("f [crates/store/src/disk/readers.rs]", "store: other"),
+            ("f [crates/store/src/table/chunks.rs]", "store: other"),
+            ("f [crates/source/src/redis/pipeline.rs]", "ask the source"),
+            ("f [crates/redis/src/upstream_pipeline.rs]", "ask the source"),
+            ("f [crates/larder/src/net/redis/conn.rs]", "server: other"),
             ("lsm_tree::get [lsm-tree-3/src/tree.rs]", "store: other"),
             ("write [fjall-3/src/journal/writer.rs];__write;ext4_write_[k]", "store: journal"),
-            ("sync [store/src/disk/tree.rs];fdatasync;jbd2_[k]", "store: journal"),
+            ("sync [crates/store/src/disk/tree.rs];fdatasync;jbd2_[k]", "store: journal"),
             ("insert [lsm-tree-3/src/memtable/mod.rs];malloc", "store: memtable"),
             ("run [fjall-3/src/flush/worker.rs];next [lsm-tree-3/src/memtable/mod.rs]", "store: flush"),
             ("run [lsm-tree-3/src/compaction/worker.rs];write [lsm-tree-3/src/table/writer.rs]", "store: compaction"),

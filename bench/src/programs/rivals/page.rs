@@ -8,7 +8,7 @@ use crate::lib::{
     results::chart::plain,
 };
 use anyhow::Context;
-use larder::config::wrapped;
+use larder_config::wrapped;
 use std::{
     collections::{BTreeMap, HashSet},
     fs,

@@ -1,0 +1,8 @@
+//! What every room uses, and no protocol or source: the account of all [`buffers`], the life of the
+//! process ([`lifecycle`]), counters, metrics and logs ([`telemetry`]), both sides of [`tls`], and
+//! who is calling ([`identity`]).
+pub mod buffers;
+pub mod identity;
+pub mod lifecycle;
+pub mod telemetry;
+pub mod tls;

@@ -1,0 +1,61 @@
+//! Settings of the section “Memory tier”.
+use super::{
+    quantities::MIB,
+    setting_section::SettingSection,
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
+    value_kind::ValueKind,
+};
+use crate::eviction;
+use larder_engine::MAX_SHARDS;
+
+const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Cache);
+
+pub(super) const MEMORY_TIER: &[SettingSpec] = &[
+    SettingSpec {
+        name: "max-memory",
+        kind: ValueKind::Memory { min: MIB },
+        default: Computed("a quarter of the memory that the process may use"),
+        per_group: true,
+        live: true,
+        example: "64MiB",
+        help: "Maximum size of the memory tier, in bytes or as a percentage of the memory that the \
+               process may use (of the machine, or the limit of its cgroup). At the limit, entries \
+               are evicted. A named group must set its own.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "max-keys",
+        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
+        optional: true,
+        per_group: true,
+        also: &["PROXY_MAX_KEYS"],
+        example: "1000",
+        help: "Maximum number of entries, besides `max-memory`. At the limit, entries are evicted.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "eviction",
+        kind: ValueKind::Choice(eviction::NAMES),
+        default: Is("s3fifo"),
+        per_group: true,
+        example: "sieve",
+        help: "Which entries are evicted at the limit. `s3fifo`: new keys prove themselves in a small \
+               queue whose share adapts; how often a key was read counts. `sieve`: SIEVE; whether a \
+               key was read counts. `lru`: about the least recently read key (CLOCK).",
+        ..ROW
+    },
+    SettingSpec {
+        name: "shards",
+        kind: ValueKind::Count { min: 1, max: MAX_SHARDS as u64 },
+        optional: true,
+        per_group: true,
+        example: "16",
+        help: "Number of shards of the memory tier, rounded up to a power of two. Each shard has \
+               its own lock and needs 64KiB of `max-memory`. `off`: chosen from `max-memory` and \
+               `max-keys`, at most 64 below 128GiB.",
+        ..ROW
+    },
+];

@@ -1,0 +1,167 @@
+//! The configuration is read again while the server runs: what can change changes, all of it or,
+//! where anything is wrong, nothing.
+use super::{App, freshness_table, millis};
+use larder_base::telemetry::{EventKind, NewEvent};
+use larder_config::{ConfigChange, ConfigChanges, ConfigError, GroupSettings, Settings, ShownSetting, shown_settings};
+use larder_source::SourceSetup;
+
+impl App {
+    /// What a reload would change now.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn config_changes(&self) -> Result<ConfigChanges, ConfigError> {
+        let changes = self.running.lock().changes()?;
+        self.check_bounds(&changes)?;
+        Ok(changes)
+    }
+
+    /// The values of the process's settings and of group `default`, by name, as they are now.
+    /// Secrets are left out.
+    pub fn shown_settings(&self) -> Vec<(&'static str, String)> {
+        self.running.lock().settings.shown.clone()
+    }
+
+    /// All settings as they are now, each with where it comes from. Secrets are left out.
+    pub fn settings_with_origins(&self) -> Vec<ShownSetting> {
+        shown_settings(&self.running.lock())
+    }
+
+    /// Reads the configuration and the files of TLS again, and applies what can change. Settings
+    /// that the new configuration does not change keep what CONFIG SET or an admin route gave
+    /// them.
+    ///
+    /// # Errors
+    /// What is wrong with the file. Nothing has changed then.
+    pub fn reload(&self) -> Result<ConfigChanges, ConfigError> {
+        let outcome = self.read_again();
+        log(&outcome);
+        self.note_event(match &outcome {
+            Ok(changes) => {
+                let (changed, left) = (changes.live().count(), changes.restarts().count());
+                let text = format!("the configuration was read again: {changed} changed, {left} need a restart");
+                NewEvent::info(EventKind::Reload, None, text)
+            }
+            Err(error) => {
+                let text = format!("the configuration was read again and nothing changed: {}", error.0.join("; "));
+                NewEvent::warning(EventKind::Reload, None, text)
+            }
+        });
+        outcome
+    }
+
+    fn read_again(&self) -> Result<ConfigChanges, ConfigError> {
+        // Held throughout: two reloads at the same time come one after the other.
+        let mut running = self.running.lock();
+        let changes = running.changes()?;
+        self.check_bounds(&changes)?;
+        self.reload_users()?;
+        self.apply(&changes);
+        self.sources.iter().for_each(SourceSetup::look_at_data);
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
+        running.clone_from(&changes.outcome);
+        Ok(changes)
+    }
+
+    /// The same, with the outcome as a line for a service manager.
+    pub fn reload_and_say(&self) -> String {
+        match self.reload() {
+            Ok(changes) => {
+                let (changed, left) = (changes.live().count(), changes.restarts().count());
+                format!("Serving; the configuration was read again: {changed} changed, {left} need a restart")
+            }
+            Err(error) => format!("Serving; the last reload changed nothing: {}", error.0.join("; ")),
+        }
+    }
+
+    /// Reads the users file again. Without a file, users are what ACL SETUSER made of them.
+    pub fn reload_users(&self) -> Result<(), ConfigError> {
+        if self.users.file().is_some() {
+            let users = self.users.load().map_err(ConfigError)?;
+            self.users_changed(&users, 0);
+        }
+        Ok(())
+    }
+
+    /// The groups that run, by their number, with their new settings. Groups come and go only with a
+    /// restart, but they may stand in another order.
+    fn groups_of<'s>(&self, settings: &'s Settings) -> impl Iterator<Item = (usize, &'s GroupSettings)> {
+        let own = self.settings.groups.iter().enumerate();
+        own.filter_map(|(at, own)| Some((at, settings.groups.iter().find(|group| group.name == own.name)?)))
+    }
+
+    /// Bounds on memory that cannot be without a restart.
+    fn check_bounds(&self, changes: &ConfigChanges) -> Result<(), ConfigError> {
+        let groups = self.groups_of(&changes.outcome.settings);
+        let changed = groups.filter(|(at, group)| changes.is_live(&max_memory_path(*at, group)));
+        let problem = |(at, group): (usize, &GroupSettings)| {
+            Some(format!("group {}: {}", group.name, self.bound_problem(at, group.max_memory)?))
+        };
+        let problems: Vec<String> = changed.filter_map(problem).collect();
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    fn apply(&self, changes: &ConfigChanges) {
+        let settings = &changes.outcome.settings;
+        self.live.replace(settings);
+        if changes.is_live("throttle") {
+            self.throttle.replace(settings);
+        }
+        if changes.is_live("log-level") {
+            self.telemetry.logs.set_level(settings.log_level);
+        }
+        let slow = &self.telemetry.slow;
+        if changes.is_live("slowlog-log-slower-than") {
+            slow.log_from(settings.slowlog_log_slower_than);
+        }
+        if changes.is_live("slowlog-max-len") {
+            slow.set_max_len(settings.slowlog_max_len);
+        }
+        if changes.is_live("latency-monitor-threshold") {
+            slow.watch_from(settings.latency_monitor_threshold);
+        }
+        if changes.is_live("tracking-table-max-keys") {
+            self.tracking.set_max_keys(settings.tracking_table_max_keys);
+        }
+        for (at, group) in self.groups_of(settings) {
+            let cache = &self.caches[at];
+            if changes.is_live(&max_memory_path(at, group)) {
+                self.set_max_memory(at, group.max_memory);
+            }
+            self.freshness[at].replace(freshness_table(group));
+            cache.set_default_ttl(group.freshness.ttl.map(millis));
+            cache.stale_rules_changed();
+            if self.modes[at].configure(group) {
+                self.forget_denied(at);
+            }
+        }
+    }
+}
+
+/// The name of a group's `max-memory` among the changes.
+fn max_memory_path(at: usize, group: &GroupSettings) -> String {
+    match at {
+        0 => "max-memory".to_owned(),
+        _ => format!("groups.{}.max-memory", group.name),
+    }
+}
+
+fn log(outcome: &Result<ConfigChanges, ConfigError>) {
+    let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
+        changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
+    };
+    match outcome {
+        Ok(changes) => {
+            let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
+            let version = env!("CARGO_PKG_VERSION");
+            tracing::warn!(version, changed, needs_restart, "the configuration was read again");
+        }
+        Err(error) => {
+            for problem in &error.0 {
+                tracing::error!("the configuration was read again and nothing changed: {problem}");
+            }
+        }
+    }
+}

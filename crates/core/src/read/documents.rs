@@ -1,0 +1,139 @@
+//! Changes of documents: reading, computing and writing back as one step for all other writers,
+//! without a source and on a store of this machine.
+use super::{group::Group, write_through::too_large};
+use bytes::Bytes;
+use larder_engine::{Change, Entry, Expiry, Millis, Stored};
+use larder_source::{DOCUMENT_ATTRIBUTES, Reads, SourceError, is_document};
+use larder_store::{StoredValue, ValueKind, clock};
+use std::rc::Rc;
+
+/// What a change of a document sees.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldValue<'h> {
+    /// The value: a document's text, or the bytes of a string.
+    pub value: &'h [u8],
+    /// Whether it is a document.
+    pub is_document: bool,
+    /// The entry's version; 0: the tier has no copy.
+    pub version: u64,
+}
+
+/// What a change makes of an entry.
+#[derive(Debug)]
+pub enum DocumentChange {
+    /// It stays as it is.
+    Keep,
+    /// This compact text becomes its value, and it becomes a document.
+    Store(Bytes),
+}
+
+impl Group {
+    /// Whether documents can be stored under this key by this node: there is no source, and no
+    /// other node owns the key; or the source is a store of this machine that takes writes.
+    pub fn keeps_documents(&self, key: &[u8]) -> bool {
+        self.is_stored_here(key) || self.source.as_local().is_some() && !matches!(self.source.reads(), Reads::Table(_))
+    }
+
+    /// Stores a document. `text` is compact (`larder_document::compact`). It expires at `expiry`
+    /// (`None`: as the group has it).
+    ///
+    /// # Errors
+    /// As [`change_document`](Group::change_document).
+    pub async fn put_document(
+        self: &Rc<Self>,
+        key: &[u8],
+        text: Bytes,
+        expiry: Option<Millis>,
+    ) -> Result<Stored, SourceError> {
+        let end = expiry.map_or_else(|| self.policy.lifetime(key), Expiry::At);
+        self.change_document(key, end, |_| (DocumentChange::Store(text), ())).await.map(|(stored, ())| stored)
+    }
+
+    /// Changes the entry of a key as `change` says, which sees what is there (`None`: there is no
+    /// such key). A document that is stored expires as `expiry` says. The version in the answer
+    /// is 0 where the tier has no copy; [`Stored::Unmet`]: the entry was kept.
+    ///
+    /// # Errors
+    /// The store's error; `Refused` where the text is too large for the memory tier, or where no
+    /// documents are kept ([`keeps_documents`](Group::keeps_documents)).
+    pub async fn change_document<R>(
+        self: &Rc<Self>,
+        key: &[u8],
+        expiry: Expiry,
+        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
+    ) -> Result<(Stored, R), SourceError> {
+        if self.is_stored_here(key) {
+            return self.change_in_tier(key, expiry, change).await;
+        }
+        if !self.keeps_documents(key) {
+            return Err(SourceError::Refused("ERR this source keeps no documents".into()));
+        }
+        let held = self.hold([key]).await?;
+        let owned = Bytes::copy_from_slice(key);
+        let found = self.load(self.local()?, std::slice::from_ref(&owned)).await?.pop().flatten();
+        let tier_version = || self.cache.tier().peek(self.cache.key(key), clock::now(), |entry| entry.version());
+        let (wanted, answer) = change(found.as_ref().map(|found| HeldValue {
+            value: &found.value,
+            is_document: found.kind == ValueKind::Document,
+            version: tier_version().unwrap_or(0),
+        }));
+        let DocumentChange::Store(value) = wanted else { return Ok((Stored::Unmet, answer)) };
+        let now = clock::now();
+        let expiry = match expiry {
+            Expiry::Keep => found.as_ref().and_then(|found| found.expiry),
+            Expiry::At(at) => Some(at),
+            Expiry::FreshFor(ttl) => Some(now.saturating_add(ttl)),
+            Expiry::FreshUntil(at) => Some(at),
+            Expiry::Default | Expiry::Never => None,
+        };
+        let stored = StoredValue { value, expiry, kind: ValueKind::Document };
+        self.commit(&held, vec![(owned, Some(stored))], 0).await?;
+        let version = tier_version().unwrap_or(0);
+        Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer))
+    }
+
+    async fn change_in_tier<R>(
+        self: &Rc<Self>,
+        key: &[u8],
+        expiry: Expiry,
+        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
+    ) -> Result<(Stored, R), SourceError> {
+        let now = clock::now();
+        let (stored, answer) = {
+            let key = self.cache.key(key);
+            let mut tier = self.cache.exclusive([key]);
+            let mut existed = false;
+            let answer = tier.update(key, now, |entry, scratch| {
+                existed = entry.is_some();
+                let held = |entry: &Entry<'_>| is_document(entry.metadata());
+                let is_document = entry.is_some_and(held);
+                let (wanted, answer) = change(entry.map(|entry| HeldValue {
+                    value: entry.value.as_bytes(),
+                    is_document,
+                    version: entry.version(),
+                }));
+                let change = match wanted {
+                    DocumentChange::Keep => return (Change::Keep, (false, answer)),
+                    DocumentChange::Store(text) => {
+                        scratch.extend_from_slice(&text);
+                        // A document keeps its tags.
+                        if is_document { Change::Put(expiry) } else { Change::Replace(expiry, DOCUMENT_ATTRIBUTES) }
+                    }
+                };
+                (change, (true, answer))
+            });
+            let (is_stored, answer) = answer.map_err(too_large)?;
+            let version = tier.peek(key, now, |entry| entry.version()).unwrap_or(0);
+            let stored = match (is_stored, existed) {
+                (false, _) => Stored::Unmet,
+                (true, true) => Stored::Replaced(version),
+                (true, false) => Stored::Created(version),
+            };
+            (stored, answer)
+        };
+        if stored != Stored::Unmet {
+            self.tell_peers(key).await;
+        }
+        Ok((stored, answer))
+    }
+}

@@ -1,0 +1,204 @@
+//! What another node asks of a group, whatever carries it. It changes this node alone, and is never
+//! sent on to a third node.
+use super::group::{Group, StartedRead};
+use bytes::Bytes;
+use http::StatusCode;
+use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
+use larder_proto::http::{etag, text::Sink};
+use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer};
+use larder_source::{Fetch, RequestTrace, SourceError};
+use larder_store::clock;
+use prost::Message;
+use std::{rc::Rc, sync::Arc};
+
+/// Values that one answer carries, bytes; further keys must be asked for alone.
+const LARGEST_ANSWER: usize = 1 << 20;
+
+/// A request of another node.
+pub struct PeerRequest<'r> {
+    /// What it is about.
+    pub group: &'r Rc<Group>,
+    /// When it came.
+    pub now: Millis,
+    /// This process, for the versions of entries.
+    pub instance: u64,
+    /// What the other node says of its ring: 16 hexadecimal digits.
+    pub ring: Option<&'r [u8]>,
+    /// The request of a client that it is made for.
+    pub trace: Option<&'r Arc<RequestTrace>>,
+}
+
+impl PeerRequest<'_> {
+    /// Whether this node answers what its peers read: it does not before it has taken its keys
+    /// over, nor once it has handed them over.
+    pub fn is_answered(&self) -> bool {
+        self.group.peers.as_ref().is_none_or(|group| group.client().peers().answers())
+    }
+
+    /// A [`GetResponse`], encoded, from the tier or from the source; `None`: there is no such key.
+    ///
+    /// # Errors
+    /// As [`Group::end`].
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, SourceError> {
+        self.note_asked(key);
+        let mut batch = Vec::new();
+        let begun = self.begin(key, &mut batch);
+        if let Some(trace) = self.trace {
+            if !matches!(begun, StartedRead::Wait(_)) {
+                trace.is_answered_by(|| self.group.tier_name(key).into());
+            }
+            batch.iter_mut().for_each(|fetch| fetch.follow(trace.clone()));
+        }
+        if !batch.is_empty() {
+            self.group.source.fetch(&mut batch);
+        }
+        self.end(key, begun).await
+    }
+
+    /// The same for several keys, in their order. `held_only`: nothing is fetched for it.
+    pub async fn get_many(&self, keys: &[Bytes], held_only: bool) -> Vec<KeyAnswer> {
+        let mut batch = Vec::new();
+        // A store has nothing to fetch from: its answers are there at once.
+        let is_held_only = held_only && self.group.source.reads_through();
+        let begun: Vec<_> = match is_held_only {
+            true => keys.iter().map(|key| self.held(key).map(StartedRead::Hit)).collect(),
+            false => keys.iter().map(|key| Some(self.begin(key, &mut batch))).collect(),
+        };
+        if !batch.is_empty() {
+            self.group.source.fetch(&mut batch);
+        }
+        let (mut answers, mut size) = (Vec::with_capacity(keys.len()), 0);
+        for (key, begun) in keys.iter().zip(begun) {
+            self.note_asked(key);
+            let ended = match begun {
+                Some(begun) => self.end(key, begun).await.map(Some),
+                None => Ok(None),
+            };
+            let (status, body) = match ended {
+                Ok(None) => (StatusCode::ACCEPTED, Bytes::new()),
+                Ok(Some(Some(body))) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
+                Ok(Some(Some(_))) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
+                Ok(Some(None)) => (StatusCode::NOT_FOUND, Bytes::new()),
+                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
+            };
+            size += body.len();
+            answers.push(KeyAnswer { status: status.as_u16().into(), body });
+        }
+        answers
+    }
+
+    /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is
+    /// its only store forgets it: no node would tell it of the next value if that message were
+    /// lost.
+    pub fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
+        let group = self.group;
+        let write = Write {
+            value,
+            expiry: match expiry {
+                Some(at) => group.policy.cap(key, Some(at), self.now),
+                None => group.policy.lifetime(key),
+            },
+            attributes: Attributes::NONE,
+            condition: Condition::Always,
+        };
+        let is_kept = group.peers.as_ref().is_none_or(|peers| peers.keeps(key));
+        let is_past = matches!(write.expiry, Expiry::At(at) if at <= self.now);
+        let kept = is_kept && !group.policy.denies(key) && !is_past;
+        if !kept || group.cache.tier().set(group.cache.key(key), write, self.now).is_err() {
+            group.cache.invalidate(group.cache.key(key));
+        }
+    }
+
+    /// A copy of the key is out of date. So may be what this node is writing just now: the other
+    /// node's value may be the later one.
+    pub fn remove(&self, key: &[u8]) {
+        self.group.forget_here(key);
+    }
+
+    /// What a clear is about is out of date.
+    pub fn clear(&self, scope: &ClearScope, soft: bool) {
+        match scope {
+            ClearScope::Tag(tag) => drop(self.group.cache.tier().clear_tag(tag, soft, self.now)),
+            ClearScope::Prefix(prefix) => self.group.clear_keys(prefix, soft, self.now),
+        }
+    }
+
+    /// Counts a key that the other node asks for.
+    fn note_asked(&self, key: &[u8]) {
+        if let Some(peers) = &self.group.peers {
+            peers.asked(self.ring, key);
+        }
+    }
+
+    fn begin(&self, key: &[u8], batch: &mut Vec<Fetch>) -> StartedRead<Bytes> {
+        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now);
+        self.group.begin_for_peer(self.group.cache.key(key), self.ring, self.now, batch, message)
+    }
+
+    fn held(&self, key: &[u8]) -> Option<Bytes> {
+        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now);
+        self.group.held_for_peer(self.group.cache.key(key), self.now, message)
+    }
+
+    async fn end(&self, key: &[u8], begun: StartedRead<Bytes>) -> Result<Option<Bytes>, SourceError> {
+        let mut wait = match begun {
+            StartedRead::Hit(body) => return Ok(Some(body)),
+            StartedRead::Absent => return Ok(None),
+            StartedRead::Wait(wait) => wait,
+        };
+        let Some(value) = Group::ended((&mut wait).await)? else { return Ok(None) };
+        let (group, now) = (self.group, clock::now());
+        let look = |entry: Entry<'_>| (entry.value.as_bytes() == value).then(|| encoded(&entry, self.instance, now));
+        let held = match group.policy.serves(key) {
+            true => group.cache.peek_stale(group.cache.key(key), now, look).flatten(),
+            false => None,
+        };
+        let said = wait.metadata().unwrap_or_default();
+        Ok(Some(held.unwrap_or_else(|| GetResponse::not_held(value, &said, now).encode_to_vec().into())))
+    }
+}
+
+impl Group {
+    /// Removes what the tier of this node has of a key. A write of it that is under way stores no
+    /// copy.
+    fn forget_here(&self, key: &[u8]) {
+        let key = self.cache.key(key);
+        self.writes.overlap(key.hash());
+        self.cache.invalidate(key);
+    }
+
+    /// Removes what memory has of a key, on all nodes.
+    pub async fn forget(&self, key: &[u8]) {
+        match &self.peers {
+            Some(peers) => peers.removed(key, || self.forget_here(key)).await,
+            None => self.forget_here(key),
+        }
+    }
+
+    /// Clears the keys of this node that begin with a prefix (empty: all).
+    pub fn clear_keys(&self, prefix: &[u8], soft: bool, now: Millis) {
+        match (prefix.is_empty(), soft) {
+            (true, true) => drop(self.cache.mark_stale(now)),
+            (true, false) => self.cache.tier().clear(),
+            (false, _) => drop(self.cache.mark_prefix(prefix, !soft, now)),
+        }
+    }
+}
+
+/// An entry as a message for another node. A version that its source gave no tag gets ours:
+/// versions start again with each process, so `instance` is mixed in.
+pub fn message_of(entry: &Entry<'_>, instance: u64, now: Millis) -> EncodedEntry {
+    let tag = || {
+        let mut text = Vec::with_capacity(18);
+        etag::write(&mut text, entry.version() ^ instance);
+        text.into()
+    };
+    EncodedEntry::new(entry, tag, now)
+}
+
+fn encoded(entry: &Entry<'_>, instance: u64, now: Millis) -> Bytes {
+    let message = message_of(entry, instance, now);
+    let mut body = Vec::with_capacity(message.encoded_len());
+    message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
+    body.into()
+}

@@ -1,0 +1,88 @@
+//! Real client libraries with their default settings (`tests/clients`), against Larder alone,
+//! against Larder before a Redis, and against that Redis itself, which shows that the checks are
+//! Redis's own behaviour.
+use crate::{
+    common::{RedisServer, Reply},
+    larder::Larder,
+};
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Program and arguments, relative to `.deps`.
+type Library = (&'static str, &'static [&'static str]);
+const REDIS_PY: Library = ("python/bin/python", &["../tests/clients/python/client.py"]);
+const REDIS_PY_HIREDIS: Library = ("python-hiredis/bin/python", &["../tests/clients/python/client.py"]);
+const GO_REDIS: Library = ("go-client", &[]);
+const IOREDIS: Library = ("node", &["node/client.js"]);
+
+fn run(library: Library, port: u16, prefix: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let deps = root.join(".deps");
+    let (program, args) = library;
+    let installed = deps.join(program.split('/').next().unwrap());
+    assert!(installed.exists(), "{program} is not installed. Type: make tools");
+    // A program of PATH, or one in .deps.
+    let program = if program == "node" { program.into() } else { deps.join(program) };
+    let Output { status, stdout, stderr } = Command::new(program)
+        .args(args.iter().map(|arg| deps.join(arg)))
+        .args([&format!("127.0.0.1:{port}"), prefix])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&stdout);
+    assert!(status.success(), "{text}{}", String::from_utf8_lossy(&stderr));
+    // Shown with --nocapture: which versions these were.
+    println!("{}", text.lines().last().unwrap());
+    assert!(text.trim_end().ends_with(" 12 passed, 0 failed"), "{text}");
+}
+
+fn alone(library: Library) {
+    run(library, Larder::start(&["--threads", "2"]).redis, "c");
+}
+
+fn before_redis(library: Library) {
+    let redis = RedisServer::start();
+    run(library, redis.port(), "direct");
+    let larder = Larder::start(&["--threads", "2", "--source", &redis.url()]);
+    run(library, larder.redis, "through");
+    // Written through: what the program left behind is the same at both doors.
+    for key in ["many49", "counter", "parallel", "parallel15:49", "pipe499", "balance"] {
+        let direct = redis.command(&["GET", &format!("direct:{key}")]);
+        assert_ne!(direct, Reply::nil(), "{key}");
+        assert_eq!(redis.command(&["GET", &format!("through:{key}")]), direct, "{key}");
+    }
+}
+
+#[test]
+fn redis_py() {
+    alone(REDIS_PY);
+}
+#[test]
+fn redis_py_before_redis() {
+    before_redis(REDIS_PY);
+}
+#[test]
+fn redis_py_with_hiredis() {
+    alone(REDIS_PY_HIREDIS);
+}
+#[test]
+fn redis_py_with_hiredis_before_redis() {
+    before_redis(REDIS_PY_HIREDIS);
+}
+#[test]
+fn go_redis() {
+    alone(GO_REDIS);
+}
+#[test]
+fn go_redis_before_redis() {
+    before_redis(GO_REDIS);
+}
+#[test]
+fn ioredis() {
+    alone(IOREDIS);
+}
+#[test]
+fn ioredis_before_redis() {
+    before_redis(IOREDIS);
+}

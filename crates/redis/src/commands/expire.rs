@@ -1,0 +1,148 @@
+//! Lifetimes: EXPIRE, TTL and related commands, PERSIST.
+use super::strings::{check_latest, invalid_expire};
+use crate::{
+    command_context::CommandContext,
+    command_error::{CommandError, CommandResult, integer},
+};
+use larder_engine::{Change, Expiry, Millis, Tier};
+use larder_store::clock;
+
+/// NX XX GT LT
+#[derive(Debug, Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+impl Conditions {
+    fn parse(call: &CommandContext<'_>) -> Result<Conditions, CommandError> {
+        let mut conditions = Conditions::default();
+        for part in call.args.from(3) {
+            let c = &mut conditions;
+            let flag = match part.to_ascii_lowercase().as_slice() {
+                b"nx" => &mut c.nx,
+                b"xx" => &mut c.xx,
+                b"gt" => &mut c.gt,
+                b"lt" => &mut c.lt,
+                _ => return Err(CommandError::quoting("ERR Unsupported option ", part, usize::MAX, "")),
+            };
+            *flag = true;
+        }
+        match conditions {
+            Conditions { nx: true, xx, gt, lt } if xx || gt || lt => {
+                Err(CommandError::Static("ERR NX and XX, GT or LT options at the same time are not compatible"))
+            }
+            Conditions { gt: true, lt: true, .. } => {
+                Err(CommandError::Static("ERR GT and LT options at the same time are not compatible"))
+            }
+            fine => Ok(fine),
+        }
+    }
+    /// Whether the conditions allow `new` when the entry has `old`. An entry without expiry counts
+    /// as never ending.
+    fn allow(&self, old: Option<Millis>, new: i64) -> bool {
+        let old = old.map(|old| i64::try_from(old).unwrap_or(i64::MAX));
+        !(self.nx && old.is_some()
+            || self.xx && old.is_none()
+            || self.gt && old.is_none_or(|old| new <= old)
+            || self.lt && old.is_some_and(|old| new >= old))
+    }
+}
+
+/// EXPIRE key seconds [NX | XX | GT | LT]
+pub(crate) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    change(call, tier, 1000, Some(now))
+}
+
+/// PEXPIRE key milliseconds [NX | XX | GT | LT]
+pub(crate) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    change(call, tier, 1, Some(now))
+}
+
+/// EXPIREAT key unix-seconds [NX | XX | GT | LT]
+pub(crate) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    change(call, tier, 1000, WALL)
+}
+
+/// PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]
+pub(crate) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    change(call, tier, 1, WALL)
+}
+
+/// The argument is a moment of the wall clock.
+const WALL: Option<Millis> = None;
+
+/// Sets an expiry. The argument counts in units of `unit` milliseconds from `base`.
+fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Option<Millis>) -> CommandResult {
+    let conditions = Conditions::parse(call)?;
+    let at = integer(call.arg(2))?
+        .checked_mul(unit)
+        .and_then(|time| time.checked_add_unsigned(base.unwrap_or(0)))
+        .ok_or_else(|| invalid_expire(call.command.name))?;
+    check_latest(at, call.command.name)?;
+    let at = match Millis::try_from(at) {
+        Ok(wall) if base.is_none() => clock::of_wall(wall) as i64,
+        _ => at,
+    };
+    let (key, now) = (call.key(1), call.now);
+    let changed = tier.update(key, now, |entry, _| match entry {
+        Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {
+            Ok(at) if at > now => (Change::Expire(Expiry::At(at)), true),
+            _ => (Change::Delete, true),
+        },
+        _ => (Change::Keep, false),
+    })?;
+    call.reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// PERSIST key
+pub(crate) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
+        Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
+        _ => (Change::Keep, false),
+    })?;
+    call.reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// TTL key
+pub(crate) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    show(call, tier, |at| seconds(at.saturating_sub(now)))
+}
+
+/// PTTL key
+pub(crate) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    show(call, tier, |at| at.saturating_sub(now))
+}
+
+/// EXPIRETIME key
+pub(crate) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    show(call, tier, |at| seconds(clock::to_wall(at)))
+}
+
+/// PEXPIRETIME key
+pub(crate) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    show(call, tier, clock::to_wall)
+}
+
+/// Replies with the entry's expiry as `view` shows it, -1 if it has none, -2 if there is no entry.
+fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> CommandResult {
+    let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
+    call.reply.integer(match expiry {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => view(at) as i64,
+    });
+    Ok(())
+}
+
+/// Rounds like Redis.
+fn seconds(millis: Millis) -> Millis {
+    millis.saturating_add(500) / 1000
+}

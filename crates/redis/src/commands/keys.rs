@@ -1,0 +1,154 @@
+//! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and flushing the keyspace.
+use crate::{
+    command_context::CommandContext,
+    command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+};
+use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
+use larder_source::kind_of;
+use larder_store::ValueKind;
+
+/// Replies with the number of keys for which `holds` returns true.
+fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
+    let cache = call.cache();
+    let keys = call.command.keys.of(call.args);
+    let count = keys.filter(|key| holds(cache.key(key))).count();
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+/// DEL key [key …]. UNLINK does the same, because deleting is cheap.
+pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    count(call, |key| tier.delete(key, now))
+}
+
+/// EXISTS key [key …]
+pub(crate) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    count(call, |key| tier.peek(key, now, |_| ()).is_some())
+}
+
+/// TOUCH key [key …]
+pub(crate) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let now = call.now;
+    count(call, |key| tier.get(key, now, |_| ()).is_some())
+}
+
+/// TYPE key
+pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let kind = tier.peek(call.key(1), call.now, |entry| kind_of(entry.metadata()));
+    call.reply.simple(kind.map_or("none", type_name));
+    Ok(())
+}
+
+/// The name that clients know a type by.
+pub(super) fn type_name(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::String => "string",
+        // The name that RedisJSON gave its type.
+        ValueKind::Document => "ReJSON-RL",
+    }
+}
+
+/// RENAME key new-key
+pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    if call.arg(1) == call.arg(2) {
+        return match tier.peek(call.key(1), call.now, |_| ()) {
+            Some(()) => {
+                call.reply.ok();
+                Ok(())
+            }
+            None => Err(NO_SUCH_KEY),
+        };
+    }
+    duplicate(call, tier, Condition::Always)?.ok_or(NO_SUCH_KEY)?;
+    tier.delete(call.key(1), call.now);
+    call.reply.ok();
+    Ok(())
+}
+
+/// RENAMENX key new-key
+pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    // A key that is renamed to itself already exists.
+    let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
+    let moved = stored != Stored::Unmet;
+    if moved {
+        tier.delete(call.key(1), call.now);
+    }
+    call.reply.integer(i64::from(moved));
+    Ok(())
+}
+
+/// `COPY source destination [DB 0] [REPLACE]`
+pub(crate) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let mut condition = Condition::IfAbsent;
+    let mut parts = call.args.from(3);
+    while let Some(part) = parts.next() {
+        if part.eq_ignore_ascii_case(b"replace") {
+            condition = Condition::Always;
+        } else if part.eq_ignore_ascii_case(b"db") {
+            if int(parts.next().ok_or(SYNTAX)?)? != 0 {
+                return Err(DB_INDEX);
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    if call.arg(1) == call.arg(2) {
+        return Err(SAME_OBJECT);
+    }
+    let copied = match duplicate(call, tier, condition)? {
+        None | Some(Stored::Unmet) => 0,
+        Some(_) => 1,
+    };
+    call.reply.integer(copied);
+    Ok(())
+}
+
+/// Stores the first key's value, expiry and tags under the second key. `None` if the first key does
+/// not exist.
+fn duplicate(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    condition: Condition,
+) -> Result<Option<Stored>, larder_engine::TooLarge> {
+    let found = tier.peek(call.key(1), call.now, |entry| {
+        let tags: Vec<Vec<u8>> = entry.tags().map(<[u8]>::to_vec).collect();
+        (entry.value.to_bytes(), entry.expiry(), tags, entry.metadata().to_vec())
+    });
+    let Some((value, expiry, tags, metadata)) = found else {
+        return Ok(None);
+    };
+    let tags: Vec<&[u8]> = tags.iter().map(|tag| &tag[..]).collect();
+    let write = Write {
+        value: &value,
+        expiry: expiry.map_or(Expiry::Never, Expiry::At),
+        attributes: Attributes { tags: &tags, metadata: &metadata },
+        condition,
+    };
+    tier.set(call.key(2), write, call.now).map(Some)
+}
+
+/// DBSIZE
+pub(crate) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    call.reply.integer(tier.len() as i64);
+    Ok(())
+}
+
+/// FLUSHALL [ASYNC | SYNC]. FLUSHDB does the same, because there is one database.
+pub(crate) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    flush_options(call)?;
+    tier.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+/// Checks the options of FLUSHALL.
+pub(crate) fn flush_options(call: &CommandContext<'_>) -> CommandResult {
+    let mut options = call.args.from(1);
+    let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");
+    if call.args.len() > 2 || !options.all(fine) {
+        return Err(SYNTAX);
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! PUBLISH and PUBSUB without an upstream, among the clients of this process.
+use crate::{
+    command_context::CommandContext,
+    command_error::{CommandError, arity},
+    command_flow::{Flow, Later},
+    commands::subscriptions::check_name,
+};
+use larder_core::clients::SubscriptionKind;
+use larder_proto::glob;
+use std::sync::Arc;
+
+type Done = Result<Flow, CommandError>;
+
+/// Steps of comparing a channel with patterns after which other connections have their turn.
+const STEPS_IN_A_TURN: usize = 1 << 20;
+
+/// PUBLISH channel message
+pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
+    check_name(call, "a channel", call.arg(1))?;
+    let (channel, patterns) = (call.arg(1), call.worker.app.pubsub.patterns());
+    let steps: usize = patterns.iter().map(|pattern| glob::most_steps(pattern, channel)).sum();
+    if steps > STEPS_IN_A_TURN && !call.nested {
+        return call.alone();
+    }
+    let matching: Vec<_> = patterns.iter().filter(|pattern| glob::matches(pattern, channel, false)).cloned().collect();
+    send(call, SubscriptionKind::Channel, &matching)
+}
+/// PUBLISH to a channel whose comparison with all patterns takes long.
+pub(crate) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    Box::pin(async move {
+        let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
+        for pattern in call.worker.app.pubsub.patterns().iter() {
+            if glob::matches(pattern, channel, false) {
+                matching.push(pattern.clone());
+            }
+            done += glob::most_steps(pattern, channel);
+            if done > STEPS_IN_A_TURN {
+                done = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        send(call, SubscriptionKind::Channel, &matching)
+    })
+}
+/// SPUBLISH channel message
+pub(crate) fn spublish(call: &mut CommandContext<'_>) -> Done {
+    check_name(call, "a channel", call.arg(1))?;
+    send(call, SubscriptionKind::Shard, &[])
+}
+fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind, matching: &[Arc<[u8]>]) -> Done {
+    let receivers = call.worker.app.pubsub.post(kind, call.arg(1), call.arg(2), matching);
+    call.reply.integer(receivers as i64);
+    Ok(Flow::Done)
+}
+
+/// `PUBSUB CHANNELS [pattern]`
+pub(crate) fn channels(call: &mut CommandContext<'_>) -> Done {
+    list(call, SubscriptionKind::Channel)
+}
+/// `PUBSUB SHARDCHANNELS [pattern]`
+pub(crate) fn shardchannels(call: &mut CommandContext<'_>) -> Done {
+    list(call, SubscriptionKind::Shard)
+}
+fn list(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+    if call.args.len() > 3 {
+        return Err(arity(call.command.name));
+    }
+    let found = call.worker.app.pubsub.channels(kind, call.args.get(2));
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(Flow::Done)
+}
+
+/// `PUBSUB NUMSUB [channel …]`
+pub(crate) fn numsub(call: &mut CommandContext<'_>) -> Done {
+    count(call, SubscriptionKind::Channel)
+}
+/// `PUBSUB SHARDNUMSUB [channel …]`
+pub(crate) fn shardnumsub(call: &mut CommandContext<'_>) -> Done {
+    count(call, SubscriptionKind::Shard)
+}
+fn count(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+    let channels = call.args.from(2);
+    call.reply.array(2 * channels.len());
+    for channel in channels {
+        call.reply.bulk(channel);
+        let count = call.worker.app.pubsub.subscribers(kind, channel);
+        call.reply.integer(count as i64);
+    }
+    Ok(Flow::Done)
+}
+
+/// PUBSUB NUMPAT
+pub(crate) fn numpat(call: &mut CommandContext<'_>) -> Done {
+    let patterns = call.worker.app.pubsub.totals()[SubscriptionKind::Pattern as usize];
+    call.reply.integer(patterns as i64);
+    Ok(Flow::Done)
+}

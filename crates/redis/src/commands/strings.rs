@@ -1,0 +1,414 @@
+//! Strings: SET and related commands, GETEX, GETDEL, APPEND, ranges, MSET.
+use super::tags;
+use crate::{
+    command_context::CommandContext,
+    command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
+    string_values::check_string,
+};
+use larder_engine::{
+    Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
+};
+use larder_proto::resp::Args;
+use larder_store::clock;
+use smallvec::SmallVec;
+
+/// How a time argument is read.
+#[derive(Debug, Clone, Copy)]
+struct Lifetime<'a> {
+    text: &'a [u8],
+    seconds: bool,
+    /// Relative to now, instead of to the epoch.
+    relative: bool,
+}
+impl Lifetime<'_> {
+    /// The absolute time. `command` is named in the error.
+    fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
+        let invalid = || invalid_expire(command);
+        let time = integer(self.text)?;
+        if time <= 0 {
+            return Err(invalid());
+        }
+        let millis = match self.seconds {
+            true => time.checked_mul(1000).ok_or_else(invalid)?,
+            false => time,
+        };
+        let at = match self.relative {
+            true => millis.checked_add_unsigned(now).ok_or_else(invalid)?,
+            false => millis,
+        };
+        check_latest(at, command)?;
+        Ok(if self.relative { at as Millis } else { clock::of_wall(at as Millis) })
+    }
+}
+
+pub(super) fn invalid_expire(command: &str) -> CommandError {
+    CommandError::Owned(format!("ERR invalid expire time in '{command}' command").into_bytes())
+}
+
+/// Refuses an expiry that Redis takes, but that no entry can have.
+pub(super) fn check_latest(at: i64, command: &str) -> CommandResult {
+    match at <= MAX_EXPIRY as i64 {
+        true => Ok(()),
+        false => Err(CommandError::Owned(
+            format!("ERR invalid expire time in '{command}' command: the latest is {MAX_EXPIRY} ms, in the year 6429")
+                .into_bytes(),
+        )),
+    }
+}
+
+/// The options of SET and GETEX.
+#[derive(Debug, Default)]
+struct Options<'a> {
+    only_if: Option<Condition>,
+    get: bool,
+    keep_ttl: bool,
+    persist: bool,
+    lifetime: Option<Lifetime<'a>>,
+    tags: SmallVec<[&'a [u8]; 4]>,
+}
+impl<'a> Options<'a> {
+    /// Parses the options from part `first` on. `set` says that the command is SET, not GETEX.
+    fn parse(call: &CommandContext<'a>, first: usize, set: bool) -> Result<Options<'a>, CommandError> {
+        let mut options = Options::default();
+        let mut parts = call.args.from(first);
+        while let Some(part) = parts.next() {
+            let is = |name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+            let o = &mut options;
+            // The same unit may be repeated (Redis takes the last), but two units may not be mixed.
+            let timed = |seconds, relative| {
+                let same = |old: Lifetime<'_>| old.seconds == seconds && old.relative == relative;
+                !o.keep_ttl && !o.persist && o.lifetime.is_none_or(same)
+            };
+            let unit = match () {
+                () if is("EX") => Some((true, true)),
+                () if is("PX") => Some((false, true)),
+                () if is("EXAT") => Some((true, false)),
+                () if is("PXAT") => Some((false, false)),
+                () => None,
+            };
+            if let Some((seconds, relative)) = unit {
+                let fits = timed(seconds, relative);
+                let text = parts.next().filter(|_| fits).ok_or(SYNTAX)?;
+                o.lifetime = Some(Lifetime { text, seconds, relative });
+            } else if set && is("NX") && o.only_if != Some(Condition::IfPresent) {
+                o.only_if = Some(Condition::IfAbsent);
+            } else if set && is("XX") && o.only_if != Some(Condition::IfAbsent) {
+                o.only_if = Some(Condition::IfPresent);
+            } else if set && is("TAG") {
+                o.tags.push(parts.next().ok_or(SYNTAX)?);
+            } else if set && is("GET") {
+                o.get = true;
+            } else if set && is("KEEPTTL") && o.lifetime.is_none() {
+                o.keep_ttl = true;
+            } else if !set && is("PERSIST") && o.lifetime.is_none() {
+                o.persist = true;
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+    fn expiry(&self, call: &CommandContext<'_>) -> Result<Expiry, CommandError> {
+        match self.lifetime {
+            Some(lifetime) => Ok(Expiry::At(lifetime.at(call.now, call.command.name)?)),
+            None if self.keep_ttl => Ok(Expiry::Keep),
+            None => Ok(call.lifetime(call.arg(1))),
+        }
+    }
+}
+
+/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
+#[inline]
+pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let (key, value) = (call.key(1), call.arg(2));
+    if call.args.len() == 3 {
+        call.check_len(value.len())?;
+        store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
+        call.reply.ok();
+        return Ok(());
+    }
+    let options = Options::parse(call, 3, true)?;
+    let expiry = options.expiry(call)?;
+    call.check_len(value.len())?;
+    let condition = options.only_if.unwrap_or(Condition::Always);
+    if !options.tags.is_empty() {
+        tags::check(&options.tags)?;
+    }
+    let attributes = Attributes { tags: &options.tags, ..Attributes::NONE };
+    if options.get {
+        return exchange(call, tier, value, expiry, attributes, condition);
+    }
+    let stored = tier.set(key, Write { value, expiry, attributes, condition }, call.now)?;
+    match stored {
+        Stored::Unmet => call.reply.null(),
+        _ => call.reply.ok(),
+    }
+    Ok(())
+}
+
+/// SETNX key value
+pub(crate) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    let stored = store(call, tier, call.key(1), value, call.lifetime(call.arg(1)), Condition::IfAbsent)?;
+    call.reply.integer(i64::from(stored != Stored::Unmet));
+    Ok(())
+}
+
+/// SETEX key seconds value
+pub(crate) fn setex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    set_for(call, tier, true)
+}
+
+/// PSETEX key milliseconds value
+pub(crate) fn psetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    set_for(call, tier, false)
+}
+
+fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> CommandResult {
+    let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
+    let expiry = Expiry::At(lifetime.at(call.now, call.command.name)?);
+    let value = call.arg(3);
+    call.check_len(value.len())?;
+    store(call, tier, call.key(1), value, expiry, Condition::Always)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// GETSET key value
+pub(crate) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    exchange(call, tier, value, call.lifetime(call.arg(1)), Attributes::NONE, Condition::Always)
+}
+
+fn store(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    key: Key<'_>,
+    value: &[u8],
+    expiry: Expiry,
+    condition: Condition,
+) -> Result<Stored, CommandError> {
+    let write = Write { value, expiry, attributes: Attributes::NONE, condition };
+    Ok(tier.set(key, write, call.now)?)
+}
+
+/// Stores a value and replies with the old one.
+fn exchange(
+    call: &mut CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    value: &[u8],
+    expiry: Expiry,
+    attributes: Attributes<'_>,
+    condition: Condition,
+) -> CommandResult {
+    let key = call.key(1);
+    let reply = &mut call.reply;
+    tier.update(key, call.now, |entry, scratch| {
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
+        match entry {
+            Some(entry) => reply.value(entry.value),
+            None => reply.null(),
+        }
+        match (condition, entry) {
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, Ok(())),
+            _ => {
+                scratch.extend_from_slice(value);
+                (Change::Replace(expiry, attributes), Ok(()))
+            }
+        }
+    })?
+}
+
+/// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
+pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let options = Options::parse(call, 2, false)?;
+    let (key, now, name) = (call.key(1), call.now, call.command.name);
+    let reply = &mut call.reply;
+    tier.update(key, now, |entry, _| {
+        let Some(entry) = entry else {
+            reply.null();
+            return (Change::Keep, Ok(()));
+        };
+        if let Err(fault) = check_string(Some(entry)) {
+            return (Change::Keep, Err(fault));
+        }
+        // An invalid time is an error only if the key exists.
+        let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
+            Some(Err(fault)) => return (Change::Keep, Err(fault)),
+            Some(Ok(at)) => Change::Expire(Expiry::At(at)),
+            None if options.persist && entry.expiry().is_some() => Change::Expire(Expiry::Never),
+            None => Change::Keep,
+        };
+        reply.value(entry.value);
+        (change, Ok(()))
+    })?
+}
+
+/// GETDEL key
+pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let key = call.key(1);
+    let reply = &mut call.reply;
+    tier.update(key, call.now, |entry, _| match (entry, check_string(entry)) {
+        (_, Err(fault)) => (Change::Keep, Err(fault)),
+        (Some(entry), _) => {
+            reply.value(entry.value);
+            (Change::Delete, Ok(()))
+        }
+        (None, _) => {
+            reply.null();
+            (Change::Keep, Ok(()))
+        }
+    })?
+}
+
+/// STRLEN key
+pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let len = tier.get(call.key(1), call.now, |entry| check_string(Some(&entry)).map(|()| len(&entry)));
+    call.reply.integer(len.transpose()?.unwrap_or(0) as i64);
+    Ok(())
+}
+
+fn len(entry: &Entry<'_>) -> usize {
+    entry.value.as_bytes().len()
+}
+
+/// GETRANGE key start end; SUBSTR is its old name
+pub(crate) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let (start, end) = (integer(call.arg(2))?, integer(call.arg(3))?);
+    let (key, reply) = (call.key(1), &mut call.reply);
+    let found = tier.get(key, call.now, |entry| {
+        check_string(Some(&entry))?;
+        match (slice(entry.value.as_bytes(), start, end), entry.value) {
+            (part, Value::Inline(_)) | (part @ [], _) => reply.bulk(part),
+            (part, large) => reply.shared(large.to_bytes().slice_ref(part)),
+        }
+        Ok(())
+    });
+    found.unwrap_or_else(|| {
+        reply.bulk(b"");
+        Ok(())
+    })
+}
+
+/// The bytes from `start` to `end`, both included. Negative positions count from the end.
+fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let len = value.len() as i64;
+    let position = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+    let (start, end) = (position(start), position(end).min(len - 1));
+    match start <= end {
+        true => &value[start as usize..=end as usize],
+        false => b"",
+    }
+}
+
+/// APPEND key value
+pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let value = call.arg(2);
+    call.check_len(value.len())?;
+    let total = tier.update(call.key(1), call.now, |entry, _| {
+        let total = entry.map_or(0, len) + value.len();
+        match check_string(entry).and_then(|()| call.check_len(total)) {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(()) => (Change::Append(value), Ok(total)),
+        }
+    })??;
+    call.reply.integer(total as i64);
+    Ok(())
+}
+
+/// SETRANGE key offset value
+pub(crate) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    let offset = usize::try_from(integer(call.arg(2))?).map_err(|_| OFFSET)?;
+    let value = call.arg(3);
+    let total = tier.update(call.key(1), call.now, |entry, _| {
+        let old = entry.map_or(0, len);
+        if let Err(fault) = check_string(entry) {
+            return (Change::Keep, Err(fault));
+        }
+        if value.is_empty() {
+            return (Change::Keep, Ok(old));
+        }
+        match call.check_len(offset.saturating_add(value.len())) {
+            Err(fault) => (Change::Keep, Err(fault)),
+            Ok(()) => (Change::Splice(offset, value), Ok(old.max(offset + value.len()))),
+        }
+    })??;
+    call.reply.integer(total as i64);
+    Ok(())
+}
+
+/// MSET key value [key value …]
+pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    check_pairs(call)?;
+    store_pairs(call, tier)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// MSETNX key value [key value …]
+pub(crate) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    check_pairs(call)?;
+    let cache = call.cache();
+    let mut keys = call.command.keys.of(call.args);
+    let exists = keys.any(|key| tier.peek(cache.key(key), call.now, |_| ()).is_some());
+    if !exists {
+        store_pairs(call, tier)?;
+    }
+    call.reply.integer(i64::from(!exists));
+    Ok(())
+}
+
+fn check_pairs(call: &CommandContext<'_>) -> CommandResult {
+    if call.args.len().is_multiple_of(2) {
+        return Err(arity(call.command.name));
+    }
+    call.args.from(2).step_by(2).try_for_each(|value| call.check_len(value.len()))
+}
+
+fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+    for index in (1..call.args.len()).step_by(2) {
+        let (key, value) = (call.key(index), call.arg(index + 1));
+        store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
+    }
+    Ok(())
+}
+
+/// Whether this SET, MSET, SETEX or PSETEX replaces the whole entry and does not return the old
+/// value.
+pub(crate) fn overwrites(args: Args<'_>) -> bool {
+    let timed =
+        |option: &[u8]| ["ex", "px", "exat", "pxat"].iter().any(|unit| option.eq_ignore_ascii_case(unit.as_bytes()));
+    !args[0].eq_ignore_ascii_case(b"set") || args.len() == 3 || args.len() == 5 && timed(&args[3])
+}
+
+/// What a SET stored that the source has taken. `None` if its options leave that open.
+pub(crate) fn stored_by_set<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    let options = Options::parse(call, 3, true).ok()?;
+    // With GET the reply is the old value, which may look like any reply.
+    if options.keep_ttl || options.get {
+        return None;
+    }
+    match options.lifetime {
+        Some(lifetime) => Some((call.arg(2), Some(lifetime.at(call.now, call.command.name).ok()?))),
+        None => Some((call.arg(2), None)),
+    }
+}
+/// What a SETEX stored.
+pub(crate) fn stored_by_setex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    stored_for(call, true)
+}
+/// What a PSETEX stored.
+pub(crate) fn stored_by_psetex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
+    stored_for(call, false)
+}
+fn stored_for<'a>(call: &CommandContext<'a>, seconds: bool) -> Option<(&'a [u8], Option<Millis>)> {
+    let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
+    Some((call.arg(3), Some(lifetime.at(call.now, call.command.name).ok()?)))
+}

@@ -1,0 +1,466 @@
+//! One client's connection without its socket: commands in, replies out, in order. The rules for
+//! pipelines are here.
+//!
+//! ```text
+//! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
+//! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
+//!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
+//!                          │        its fetches ─────► batch ─ end of `process` ─► source
+//!                          ├─ forward ──────────────► queue, with others: sent at the end of `process` ─► source,
+//!                          │                                or begun at the front of the queue ─► store
+//!                          └─ alone, behind ─► stops here until everything before it is answered
+//! ```
+use super::{
+    buffer_pool::BufferPool,
+    command_input::CommandInput,
+    refused_commands::{
+        has_room, no_room_error, note_foreign_protocol, overloaded_error, refuse_proxy_header, throttled,
+        throttled_error,
+    },
+    waiting_replies::{RunReplies, WaitingKind, WaitingReply},
+};
+use crate::{Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session};
+use larder_base::{buffers::HeldBytes, lifecycle::queue_delay::Admission, tls::begins_handshake};
+use larder_core::{app::Worker, clients::Client};
+use larder_engine::{Key, Millis};
+use larder_proto::{
+    output::Output,
+    proxy_header::begins_header,
+    resp::{Limits, Parsed, Parser},
+};
+use larder_ring::replica::ReplicaRequest;
+use larder_source::{Fetch, SourceError};
+use larder_store::clock;
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// Commands processed before the worker's other connections get their turn.
+const TURN: usize = 1024;
+/// Commands between two looks at the line in front of the core.
+const JUDGED: usize = 32;
+/// Unsent bytes above which no more commands of the client are processed (backpressure). One reply
+/// may exceed it. Large values are referenced, not copied, so they add only references.
+const MAX_DUE: usize = 1 << 20;
+/// Capacity for waiting replies that is kept between batches.
+const KEPT_QUEUE: usize = 64;
+
+/// Why [`ClientConnection::process`] stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The input is used up, except for a partial command that lacks at least `more` bytes.
+    Input {
+        /// At least 1.
+        more: usize,
+    },
+    /// There is more to process, but other connections get their turn first.
+    Turn,
+    /// The next command waits until a pause is over (CLIENT PAUSE).
+    Paused,
+    /// Too many bytes are unsent, or too many reads wait. Continue when there are fewer.
+    Full,
+    /// The next command begins again when every command before it is answered.
+    Behind,
+    /// The next command runs alone, when every command before it is answered:
+    /// [`ClientConnection::run_alone`].
+    Alone,
+    /// Send the output, then close.
+    Close,
+    /// Send the output, then the connection is a replica's stream: [`ClientConnection::replica`].
+    Replicate,
+}
+
+/// One client's connection, without the socket.
+pub struct ClientConnection {
+    /// The client as other clients see it.
+    pub client: Arc<Client>,
+    /// The bytes that the client has sent.
+    pub input: CommandInput,
+    /// The bytes to send to the client.
+    pub out: Output,
+    session: Session,
+    parser: Parser,
+    limits: Limits,
+    queue: VecDeque<WaitingReply>,
+    /// Bytes in the `after` outputs of the queue.
+    held: usize,
+    /// The command that `run_alone` will run, and its length. It is still at the front of the
+    /// input.
+    alone: Option<(&'static Command, usize)>,
+    /// The client is a replica, which asked for this.
+    pub replica: Option<Box<ReplicaRequest>>,
+    max_pipeline: usize,
+    /// [`MAX_DUE`], or less when buffers are short.
+    max_due: usize,
+    peer: IpAddr,
+}
+
+impl ClientConnection {
+    /// The state of a newly accepted connection.
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
+        ClientConnection::with_certificate(worker, client, access, None)
+    }
+    /// The same, of a client that has shown a certificate of this user.
+    pub fn with_certificate(
+        worker: &Worker,
+        client: Arc<Client>,
+        access: Arc<CommandAccess>,
+        user: Option<&str>,
+    ) -> ClientConnection {
+        let mut session = Session::new(worker, client.clone(), access);
+        session.show_certificate(worker, user);
+        let settings = &worker.app.settings;
+        ClientConnection {
+            session,
+            input: CommandInput::default(),
+            out: Output::default(),
+            parser: Parser::default(),
+            limits: Limits::new(settings.max_value).within(settings.max_buffers),
+            queue: VecDeque::new(),
+            held: 0,
+            alone: None,
+            replica: None,
+            max_pipeline: settings.max_pipeline.max(1),
+            max_due: MAX_DUE,
+            peer: client.peer.ip(),
+            client,
+        }
+    }
+
+    /// The key that the command at the front of the input will look up in the memory tier.
+    #[inline]
+    pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
+        if self.parser.is_fresh() { crate::keys_ahead::first_key(worker, self.input.unread()) } else { None }
+    }
+
+    /// Processes commands until the input is used up or a step stops it. Then passes the misses to
+    /// the source as one batch. Does not wait and does not write: the replies are in
+    /// [`ClientConnection::out`].
+    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
+        let batch = &mut *pool.batch.borrow_mut();
+        self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
+        let already = self.queue.len();
+        let step = self.begin_all(worker, now, batch);
+        self.session.end_turn(worker);
+        self.send_forwarded(worker, already);
+        if !batch.is_empty() {
+            worker.fetch(&worker.groups[0], batch);
+        }
+        step
+    }
+
+    fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+        self.session.begin_turn();
+        let mut paused = worker.app.pause.paused(now);
+        let mut begun = 0;
+        let mut admission = worker.queue_delay.admission();
+        let mut judge_again = JUDGED;
+        let mut prefetched = 0;
+        while begun < TURN {
+            if begun >= judge_again && worker.queue_delay.is_on() {
+                admission = worker.queue_delay.admission();
+                judge_again = begun + JUDGED;
+            }
+            if self.is_full() {
+                return Step::Full;
+            }
+            if self.input.unread().is_empty() {
+                return Step::Input { more: 1 };
+            }
+            if paused.is_none() && admission != Admission::Nothing {
+                let gets = self.begin_gets(worker, now, batch);
+                if gets > 0 {
+                    begun += gets;
+                    continue;
+                }
+            }
+            if prefetched == 0 && self.parser.is_fresh() {
+                prefetched = crate::keys_ahead::prefetch(worker, self.input.unread()).max(1);
+            }
+            prefetched = prefetched.saturating_sub(1);
+            begun += 1;
+            self.limits.authenticated = self.session.authenticated();
+            let (out, behind) = match self.queue.back_mut() {
+                None => (&mut self.out, None),
+                Some(last) => {
+                    let already = last.after.len();
+                    (&mut last.after, Some(already))
+                }
+            };
+            let (flow, consumed) = match self.parser.parse(self.input.unread(), &self.limits) {
+                // No part of a command, and the end of a line may never come: the client waits for an answer.
+                Ok(Parsed::Incomplete { .. }) | Err(_) if begins_handshake(self.input.unread()) => {
+                    (Flow::ForeignProtocol("TLS"), 0)
+                }
+                Ok(Parsed::Incomplete { more }) => return Step::Input { more },
+                Err(error) => {
+                    worker.counters.redis_protocol_errors.add(1);
+                    error.reply(out);
+                    (Flow::Close, 0)
+                }
+                Ok(Parsed::Command { consumed }) => {
+                    let args = self.parser.args(self.input.unread());
+                    let flow = if args.is_empty() {
+                        // The first line of a binary header is empty.
+                        match begins_header(self.input.unread()) {
+                            true => Flow::ForeignProtocol(crate::PROXY),
+                            false => Flow::Done,
+                        }
+                    } else if let Some(paused) = paused
+                        && crate::waits_for_pause(worker, &self.session, &args, paused)
+                    {
+                        return Step::Paused;
+                    } else if let Some(refusal) = throttled(worker, &self.client, args) {
+                        worker.counters.redis_throttled.add(1);
+                        crate::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
+                        Flow::Done
+                    } else if admission == Admission::Nothing && crate::is_for_entries(args) {
+                        worker.counters.redis_overloaded.add(1);
+                        crate::refuse(worker, &mut self.session, &args, overloaded_error(), out);
+                        Flow::Done
+                    } else if !has_room(worker, consumed) {
+                        crate::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out);
+                        Flow::Done
+                    } else {
+                        crate::begin(worker, &mut self.session, &args, now, out, batch)
+                    };
+                    (flow, consumed)
+                }
+            };
+            if let Some(already) = behind {
+                self.held += out.len() - already;
+            }
+            match flow {
+                Flow::Done => self.input.consume(consumed),
+                Flow::Pending(read) => {
+                    self.input.consume(consumed);
+                    self.wait_for(read);
+                }
+                Flow::Relay(command, held) => match self.forward(worker, now, command, held) {
+                    Joined::Yes => self.input.consume(consumed),
+                    Joined::Not => return Step::Behind,
+                    Joined::Alone => {
+                        self.alone = Some((command, consumed));
+                        return Step::Alone;
+                    }
+                },
+                Flow::Alone(command) => {
+                    self.alone = Some((command, consumed));
+                    return Step::Alone;
+                }
+                Flow::Behind => return Step::Behind,
+                Flow::Paused => {
+                    self.input.consume(consumed);
+                    paused = worker.app.pause.paused(now);
+                }
+                Flow::Close => {
+                    self.input.consume(consumed);
+                    return Step::Close;
+                }
+                Flow::Replicate(request) => {
+                    self.input.consume(consumed);
+                    self.replica = Some(request);
+                    return Step::Replicate;
+                }
+                Flow::ForeignProtocol(foreign) => {
+                    note_foreign_protocol(worker, foreign, self.client.peer);
+                    if foreign == crate::PROXY && self.queue.is_empty() {
+                        refuse_proxy_header(worker, self.peer, &mut self.out);
+                    }
+                    return Step::Close;
+                }
+            }
+        }
+        Step::Turn
+    }
+
+    /// Begins the plain GETs at the front of the input. Returns their number.
+    #[inline]
+    fn begin_gets(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
+        if !self.parser.is_fresh() {
+            return 0;
+        }
+        let mut replies =
+            RunReplies::new((&mut self.out, &mut self.queue, &mut self.held), (self.max_due, self.max_pipeline));
+        let gets = crate::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, &mut replies, batch);
+        replies.count();
+        if gets.commands > 0 {
+            self.session.end_gets(worker, (gets.commands - gets.waiting) as u32, self.input.unread());
+        }
+        self.input.consume(gets.consumed);
+        if gets.waiting > 0 {
+            self.session.set_outstanding(Outstanding::Reads);
+        }
+        gets.commands
+    }
+
+    /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that
+    /// disconnects meanwhile does not interrupt a write between the source and the memory tier.
+    /// The queue must be empty.
+    pub async fn run_alone(&mut self, worker: &Worker) -> Step {
+        debug_assert!(self.queue.is_empty());
+        let Some((command, len)) = self.alone.take() else { return Step::Turn };
+        let args = self.parser.args(self.input.unread());
+        let flow = crate::run(worker, &mut self.session, (command, &args), &mut self.out).await;
+        self.input.consume(len);
+        match flow {
+            Flow::Done | Flow::Paused => {}
+            Flow::Close => return Step::Close,
+            Flow::Pending(read) => self.wait_for(read),
+            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::Replicate(_) | Flow::ForeignProtocol(_) => {
+                unreachable!("it is running alone")
+            }
+        }
+        Step::Turn
+    }
+
+    fn wait_for(&mut self, read: PendingRead) {
+        self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
+        self.session.set_outstanding(Outstanding::Reads);
+    }
+
+    /// Adds the command at the front of the input to the pipeline to the source.
+    fn forward(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
+        let args = self.parser.args(self.input.unread());
+        let mut before = None;
+        if let Some(WaitingReply { what: WaitingKind::ClientPipeline(together), after }) = self.queue.back_mut() {
+            if together.is_open() && after.is_empty() {
+                let already = together.bytes();
+                let joined = crate::join(worker, &mut self.session, (command, &args), now, together);
+                self.held += together.bytes() - already;
+                return joined;
+            }
+            before = Some(together.is_slow());
+        }
+        let Some(mut together) = crate::pipeline(worker, &self.session, before) else { return Joined::Alone };
+        let joined = crate::join(worker, &mut self.session, (command, &args), now, &mut together);
+        if joined == Joined::Yes {
+            self.held += together.bytes();
+            self.queue
+                .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
+            self.session.set_outstanding(held);
+        }
+        joined
+    }
+
+    /// Sends the commands that this turn has added. They come after all replies that were waiting
+    /// before.
+    fn send_forwarded(&mut self, worker: &Worker, already: usize) {
+        for waiting in self.queue.range_mut(already..) {
+            if let WaitingKind::ClientPipeline(together) = &mut waiting.what {
+                together.send(worker, &self.session);
+            }
+        }
+    }
+
+    /// Whether a reply waits for the source.
+    pub fn is_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Moves the replies that are ready, and the output after them, to [`ClientConnection::out`].
+    /// Ready if there were any.
+    pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
+        let mut progress = Poll::Pending;
+        let mut now = None;
+        while let Some(front) = self.queue.front_mut() {
+            let ended = match &mut front.what {
+                WaitingKind::Read(read) => read.poll(worker, &mut now, cx),
+                WaitingKind::ClientPipeline(together) => together.poll(worker, &mut self.session, cx),
+            };
+            if ended.is_pending() {
+                break;
+            }
+            let mut done = self.queue.pop_front().expect("its front was just polled");
+            match done.what {
+                WaitingKind::Read(read) => read.reply(worker, &mut self.session, &mut self.out),
+                WaitingKind::ClientPipeline(together) => {
+                    self.held -= together.bytes();
+                    together.reply(worker, &mut self.session, &mut self.out);
+                }
+            }
+            self.held -= done.after.len();
+            self.out.append(&mut done.after);
+            progress = Poll::Ready(());
+        }
+        if self.queue.is_empty() && progress.is_ready() {
+            self.session.set_outstanding(Outstanding::Nothing);
+            if self.queue.capacity() > KEPT_QUEUE {
+                self.queue.shrink_to(KEPT_QUEUE);
+            }
+        }
+        progress
+    }
+
+    /// Whether the client has state at the upstream for which pushes may arrive.
+    pub fn has_upstream_state(&self) -> bool {
+        self.session.has_upstream_state()
+    }
+    /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were
+    /// any.
+    ///
+    /// # Errors
+    /// A dedicated connection is lost, so the client's connection must end.
+    pub fn poll_pushes(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        self.session.note_changed_users(worker, clock::now());
+        let out = if self.is_full() { None } else { Some(&mut self.out) };
+        self.session.poll_pushes(cx, out)
+    }
+    /// Whether the dedicated connection is lost because its unread pushes exceeded `max-backlog`.
+    pub fn exceeded_backlog(&self) -> bool {
+        self.session.exceeded_backlog()
+    }
+
+    /// Writes the push that asks the client to move, because the process will end.
+    pub fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
+    }
+    /// Whether pushes wait in the client's inbox.
+    pub fn has_messages(&self) -> bool {
+        self.client.push_inbox.has_messages()
+    }
+    /// Moves the pushes from the inbox to the end of the client's output.
+    pub fn take_pushes(&mut self, worker: &Worker) {
+        // The rules say of which keys the client may hear.
+        self.session.note_changed_users(worker, clock::now());
+        match self.queue.back_mut() {
+            None => self.session.deliver(&mut self.out),
+            Some(last) => {
+                let already = last.after.len();
+                self.session.deliver(&mut last.after);
+                self.held += last.after.len() - already;
+            }
+        }
+    }
+
+    /// The memory that the connection occupies between two turns.
+    #[inline]
+    pub fn holding(&self) -> HeldBytes {
+        self.session.release_room();
+        // A command that runs alone is copied: for the source, and its keys for the tier.
+        let copied = self.alone.map_or(0, |(_, len)| len);
+        let mut holding = HeldBytes {
+            input: self.input.owned() + self.parser.owned() + self.session.owned() + copied,
+            output: self.out.owned(),
+            referred: self.out.referred(),
+        };
+        for waiting in &self.queue {
+            holding.output += waiting.owned();
+            holding.referred += waiting.referred();
+        }
+        holding
+    }
+
+    /// Whether all replies are sent, so that an error may be written now.
+    pub fn owes_nothing(&self) -> bool {
+        self.out.is_empty() && self.queue.is_empty()
+    }
+
+    /// Whether too many bytes are unsent or too many reads wait.
+    pub fn is_full(&self) -> bool {
+        self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
+    }
+}

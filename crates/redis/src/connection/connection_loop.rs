@@ -1,0 +1,412 @@
+//! The loop of one connection: reads, processes, writes and waits until the client, a limit or the
+//! drain ends it.
+use super::{
+    buffer_pool::BufferPool,
+    client_connection::{ClientConnection, Step},
+};
+use crate::CommandAccess;
+use larder_base::{
+    buffers::{BufferAccount, ClientProtocol, HeldBytes},
+    lifecycle::{faults::FaultPlace, linger::linger},
+    tls::ClientStream,
+};
+use larder_core::{
+    app::Worker,
+    clients::{Client, Closing},
+};
+use larder_ring::replica::{self, ReplicaRequest};
+use larder_source::LocalFuture;
+use larder_store::clock;
+use larder_units::show_size;
+use std::{
+    future::{Future, poll_fn},
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// How long a client may take to close its side after Larder has closed the connection.
+const LINGER: Duration = Duration::from_secs(1);
+/// The same for a connection that was cut because buffers were short: the client may be sending
+/// much.
+const LINGER_CUT: Duration = Duration::from_millis(250);
+
+/// Serves a connection until it ends.
+pub async fn serve<S: ClientStream>(
+    worker: Rc<Worker>,
+    pool: Rc<BufferPool>,
+    mut stream: S,
+    peer: SocketAddr,
+    access: Arc<CommandAccess>,
+) {
+    let Ok(local) = stream.local_addr() else {
+        return; // reset before we got to it
+    };
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let clients = &worker.app.clients;
+    let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
+    let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    tracing::debug!(%peer, id = listed.client.id, "Redis client connected");
+    listed.client.push_inbox.show_on(holder.account().clone());
+    if worker.app.drain.begun() {
+        listed.client.finish(); // it came too late to be told with the others
+    }
+    let mut connection = ConnectionLoop {
+        worker: &worker,
+        conn: ClientConnection::with_certificate(&worker, listed.client.clone(), access, stream.certificate_user()),
+        holder: &holder,
+        stream: &mut stream,
+        pool: &pool,
+        state: ConnectionStep::Reading { more: 1 },
+        lent: false,
+        input_ended: false,
+        told_to_move: false,
+        paused: None,
+        is_delayed: false,
+    };
+    let end = connection.run().await;
+    let request = connection.conn.replica.take();
+    drop(connection);
+    if let (End::Replica, Some(request)) = (&end, request) {
+        // The stream has none of the connection's buffers.
+        holder.set(HeldBytes::default());
+        serve_replica(&worker, &listed.client, &mut stream, *request).await;
+    }
+    drop(listed);
+    let cut = matches!(end, End::Cut { .. });
+    tracing::debug!(%peer, by = end.side(), "Redis client disconnected");
+    if cut {
+        holder.note_cut(peer);
+    }
+    // The connection's memory is released before waiting for a client that may be slow to close.
+    drop(holder);
+    match end {
+        // The dedicated connections to the source end before the client sees the end, so that a blocking command
+        // (BLPOP) takes nothing afterwards.
+        End::Gone | End::Cut { told: false } => tokio::task::yield_now().await,
+        End::Cut { told: true } => {
+            tokio::task::yield_now().await;
+            let limit = show_size(worker.app.buffers.limit() as u64);
+            // If the socket has no room for this, the client is not reading.
+            let reason = format!(
+                "-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n"
+            );
+            let _ = stream.try_write_vectored(&[IoSlice::new(reason.as_bytes())]);
+            linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
+        }
+        End::Ours => linger(&mut stream, &worker.app.drain, LINGER).await,
+        End::Replica => {}
+    }
+}
+
+/// Serves a replica, until CLIENT KILL or the drain ends it.
+async fn serve_replica<S: ClientStream>(worker: &Worker, client: &Client, stream: &mut S, request: ReplicaRequest) {
+    let end = poll_fn(|_| match client.closing() {
+        None | Some(Closing::Moving) => Poll::Pending,
+        Some(Closing::WhenIdle | Closing::Now) => Poll::Ready(()),
+    });
+    client.is_replica.store(true, Relaxed);
+    let heard = || client.touch(clock::now());
+    replica::serve_replica(&worker.app.replication, stream, client.peer, request, heard, end).await;
+}
+
+/// How the connection ends.
+enum End {
+    /// The client closed it, or CLIENT KILL did: just close.
+    Gone,
+    /// Larder closes it, after its last reply is sent.
+    Ours,
+    /// We do, because it held too much; it can be told why if nothing else was due to it.
+    Cut { told: bool },
+    /// The rest of the connection is a replica's stream.
+    Replica,
+}
+
+impl End {
+    /// Who ends it, for the log.
+    fn side(&self) -> &'static str {
+        match self {
+            End::Gone => "client",
+            End::Ours => "larder",
+            End::Cut { .. } => "max-buffers",
+            End::Replica => "replica",
+        }
+    }
+}
+
+/// What the connection does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionStep {
+    /// Process the input.
+    Processing,
+    /// Wait for input; at least `more` bytes are missing.
+    Reading { more: usize },
+    /// Wait until less is unsent, then continue.
+    Full,
+    /// Wait until a pause is over, then process on.
+    Paused,
+    /// Wait until every command before it is answered, then continue.
+    Behind,
+    /// Wait until every command before it is answered, then run the next command.
+    Alone,
+    /// Wait until everything is sent, then close.
+    Closing,
+    /// Wait until everything is sent, then serve a replica.
+    Replicating,
+}
+
+pub(super) struct ConnectionLoop<'c, S> {
+    pub(super) worker: &'c Worker,
+    pub(super) conn: ClientConnection,
+    pub(super) holder: &'c BufferAccount,
+    pub(super) stream: &'c mut S,
+    pub(super) pool: &'c BufferPool,
+    pub(super) state: ConnectionStep,
+    /// `conn.out` is lent by `pool`.
+    pub(super) lent: bool,
+    /// No more input will be read: the client closed its side, or Larder is closing.
+    pub(super) input_ended: bool,
+    pub(super) told_to_move: bool,
+    /// The end of a pause.
+    pub(super) paused: Option<LocalFuture<'static, ()>>,
+    /// A fault has delayed the input.
+    pub(super) is_delayed: bool,
+}
+
+impl<S: ClientStream> ConnectionLoop<'_, S> {
+    async fn run(&mut self) -> End {
+        loop {
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                Err(_reset_by_client) => return End::Gone,
+                Ok(Event::End(end)) => return end,
+                Ok(Event::Progress) if self.state != ConnectionStep::Full => {}
+                Ok(Event::Input | Event::Progress) => self.state = ConnectionStep::Processing,
+            }
+            if self.act().await.is_err() {
+                return if self.holder.is_cut() { self.cut() } else { End::Gone };
+            }
+        }
+    }
+
+    /// Does what needs no waiting for the client or for a flight.
+    async fn act(&mut self) -> io::Result<()> {
+        loop {
+            match self.state {
+                ConnectionStep::Processing => {
+                    self.process();
+                    if self.state == ConnectionStep::Processing {
+                        self.flush()?;
+                        self.account();
+                        tokio::task::yield_now().await;
+                    }
+                }
+                ConnectionStep::Behind if !self.conn.is_waiting() => self.state = ConnectionStep::Processing,
+                ConnectionStep::Alone if !self.conn.is_waiting() => {
+                    self.flush()?;
+                    self.account();
+                    let step = self.run_alone().await?;
+                    self.follow(step);
+                }
+                _ => return self.flush(),
+            }
+        }
+    }
+
+    /// The connection held too much.
+    fn cut(&self) -> End {
+        End::Cut { told: self.conn.owes_nothing() }
+    }
+
+    /// Runs the next command. A blocking command ends when its client disconnects, or holds too
+    /// much.
+    async fn run_alone(&mut self) -> io::Result<Step> {
+        let (client, stream, holder) = (self.conn.client.clone(), &*self.stream, self.holder);
+        let mut run = pin!(self.conn.run_alone(self.worker));
+        let mut gone = pin!(stream.gone());
+        poll_fn(|cx| {
+            if let Poll::Ready(step) = run.as_mut().poll(cx) {
+                return Poll::Ready(Ok(step));
+            }
+            let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
+            let ends = closing || holder.is_cut();
+            if client.blocked.load(Relaxed) && (ends || gone.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Processes the input that was read, for one turn at most.
+    fn process(&mut self) {
+        if self.worker.app.faults.are_on() && self.is_struck() {
+            return;
+        }
+        self.borrow_output();
+        // Prefetches the bucket and the record of the first key while other work is done.
+        let cache = &self.worker.groups[0].cache;
+        let first = self.conn.first_key(self.worker);
+        first.inspect(|key| cache.prefetch_bucket(*key));
+        // All commands of the turn share one reading of the clock.
+        let now = clock::now();
+        first.inspect(|key| cache.prefetch_record(*key));
+        self.worker.longest_turn.begin(now, &self.worker.counters.longest_turn);
+        self.conn.client.touch(now);
+        let step = self.conn.process(self.worker, self.pool, now);
+        self.follow(step);
+    }
+
+    /// Whether a fault that was ordered delays the input, once.
+    #[cold]
+    fn is_struck(&mut self) -> bool {
+        if std::mem::take(&mut self.is_delayed) {
+            return false;
+        }
+        let delay = self.worker.app.faults.delay(FaultPlace::Redis, clock::now());
+        if let Some(delay) = delay {
+            self.is_delayed = true;
+            self.paused = Some(Box::pin(tokio::time::sleep(delay)));
+            self.state = ConnectionStep::Paused;
+        }
+        delay.is_some()
+    }
+
+    fn follow(&mut self, step: Step) {
+        self.state = match step {
+            Step::Input { more } => ConnectionStep::Reading { more },
+            Step::Turn => ConnectionStep::Processing,
+            Step::Full => ConnectionStep::Full,
+            Step::Paused => ConnectionStep::Paused,
+            Step::Behind => ConnectionStep::Behind,
+            Step::Alone => ConnectionStep::Alone,
+            Step::Close => ConnectionStep::Closing,
+            Step::Replicate => ConnectionStep::Replicating,
+        };
+    }
+
+    /// Waits for the first of these: the end, a flight, room in the socket, input.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if self.holder.is_cut() {
+            return Poll::Ready(Ok(Event::End(self.cut())));
+        }
+        let event = self.poll_next(cx);
+        if event.is_pending() {
+            self.account();
+        }
+        event
+    }
+
+    /// Brings the connection's account up to date.
+    #[inline]
+    pub(super) fn account(&self) {
+        let mut holding = self.conn.holding();
+        holding.output += self.stream.buffered();
+        self.holder.set(holding);
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        let closing = match self.conn.client.closing() {
+            Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
+            Some(Closing::Moving) => {
+                self.tell_to_move();
+                None
+            }
+            other => other,
+        };
+        if self.conn.is_waiting() {
+            self.borrow_output();
+            let progress = self.conn.poll_waiting(self.worker, cx);
+            self.return_output();
+            if progress.is_ready() {
+                return Poll::Ready(Ok(Event::Progress));
+            }
+        }
+        if self.conn.has_upstream_state() {
+            self.borrow_output();
+            let pushes = self.conn.poll_pushes(self.worker, cx);
+            self.return_output();
+            match pushes {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
+                Poll::Ready(Err(_lost)) => {
+                    if self.conn.exceeded_backlog() {
+                        self.worker.app.backlog.note_cut_off();
+                    }
+                    return Poll::Ready(Ok(Event::End(End::Ours)));
+                }
+                Poll::Pending => {}
+            }
+        }
+        if self.conn.has_messages() && !self.conn.is_full() {
+            self.borrow_output();
+            self.conn.take_pushes(self.worker);
+            self.return_output();
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        if self.stream.is_unflushed() && self.poll_flush(cx)?.is_ready() {
+            return Poll::Ready(Ok(Event::Progress));
+        }
+        let mut answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
+        let ends = self.input_ended || matches!(self.state, ConnectionStep::Closing | ConnectionStep::Replicating);
+        if answered && ends {
+            // A stream may have taken replies and not sent them yet.
+            answered = self.stream.poll_sent(cx)?.is_ready();
+        }
+        match self.state {
+            ConnectionStep::Reading { more } => {
+                if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
+                    return Poll::Ready(Ok(Event::Input));
+                }
+                if self.input_ended && answered {
+                    let end = if closing.is_some() { End::Ours } else { End::Gone };
+                    return Poll::Ready(Ok(Event::End(end)));
+                }
+            }
+            ConnectionStep::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
+            ConnectionStep::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
+            ConnectionStep::Replicating if answered => return Poll::Ready(Ok(Event::End(End::Replica))),
+            ConnectionStep::Paused => {
+                let app = self.worker.app.clone();
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
+                self.conn.client.blocked.store(true, Relaxed);
+                if over.as_mut().poll(cx).is_ready() {
+                    self.paused = None;
+                    self.conn.client.blocked.store(false, Relaxed);
+                    return Poll::Ready(Ok(Event::Input));
+                }
+            }
+            ConnectionStep::Full
+            | ConnectionStep::Behind
+            | ConnectionStep::Alone
+            | ConnectionStep::Closing
+            | ConnectionStep::Replicating
+            | ConnectionStep::Processing => {}
+        }
+        Poll::Pending
+    }
+
+    /// Writes the push that asks the client to move, once. Any place among the replies is right.
+    fn tell_to_move(&mut self) {
+        if !self.told_to_move {
+            self.told_to_move = true;
+            self.borrow_output();
+            self.conn.tell_to_move(self.worker);
+        }
+    }
+}
+
+/// The event that woke the connection.
+enum Event {
+    /// Input was read.
+    Input,
+    /// Replies became ready, or output was sent.
+    Progress,
+    /// The connection ends.
+    End(End),
+}

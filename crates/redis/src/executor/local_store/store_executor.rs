@@ -1,0 +1,207 @@
+//! The executor of a local store: commands that run alone, EXEC and WATCH.
+use super::{
+    pipeline::StorePipeline,
+    prepared::set_now,
+    scratch::{Scratch, wanted},
+};
+use crate::{
+    command::{Command, CommandKind, Flags, TransactionStep},
+    command_context::CommandContext,
+    command_error::{CommandError, CommandResult},
+    command_flow::{Flow, Later},
+    command_handlers::{Handler, handler},
+    command_queue::CommandQueue,
+    commands::get,
+    executor::{
+        executor_trait::Executor, pipeline::ClientPipeline, tier_commands, transaction_replies::TransactionReplies,
+    },
+    session::{Outstanding, Session, Watch},
+    slow_commands, transaction,
+};
+use larder_core::{
+    app::Worker,
+    read::{Group, KeyGuard},
+};
+use larder_proto::resp::Args;
+use larder_source::{Fetch, SourceError};
+use larder_store::clock;
+use std::{future::poll_fn, mem, rc::Rc};
+
+pub(in crate::executor) struct LocalStoreExecutor;
+
+impl Executor for LocalStoreExecutor {
+    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+        call.check_keys()?;
+        if set_now(call)? {
+            return Ok(Flow::Done);
+        }
+        if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
+            return Ok(Flow::Done);
+        }
+        match call.command.flags.has(Flags::FLUSH) {
+            true => Ok(Flow::Alone(call.command)),
+            false => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
+        }
+    }
+    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+        Ok(transaction::begin(call))
+    }
+    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
+        Box::pin(run_alone(call))
+    }
+    fn pipeline(&self, worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
+        Some(ClientPipeline::Store(Box::new(StorePipeline::new(&worker.groups[0]))))
+    }
+}
+
+/// Runs a command alone: on the keyspace, EXEC, WATCH, or one whose reply is suppressed.
+async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    match call.command.kind {
+        CommandKind::Transaction(TransactionStep::Exec) => return exec(call).await,
+        CommandKind::Transaction(_) => watch(call).await?,
+        CommandKind::MultiGet => mget(call).await?,
+        _ if call.command.is_keyspace() => {
+            let held = match call.command.flags.has(Flags::FLUSH) {
+                true => Some(call.group().hold_all().await?),
+                false => None,
+            };
+            on_keyspace(call, held.as_ref()).await?;
+        }
+        _ => {
+            let mut queue = CommandQueue::default();
+            queue.push(call.command, call.args);
+            let group = call.group();
+            let held = hold(group, &queue, [].into_iter()).await?;
+            let mut scratch = Scratch::load(group, wanted(queue.iter())).await?;
+            scratch.run(call)?;
+            group.commit(&held, scratch.changes(), call.session.actor()).await?;
+        }
+    }
+    Ok(Flow::Done)
+}
+
+/// Runs a command on the keyspace.
+async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>) -> CommandResult {
+    match handler(call.command) {
+        Handler::Keyspace(_, run) => run(call, held).await,
+        _ => Err(CommandError::Owned(
+            format!("ERR {} is not available with this source", call.command.name).into_bytes(),
+        )),
+    }
+}
+
+/// Locks the keys of all commands, and the others.
+async fn hold<'a>(
+    group: &Group,
+    queue: &'a CommandQueue,
+    others: impl Iterator<Item = &'a [u8]>,
+) -> Result<Rc<KeyGuard>, SourceError> {
+    if queue.iter().any(|(command, _)| command.is_keyspace()) {
+        return group.hold_all().await;
+    }
+    let queued = queue.iter().flat_map(|(command, args)| command.keys.of(args));
+    group.hold(queued.chain(others)).await
+}
+
+async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    let (queue, watch) = transaction::end(call);
+    let watch = if let Watch::Store(watch) = watch { Some(watch) } else { None };
+    let group = call.group();
+    let watched = watch.iter().flat_map(|watch| watch.keys());
+    let held = hold(group, &queue, watched).await?;
+    call.now = clock::now();
+    if watch.is_some_and(|watch| watch.is_broken(call.now)) {
+        call.reply.null_array();
+        return Ok(Flow::Done);
+    }
+    call.reply.array(queue.len());
+    let mut replies = TransactionReplies::default();
+    let mut commands = queue.iter().peekable();
+    while commands.len() > 0 {
+        let (before, mark) = (commands.len(), call.reply.output().mark());
+        // The commands between two keyspace commands change the store together.
+        let keyed: Vec<(&'static Command, Args<'_>)> =
+            std::iter::from_fn(|| commands.next_if(|(command, _)| !command.is_keyspace())).collect();
+        match run_keyed(call, &held, &keyed, &mut replies).await {
+            Ok(()) => {}
+            Err(error) if before == queue.len() => return Err(error.into()),
+            Err(error) => {
+                call.reply.output().truncate(mark);
+                let fault = CommandError::from(error);
+                for _ in 0..before {
+                    call.session.counters.redis_error(fault.text());
+                    fault.reply(&mut call.reply);
+                }
+                break;
+            }
+        }
+        if let Some((command, args)) = commands.next() {
+            let outer = call.session.times;
+            call.session.times.start();
+            let mut inner = call.within(command, args);
+            let mark = inner.reply.output().mark();
+            if let Err(fault) = on_keyspace(&mut inner, Some(&held)).await {
+                inner.reply.output().truncate(mark);
+                inner.fail(&fault);
+            }
+            if let Some((row, took)) = call.session.times.end(call.worker, &call.session.client) {
+                slow_commands::note(call.worker, &call.session.client, row, took, args);
+            }
+            call.session.times = outer;
+        }
+    }
+    Ok(replies.flow())
+}
+
+/// Runs commands of a transaction, and writes their changes to the store.
+async fn run_keyed(
+    call: &mut CommandContext<'_>,
+    held: &Rc<KeyGuard>,
+    commands: &[(&'static Command, Args<'_>)],
+    replies: &mut TransactionReplies,
+) -> Result<(), SourceError> {
+    let group = call.group();
+    let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;
+    for &(command, args) in commands {
+        replies.run(call, command, args, |call| match command.kind {
+            CommandKind::Local => transaction::run_local(call),
+            CommandKind::Transaction(_) => transaction::unwatch(call),
+            _ => scratch.run(call),
+        });
+    }
+    group.commit(held, scratch.changes(), call.session.actor()).await
+}
+
+/// MGET when the tier lacks some of the keys. The key locks keep writers out meanwhile.
+async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
+    let group = call.group();
+    let _held = group.hold(call.command.keys.of(call.args)).await?;
+    let mut batch = Vec::new();
+    let flow = get::mget_each(call, &mut batch)?;
+    if !batch.is_empty() {
+        group.source.fetch(&mut batch);
+    }
+    if let Flow::Pending(mut pending) = flow {
+        poll_fn(|cx| pending.poll(call.worker, &mut None, cx)).await;
+        pending.reply(call.worker, call.session, call.reply.output());
+    }
+    Ok(())
+}
+
+/// WATCH.
+async fn watch(call: &mut CommandContext<'_>) -> CommandResult {
+    let group = call.group();
+    let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
+    let _held = group.hold(&keys).await?;
+    let found = group.load(group.local()?, &keys).await?;
+    let mut watched = match mem::take(&mut call.session.watch) {
+        Watch::Store(watched) => watched,
+        _ => group.watch(),
+    };
+    for (key, found) in keys.iter().zip(found) {
+        watched.add(key, found.as_ref());
+    }
+    call.session.watch = Watch::Store(watched);
+    call.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Requests of other protocols on the Redis port: from a browser that a web page has misled, or
+//! from a client that speaks TLS. Like Redis, Larder closes such a connection before it reads
+//! further, because a request's body may have lines that read as commands.
+use larder_base::tls::begins_handshake;
+use larder_proto::resp::Args;
+
+/// The other protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForeignProtocol {
+    Http,
+    Tls,
+    /// The header of the PROXY protocol, from an address that is not to send one.
+    Proxy,
+}
+impl ForeignProtocol {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            ForeignProtocol::Http => "HTTP",
+            ForeignProtocol::Tls => "TLS",
+            ForeignProtocol::Proxy => PROXY,
+        }
+    }
+    /// The other protocol of a request, if it is not a Redis command. `args` has at least one part.
+    pub(super) fn of(args: Args<'_>) -> Option<ForeignProtocol> {
+        let name = &args[0];
+        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+            return Some(ForeignProtocol::Http);
+        }
+        if !args.is_inline() {
+            return None;
+        }
+        // An attacker may have chosen the bytes after it.
+        if begins_handshake(name) {
+            return Some(ForeignProtocol::Tls);
+        }
+        // Redis has no such command, and what follows the line is not of who sent it.
+        if name == b"PROXY" {
+            return Some(ForeignProtocol::Proxy);
+        }
+        let last = args.get(args.len() - 1).filter(|_| args.len() > 1)?;
+        is_http_version(last).then_some(ForeignProtocol::Http)
+    }
+}
+
+/// The name of the PROXY protocol in logs.
+pub const PROXY: &str = "the PROXY protocol";
+
+/// Whether this is the end of an HTTP request line: `HTTP/1.1`.
+fn is_http_version(word: &[u8]) -> bool {
+    let version = word.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case(b"http/"));
+    matches!(version, Some((_, [major, b'.', minor])) if major.is_ascii_digit() && minor.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_proto::resp::{Limits, Parsed, Parser, encode};
+
+    fn of(bytes: &[u8]) -> Option<ForeignProtocol> {
+        let mut parser = Parser::default();
+        let parsed = parser.parse(bytes, &Limits::new(1 << 20));
+        assert!(matches!(parsed, Ok(Parsed::Command { .. })), "{bytes:?}");
+        ForeignProtocol::of(parser.args(bytes))
+    }
+
+    #[test]
+    fn requests_of_other_protocols() {
+        for line in [
+            "POST / HTTP/1.1",
+            "post /",
+            "Host: localhost:6380",
+            "HOST: x",
+            "GET / HTTP/1.0",
+            "PUT /v1/kv/a HTTP/1.1",
+            "OPTIONS * http/1.1",
+            "PRI * HTTP/2.0",
+            "SET a HTTP/1.1",
+        ] {
+            assert_eq!(of(format!("{line}\r\n").as_bytes()), Some(ForeignProtocol::Http), "{line}");
+        }
+        assert_eq!(of(&encode(&[b"POST"])), Some(ForeignProtocol::Http));
+        assert_eq!(of(&encode(&[b"host:", b"x"])), Some(ForeignProtocol::Http));
+        assert_eq!(of(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"), Some(ForeignProtocol::Proxy));
+        assert_eq!(of(&encode(&[b"PROXY"])), None);
+        assert_eq!(of(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abc\nSET a b\r\n"), Some(ForeignProtocol::Tls));
+    }
+
+    #[test]
+    fn commands() {
+        for line in
+            ["GET a", "GET HTTP/1.1 a", "HTTP/1.1", "SET a HTTP/1", "SET a xHTTP/1.1", "ECHO HTTP/1.1x", "HOST x"]
+        {
+            assert_eq!(of(format!("{line}\r\n").as_bytes()), None, "{line}");
+        }
+        // A client of Redis may store what it wants.
+        assert_eq!(of(&encode(&[b"SET", b"a", b"HTTP/1.1"])), None);
+        assert_eq!(of(&encode(&[b"\x16\x03\x01"])), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! Runs of plain `GET key` commands, the most common input of a cache. They skip the parser and the
+//! command table, which would cost as much as the rest of a hit, and their memory is prefetched
+//! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
+//! command.
+use super::{
+    command_counts::count_calls, command_lookup::GET, keys_ahead::AHEAD, pending_read::PendingRead, session::Session,
+    string_values::reply_value,
+};
+use larder_core::{app::Worker, read::StartedRead};
+use larder_engine::{Key, Millis};
+use larder_proto::{
+    output::Output,
+    resp::{self, Reply},
+};
+use larder_source::Fetch;
+use smallvec::SmallVec;
+
+/// Bytes of a plain GET before its name and after its key: `*2`, `$3`, and three ends of lines.
+const AROUND: usize = 10;
+
+/// How far a run was begun.
+#[derive(Default)]
+pub struct GetRun {
+    /// The number of commands.
+    pub commands: usize,
+    /// Their bytes in the input.
+    pub consumed: usize,
+    /// How many of them wait for a flight.
+    pub waiting: usize,
+}
+
+/// Takes the replies to the commands of a run, in order.
+pub trait GetReplies {
+    /// The output for the next replies, and at how many bytes the run stops.
+    fn output(&mut self) -> (&mut Output, usize);
+    /// The next reply waits for a flight. False: the run stops here.
+    fn wait(&mut self, read: PendingRead) -> bool;
+}
+
+/// Begins the GETs at the start of `input`, until enough bytes or reads are due. Begins none if
+/// they need more than a lookup: throttle, recorder, MONITOR, a slow log of short times, or a
+/// client in a special state. Fetches that they need are pushed to `batch`.
+pub fn begin(
+    worker: &Worker,
+    session: &mut Session,
+    input: &[u8],
+    now: Millis,
+    replies: &mut impl GetReplies,
+    batch: &mut Vec<Fetch>,
+) -> GetRun {
+    let mut gets = GetRun::default();
+    let app = &worker.app;
+    if !session.reads_plainly()
+        || app.throttle.is_on()
+        || app.telemetry.recorder.is_on()
+        || app.clients.monitors().any()
+        || app.telemetry.slow.times_each()
+        || session.has_old_user(worker, now)
+    {
+        return gets;
+    }
+    let group = &*worker.groups[0];
+    let longest = worker.app.settings.max_key;
+    let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
+        .take(AHEAD)
+        .take_while(|(key, _)| key.len() <= longest && session.may_get(key))
+        .map(|(key, len)| (group.cache.key(key), len))
+        .collect();
+    if !row.is_empty() {
+        session.times.end_short(worker, &session.client);
+    }
+    let _one_table = group.one_table();
+    if row.len() > 1 {
+        group.prefetch(row.iter().map(|(key, _)| *key));
+    }
+    let (out, mut enough) = replies.output();
+    let mut before = out.len();
+    let mut sent = 0;
+    let mut reply = Reply::new(out, session.resp3);
+    for (key, len) in row {
+        if reply.output().len() >= enough {
+            break;
+        }
+        gets.commands += 1;
+        gets.consumed += len;
+        match group.begin(key, now, batch, |entry| reply_value(&mut reply, &entry)) {
+            StartedRead::Hit(()) => {}
+            StartedRead::Absent => reply.null(),
+            StartedRead::Wait(wait) => {
+                gets.waiting += 1;
+                sent += reply.output().len() - before;
+                let mut read = PendingRead::one(wait, session.resp3, false);
+                read.timed = Some(session.times.get_later());
+                let goes_on = replies.wait(read);
+                let (out, limit) = replies.output();
+                (before, enough) = (out.len(), limit);
+                reply = Reply::new(out, session.resp3);
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+    sent += reply.output().len() - before;
+    if gets.commands > 0 {
+        count_calls(worker, session, GET, gets.commands as u64, (gets.consumed - gets.commands * AROUND, sent));
+    }
+    gets
+}

@@ -1,0 +1,114 @@
+//! Memory for the reply of a single command, which could be longer than all buffers together.
+use super::command_error::{CommandError, CommandResult};
+use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
+use larder_proto::output::Room;
+use larder_units::show_size;
+use std::{cell::RefCell, sync::Arc};
+
+const NO_ROOM: &str = "ERR the reply does not fit into the buffers now";
+
+/// Replies up to this length are not checked: the connection's turn ends soon enough.
+const UNSEEN: usize = 1 << 20;
+
+/// One in this many parts of the bound stays free, so that the connection is not closed for this
+/// reply in the end.
+const MARGIN_SHARE: usize = 8;
+
+/// The memory that the replies of one connection take while they are written. At the end of a turn
+/// the connection accounts for it ([`ReplyRoom::release`]).
+#[derive(Debug)]
+pub(super) struct ReplyRoom {
+    buffers: Arc<Buffers>,
+    charge: RefCell<Option<BufferCharge>>,
+}
+
+impl ReplyRoom {
+    pub(super) fn new(buffers: &Arc<Buffers>) -> ReplyRoom {
+        ReplyRoom { buffers: buffers.clone(), charge: RefCell::default() }
+    }
+
+    /// Reserves memory for an output of this many bytes.
+    ///
+    /// # Errors
+    /// The buffers have no room for more.
+    #[inline]
+    pub(super) fn reserve(&self, bytes: usize) -> CommandResult {
+        if bytes <= UNSEEN || self.take(bytes) { Ok(()) } else { Err(self.no_room()) }
+    }
+
+    /// Reserves memory for the next growth of an output that has this many bytes: before a command
+    /// runs whose effect must not be without a reply.
+    ///
+    /// # Errors
+    /// The buffers have no room for more.
+    pub(super) fn reserve_next(&self, bytes: usize) -> CommandResult {
+        if bytes <= UNSEEN { Ok(()) } else { self.reserve(bytes + bytes / 4 + UNSEEN) }
+    }
+
+    /// Whether something of this length could be added to a reply now.
+    ///
+    /// # Errors
+    /// The buffers have no room for it.
+    pub(super) fn check(&self, bytes: usize) -> CommandResult {
+        self.charge(bytes).map(drop)
+    }
+
+    /// Whether the buffers have room for anything: before each of many parts that are charged by
+    /// themselves.
+    ///
+    /// # Errors
+    /// They have none.
+    pub(super) fn check_margin(&self) -> CommandResult {
+        if self.buffers.room() >= self.margin() { Ok(()) } else { Err(self.no_room()) }
+    }
+
+    /// A charge for this many bytes beside the reply: texts that it is made from.
+    ///
+    /// # Errors
+    /// The buffers have no room for them.
+    pub(super) fn charge(&self, bytes: usize) -> Result<BufferCharge, CommandError> {
+        let mut charge = self.buffers.charge(BufferKind::RedisOutput);
+        match bytes <= UNSEEN || charge.try_resize(bytes + self.margin()) {
+            true => {
+                charge.resize(bytes);
+                Ok(charge)
+            }
+            false => Err(self.no_room()),
+        }
+    }
+
+    /// Gives the memory back, of which the connection accounts for what is left.
+    #[inline]
+    pub(super) fn release(&self) {
+        let mut charge = self.charge.borrow_mut();
+        if charge.is_some() {
+            *charge = None;
+        }
+    }
+
+    fn margin(&self) -> usize {
+        self.buffers.limit() / MARGIN_SHARE
+    }
+
+    #[cold]
+    pub(super) fn no_room(&self) -> CommandError {
+        let limit = show_size(self.buffers.limit() as u64);
+        CommandError::Owned(format!("{NO_ROOM}, which may hold {limit} (max-buffers)").into_bytes())
+    }
+    /// Whether it is that error.
+    pub(super) fn is_no_room(error: &CommandError) -> bool {
+        error.text().starts_with(NO_ROOM.as_bytes())
+    }
+}
+
+impl Room for ReplyRoom {
+    fn take(&self, bytes: usize) -> bool {
+        let mut charge = self.charge.borrow_mut();
+        let charge = charge.get_or_insert_with(|| self.buffers.charge(BufferKind::RedisOutput));
+        let fits = charge.try_resize(bytes.saturating_add(self.margin()));
+        if fits {
+            charge.resize(bytes);
+        }
+        fits
+    }
+}

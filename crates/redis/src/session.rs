@@ -1,0 +1,396 @@
+//! The state of one client connection of the Redis protocol.
+mod user;
+
+use super::{
+    backend_kind::Backend,
+    command::{Command, CommandKind},
+    command_access::CommandAccess,
+    command_lookup::GET,
+    command_queue::OpenTransaction,
+    command_times::CommandTimes,
+    reply_room::ReplyRoom,
+    slow_commands::note_recorded,
+    subscribed_topics::SubscribedTopics,
+    tracking_client::Tracker,
+    upstream::client_state::UpstreamState,
+};
+use bytes::Bytes;
+use indexmap::IndexMap;
+use larder_base::{
+    identity::User,
+    telemetry::{Counters, recorded_args},
+};
+use larder_core::{
+    app::Worker,
+    clients::{About, Client, Moves},
+    read::WatchedKeys,
+};
+use larder_engine::Millis;
+use larder_proto::resp::gets_ahead;
+use larder_source::DedicatedConnection;
+use std::{
+    mem,
+    net::{Ipv4Addr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+    task::Waker,
+    time::Duration,
+};
+
+/// One client's protocol version, login, transaction, reply mode, and its connections to an
+/// upstream.
+pub struct Session {
+    /// The client as CLIENT LIST and other commands see it.
+    pub(super) client: Arc<Client>,
+    /// The counters of the connection's worker.
+    pub(super) counters: Arc<Counters>,
+    /// True for RESP3, false for RESP2.
+    pub(super) resp3: bool,
+    authenticated: bool,
+    /// The commands that clients of this listener may call.
+    pub(super) access: Arc<CommandAccess>,
+    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the
+    /// rules of the user.
+    restricted: bool,
+    /// The user whose rules hold for this client.
+    user: Arc<User>,
+    /// The rules of the user refuse something.
+    user_restricted: bool,
+    /// The [`Users::generation`](larder_base::identity::Users::generation) of which `user` is. For a user
+    /// of the upstream, the version of its rights.
+    users_seen: u64,
+    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if
+    /// there is such a user.
+    certificate_user: Option<Box<str>>,
+    /// Only the upstream knows what the client's user may do: every command on data goes there.
+    asks_upstream: bool,
+    /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
+    pub(super) is_forwarded: bool,
+    replies: ReplyMode,
+    outstanding: Outstanding,
+    /// The transaction that MULTI opened.
+    pub(super) multi: Option<OpenTransaction>,
+    /// The keys that WATCH named, until the transaction ends.
+    pub(super) watch: Watch,
+    /// The command that runs, and since when.
+    pub(super) times: CommandTimes,
+    /// The kind of backend that runs the client's commands on data.
+    pub(super) backend: Backend,
+    /// The dedicated connection to an upstream Redis. While it exists, every command on data goes
+    /// over it.
+    pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
+    /// The state that an upstream Redis keeps for this client.
+    pub(super) upstream: UpstreamState,
+    /// Bytes of the names that the client has given itself and its library.
+    names: usize,
+    /// CLIENT TRACKING, where Larder does the tracking.
+    pub(super) tracker: Option<Box<Tracker>>,
+    /// The client's subscriptions, where there is no upstream Redis.
+    pub(super) subscriptions: Option<Box<SubscribedTopics>>,
+    /// Memory for long replies.
+    pub(super) room: Rc<ReplyRoom>,
+    unusual: bool,
+    plain_reads: bool,
+}
+
+/// The keys that must not change before EXEC (WATCH).
+#[derive(Default)]
+pub(super) enum Watch {
+    /// No key.
+    #[default]
+    Nothing,
+    /// Keys in the memory tier, with their versions at WATCH (0: absent).
+    Versions(KeyVersions),
+    /// The upstream Redis watches the keys, on the dedicated connection.
+    Upstream,
+    /// Keys in a local store.
+    Store(WatchedKeys),
+}
+
+/// Keys with the versions that they had.
+#[derive(Default)]
+pub(super) struct KeyVersions {
+    pub(super) keys: IndexMap<Box<[u8]>, u64>,
+    /// About what they occupy.
+    pub(super) owned: usize,
+}
+impl Watch {
+    /// About what the watch occupies in this process.
+    fn owned(&self) -> usize {
+        match self {
+            Watch::Nothing | Watch::Upstream => 0,
+            Watch::Versions(watched) => watched.owned,
+            Watch::Store(watched) => watched.owned(),
+        }
+    }
+}
+
+/// What the connection has begun and not yet answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outstanding {
+    /// Nothing.
+    Nothing,
+    /// Reads that wait for flights, and forwarded reads whose replies may be cached.
+    Reads,
+    /// Commands that were sent to the source.
+    Forwarded,
+}
+
+/// The mode that CLIENT REPLY sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReplyMode {
+    On,
+    Off,
+    /// The next command gets no reply.
+    SkipNext,
+    /// The running command gets no reply.
+    Skip,
+}
+
+impl Session {
+    /// The session of a newly accepted connection. `access` comes from its listener.
+    pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Session {
+        let mut session = Session::without_user(worker, client, access);
+        session.become_default(worker);
+        session
+    }
+
+    /// The session in which commands of another node run, on the entries of this one.
+    pub(super) fn of_node(worker: &Worker, now: Millis, resp3: bool) -> Session {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
+        let mut session = Session::without_user(worker, client, CommandAccess::to_all());
+        session.backend = Backend::Memory;
+        // The rules of the client's user were applied where it is connected.
+        session.log_in(worker.app.users.unrestricted());
+        session.set_resp3(resp3);
+        session
+    }
+
+    /// A session that may do nothing yet.
+    fn without_user(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> Session {
+        Session {
+            client,
+            counters: worker.counters.clone(),
+            resp3: false,
+            authenticated: false,
+            restricted: true,
+            access,
+            user: worker.app.users.powerless(),
+            user_restricted: true,
+            users_seen: worker.app.users.generation(),
+            certificate_user: None,
+            asks_upstream: false,
+            is_forwarded: false,
+            replies: ReplyMode::On,
+            outstanding: Outstanding::Nothing,
+            multi: None,
+            watch: Watch::default(),
+            times: CommandTimes::new(),
+            backend: Backend::of(&worker.groups[0]),
+            dedicated: None,
+            upstream: UpstreamState::default(),
+            names: 0,
+            tracker: None,
+            subscriptions: None,
+            room: Rc::new(ReplyRoom::new(&worker.app.buffers)),
+            unusual: true,
+            plain_reads: false,
+        }
+    }
+
+    /// A turn begins: the next command begins now.
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        self.times.start();
+    }
+    /// The turn is over: what follows may wait.
+    #[inline]
+    pub fn end_turn(&mut self, worker: &Worker) {
+        self.times.end_short(worker, &self.client);
+    }
+    /// The connection accounts for its replies, which no longer reserve memory themselves.
+    #[inline]
+    pub fn release_room(&self) {
+        self.room.release();
+    }
+    /// The plain GETs at the beginning of `input` are answered, so many.
+    #[inline]
+    pub fn end_gets(&mut self, worker: &Worker, gets: u32, input: &[u8]) {
+        if let Some(each) = self.times.end_gets(worker, &self.client, gets) {
+            self.note_slow_gets(worker, each, input);
+        }
+    }
+    /// Notes the first one of a run that took long, if each of them did.
+    #[cold]
+    fn note_slow_gets(&self, worker: &Worker, each: Duration, input: &[u8]) {
+        if let Some((key, _)) = gets_ahead(input).next() {
+            note_recorded(worker, &self.client, GET.index, each, recorded_args([&b"GET"[..], key].into_iter()));
+        }
+    }
+
+    /// Whether the client may call every command.
+    #[inline]
+    pub(super) fn may_call_anything(&self) -> bool {
+        !self.restricted
+    }
+
+    /// Whether the client has authenticated, or need not.
+    #[inline]
+    pub fn authenticated(&self) -> bool {
+        self.authenticated
+    }
+
+    /// Whether a command must leave the short path: not authenticated, in a transaction, replies
+    /// off, a dedicated connection.
+    #[inline]
+    pub(super) fn is_unusual(&self) -> bool {
+        self.unusual
+    }
+
+    /// Whether [`plain_gets::begin`](super::plain_gets::begin) may begin this client's GETs. Only
+    /// waiting reads may be outstanding.
+    #[inline]
+    pub(super) fn reads_plainly(&self) -> bool {
+        self.plain_reads
+    }
+
+    /// Sets what the connection has not yet answered.
+    pub fn set_outstanding(&mut self, outstanding: Outstanding) {
+        self.outstanding = outstanding;
+        self.settle();
+    }
+    pub(super) fn has_outstanding(&self, outstanding: Outstanding) -> bool {
+        self.outstanding == outstanding
+    }
+    /// Whether this command may begin before the outstanding commands are answered. Reads of the
+    /// memory tier and forwarded commands use different connections. They must not overtake
+    /// each other.
+    pub(super) fn may_begin(&self, command: &Command) -> bool {
+        let reads = matches!(command.kind, CommandKind::Get | CommandKind::MultiGet);
+        match self.outstanding {
+            Outstanding::Nothing => true,
+            // A local command on a key (LARDER.TAG) is about what a read before it may still fetch.
+            Outstanding::Reads => reads || !command.is_data() && !command.is_local_on_key(),
+            // A command that does not concern the source may still concern the connection to it.
+            Outstanding::Forwarded if self.multi.is_some() || self.is_silent() => false,
+            Outstanding::Forwarded => command.is_data() && (self.dedicated.is_some() || !reads),
+        }
+    }
+
+    /// Whether the client uses the database whose values the memory tier caches.
+    pub(super) fn in_source_database(&self) -> bool {
+        self.upstream.database.is_none()
+    }
+
+    /// Computes the cached flags again. Call this after each change of a field that other files may
+    /// write.
+    pub(super) fn settle(&mut self) {
+        let special = !self.authenticated
+            || self.replies != ReplyMode::On
+            || self.multi.is_some()
+            || self.dedicated.is_some()
+            || self.has_upstream_state()
+            || self.asks_upstream
+            || self.tracker.is_some()
+            || self.subscriptions.is_some()
+            || self.restricted && !self.access.passes(GET);
+        self.unusual = special || self.outstanding != Outstanding::Nothing;
+        self.plain_reads = !special && self.outstanding != Outstanding::Forwarded;
+    }
+
+    pub(super) fn authenticate(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.settle();
+    }
+
+    pub(super) fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.client.about.lock().protocol = if resp3 { 3 } else { 2 };
+    }
+
+    /// Changes the names of the client and its library.
+    pub(super) fn change_names(&mut self, change: impl FnOnce(&mut About)) {
+        let mut about = self.client.about.lock();
+        change(&mut about);
+        self.names = about.name.len() + about.lib_name.len() + about.lib_version.len();
+    }
+
+    /// Sets the mode of CLIENT REPLY.
+    pub(super) fn set_replies(&mut self, replies: ReplyMode) {
+        // SKIP does not end OFF.
+        if !(self.replies == ReplyMode::Off && replies == ReplyMode::SkipNext) {
+            self.replies = replies;
+        }
+        self.settle();
+    }
+
+    /// Whether the running command gets no reply.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.replies, ReplyMode::Off | ReplyMode::Skip)
+    }
+
+    /// Ends a command. SKIP counts commands.
+    pub(super) fn command_over(&mut self) {
+        self.replies = match self.replies {
+            ReplyMode::Skip => ReplyMode::On,
+            ReplyMode::SkipNext => ReplyMode::Skip,
+            same => same,
+        };
+        self.settle();
+    }
+
+    /// Ends the transaction, if one is open, and the watch.
+    pub(super) fn end_transaction(&mut self) {
+        self.multi = None;
+        self.unwatch();
+        self.client.about.lock().queued = None;
+    }
+
+    pub(super) fn unwatch(&mut self) {
+        let watched = mem::take(&mut self.watch);
+        if matches!(watched, Watch::Upstream)
+            && let Some(dedicated) = &self.dedicated
+        {
+            // The command is sent here. Its reply is not needed.
+            drop(dedicated.relay(Bytes::from_static(b"*1\r\n$7\r\nUNWATCH\r\n"), 1, self.resp3));
+            self.skip_reply();
+        }
+        self.release_dedicated();
+    }
+
+    /// Returns the session to the state of a new connection (RESET).
+    pub(super) fn reset(&mut self, worker: &Worker) {
+        // The connection is dropped, not released: it still has the client's state.
+        self.dedicated = None;
+        self.upstream = UpstreamState::default();
+        self.asks_upstream = false;
+        self.tracker = None;
+        self.subscriptions = None;
+        self.note_subscriptions();
+        self.end_transaction();
+        self.client.about.lock().database = 0;
+        self.client.about.lock().tracking = None;
+        self.client.about.lock().moves = Moves::default();
+        self.set_resp3(false);
+        self.replies = ReplyMode::On;
+        self.change_names(|about| about.name = "".into());
+        self.become_default(worker);
+    }
+
+    /// Bytes of memory that names, the transaction, watched keys, subscriptions, prefixes of tracking and
+    /// undelivered pushes occupy.
+    #[inline]
+    pub fn owned(&self) -> usize {
+        let special = self.unusual || !matches!(self.watch, Watch::Nothing);
+        self.names + if special { self.owned_in_special_state() } else { 0 }
+    }
+    #[cold]
+    fn owned_in_special_state(&self) -> usize {
+        self.multi.as_ref().map_or(0, |multi| multi.queue.owned())
+            + self.watch.owned()
+            + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes)
+            + self.tracker.as_ref().map_or(0, |tracker| tracker.bytes)
+            + self.push_bytes()
+    }
+}

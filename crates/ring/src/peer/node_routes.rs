@@ -1,0 +1,97 @@
+//! The routes between nodes over HTTP/1.1: groupcache's own, `/_groupcache/{group}/{key}`, as
+//! groupcache-go v3 and mailgun's groupcache serve them, and a few that Larders alone have.
+use super::{
+    messages::{RemoveKeysRequest, SetRequest, to_expire},
+    transport::{ClearScope, PeerChange},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method};
+use larder_config::PeerSettings;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use prost::Message;
+
+/// The epoch of the asking node's ring, 16 hexadecimal digits.
+pub const RING: HeaderName = HeaderName::from_static("larder-ring");
+/// The path of all routes between nodes.
+pub const BASE_PATH: &str = "/_groupcache/";
+/// What follows the group in the path of a removal of several keys.
+pub const REMOVE_KEYS: &str = "_remove-keys/";
+/// What follows the group in the path of a read of several keys.
+pub const GET_KEYS: &str = "_get-keys/";
+/// What follows the group in the path of a clear.
+pub const CLEAR: &str = "_clear/";
+/// The same of what the owner of keys is to run.
+pub const AT_OWNER: &str = "_at-owner/";
+/// The same of a question for the hottest keys.
+pub const HOTTEST: &str = "_hottest/";
+/// The same of what a node says about itself.
+pub const MEMBER: &str = "_member/";
+
+/// What a path segment may have unescaped, as Go's `url.PathEscape` has it.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b'@');
+
+/// What a node shows another as its `Authorization`.
+pub fn bearer(secret: &str) -> String {
+    format!("Bearer {secret}")
+}
+
+/// The same as a header field's value, if the settings have a secret.
+pub(super) fn shown_secret(settings: &PeerSettings) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&bearer(settings.secret.as_deref()?)).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The path of a route: `rest` is what follows the group.
+pub(super) fn path(group: &str, rest: &str) -> String {
+    format!("{BASE_PATH}{}/{rest}", percent_encode(group.as_bytes(), SEGMENT))
+}
+
+/// The path of a key.
+pub(super) fn path_of_key(group: &str, key: &[u8]) -> String {
+    path(group, &percent_encode(key, SEGMENT).to_string())
+}
+
+/// A change as a request.
+pub(super) fn told(group: &str, change: &PeerChange) -> (Method, String, Bytes) {
+    match change {
+        PeerChange::Set { key, value, expiry } => {
+            let message = SetRequest {
+                group: Some(Bytes::copy_from_slice(group.as_bytes())),
+                key: Some(key.clone()),
+                value: Some(value.clone()),
+                expire: Some(to_expire(*expiry)),
+            };
+            (Method::PUT, path_of_key(group, key), message.encode_to_vec().into())
+        }
+        PeerChange::Remove(key) => (Method::DELETE, path_of_key(group, key), Bytes::new()),
+        PeerChange::Clear { scope, soft } => {
+            let (name, bytes) = match scope {
+                ClearScope::Prefix(prefix) => ("prefix", prefix),
+                ClearScope::Tag(tag) => ("tag", tag),
+            };
+            let rest = format!("{CLEAR}?{name}={}&soft={soft}", percent_encode(bytes, NON_ALPHANUMERIC));
+            (Method::POST, path(group, &rest), Bytes::new())
+        }
+    }
+}
+
+/// The keys of a removal of several, as JSON.
+///
+/// # Errors
+/// A text that says what is wrong with it.
+pub fn parse_remove_keys(body: &[u8]) -> Result<Vec<Bytes>, String> {
+    let request: RemoveKeysRequest =
+        serde_json::from_slice(body).map_err(|error| format!("invalid request: {error}"))?;
+    Ok(request.keys.into_iter().map(Bytes::from).collect())
+}

@@ -1,0 +1,108 @@
+//! Sources: what answers a miss and takes writes. One trait ([`Source`]), one conformance suite,
+//! one file or folder for each implementation.
+//!
+//! ```text
+//! none.rs   none:    the memory tier is the store
+//! demo.rs   demo:    answers that are made up, with a delay and faults
+//! redis/    redis:, rediss:, unix:, redis+sentinel:, redis+cluster:    a Redis server, or several
+//! disk/     disk:    the durable store of this machine
+//! http_origin/    http:, https:    an HTTP API; a key is one of its URLs
+//! table/    table:   an immutable table, read from its memory map
+//! ```
+//!
+//! To add a source:
+//! 1. Give its URL a variant of `config::SourceUrl`.
+//! 2. Write a file or folder here with two types: one implements `SourceFactory`
+//!    (`source_factory.rs`: what all cores share), the other [`Source`] (one core's handle), and
+//!    [`LocalStore`] or [`RedisServer`] if that fits.
+//! 3. Add one line to `SourceSetup::new` (`source_setup.rs`).
+//! 4. Run the conformance suite on it (`tests/source_conformance`).
+//!
+//! Invariants, for every implementation:
+//! - Every [`Fetch`] that a source takes is finished within `source-timeout`, or dropped, which
+//!   releases its waiters too.
+//! - A write that returns [`SourceError::Unavailable`] or [`SourceError::Refused`] changed nothing
+//!   at the source. A write that may have been applied returns [`SourceError::Lost`].
+//! - Sources do not touch the memory tier. `read` does, through [`Fetch::finish`], the
+//!   write-through and [`Invalidations`].
+//! - A source vouches for a fetch ([`Fetch::vouch`]) only if it will announce the next change of
+//!   the key, or the loss of that ability.
+//!
+//! The files here that are no implementation are the contract. Implementations import them; they
+//! import an implementation only where a name in the contract needs it ([`Reads::Table`]).
+mod admission;
+mod busy_server;
+mod copy_metadata;
+mod demo;
+mod disk;
+mod documents;
+mod fetch;
+mod fetch_gate;
+mod fetch_refusals;
+mod fetch_result;
+mod fill_policy;
+mod http_origin;
+mod inspection;
+mod invalidation;
+mod jittered_wait;
+mod local_future;
+mod local_store;
+mod mode_rules;
+pub mod none;
+mod ordered_faults;
+mod prefix_table;
+mod push_queue;
+mod raw_replies;
+mod redis;
+mod redis_server_trait;
+pub mod reply_name;
+mod request_trace;
+mod server_identity;
+mod source_error;
+mod source_factory;
+mod source_health;
+mod source_limits;
+mod source_setup;
+mod source_trait;
+mod stale_rules;
+mod table;
+mod tier_invalidation;
+mod upstream_commands;
+mod upstream_stream;
+mod user_servers;
+mod value_stream;
+
+pub use admission::{BreakerState, ServerLoads};
+pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
+pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
+pub use fetch::Fetch;
+pub use fetch_refusals::no_room_for_key;
+pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, KeyLife};
+pub use fill_policy::{FillPolicy, Freshness, FreshnessTable, KeyPolicy};
+pub use http_origin::{Http2Connections, Http2Stream};
+pub use inspection::{Inspected, Inspection, InspectionCounts};
+pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
+pub use jittered_wait::jittered;
+pub use local_future::LocalFuture;
+pub use local_store::{LocalStore, Page, Scan};
+pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};
+pub use prefix_table::PrefixTable;
+pub use push_queue::PushQueue;
+pub use raw_replies::RawReplies;
+pub use redis_server_trait::answers_ping;
+pub use redis_server_trait::{ClientTracking, DedicatedConnection, Pace, RedisServer, Relay};
+pub use request_trace::RequestTrace;
+pub use server_identity::ServerIdentity;
+pub use source_error::SourceError;
+pub use source_error::UNAVAILABLE;
+pub use source_health::SourceHealth;
+pub use source_limits::LARGE;
+pub use source_limits::{BreakerPolicy, SourceLimits};
+pub use source_setup::SourceSetup;
+pub use source_trait::{Reads, Source};
+pub use table::{PinnedTable, Reloaded, TableLookup, TableSource, table_build};
+pub use tier_invalidation::{TierInvalidator, invalidation_scope};
+pub use upstream_commands::{BusyFor, ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
+pub use upstream_stream::{Stream, connect_tcp, stop_pacing};
+pub use user_servers::UserServers;
+pub use value_stream::{ValueChunks, ValueStream};

@@ -1,0 +1,47 @@
+//! The limits of a source.
+use larder_store::disk::StoreSettings;
+use std::time::Duration;
+
+/// Commands of this many bytes or more do not share a connection. Every Redis server accepts a
+/// megabyte, the lowest setting of `proto-max-bulk-len` and `client-query-buffer-limit`. It may
+/// close the connection on a larger command.
+pub const LARGE: usize = 512 * 1024;
+
+/// When a breaker opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    /// Per cent of the fetches that ended within `window`.
+    pub share: u8,
+    /// How far back ended fetches count.
+    pub window: Duration,
+}
+
+/// The limits of a source.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceLimits {
+    /// Deadline of a fetch or write (`source-timeout`).
+    pub timeout: Duration,
+    /// Deadline of slow commands (`source-slow-timeout`); at least `timeout`.
+    pub slow_timeout: Duration,
+    /// Fetches in flight, all cores together (`source-max-in-flight`).
+    pub max_in_flight: usize,
+    /// Whether latency lowers the limit on fetches in flight (`source-adaptive`).
+    pub adaptive: bool,
+    /// When fetches fail at once (`source-breaker`); `None`: never.
+    pub breaker: Option<BreakerPolicy>,
+    /// Connections per core (`source-connections`).
+    pub connections: usize,
+    /// Largest value that is accepted, bytes (`max-value`).
+    pub max_value: usize,
+    /// Byte budget for undelivered push messages of one client (`max-backlog`).
+    pub max_backlog: usize,
+    /// Settings of a disk store.
+    pub store: StoreSettings,
+}
+impl SourceLimits {
+    /// How long a client waits for a write; see
+    /// [`LocalStore::patience`](super::LocalStore::patience).
+    pub(super) fn patience(&self, slow: bool) -> Duration {
+        if slow { self.slow_timeout } else { self.timeout }
+    }
+}

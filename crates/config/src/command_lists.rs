@@ -151,7 +151,6 @@ impl CommandList {
 
 /// What clients of a listener may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct AccessSettings {
     pub forward_admin: bool,
     pub deny_commands: CommandList,

@@ -8,7 +8,6 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The settings of the nodes that share their caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct PeerSettings {
     /// Every node, if their addresses are fixed.
     pub peers: Vec<PeerNode>,

@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum SettingOrigin {
     Default,
     File {

@@ -23,7 +23,6 @@ const SHORTEST_PULL: Duration = Duration::from_millis(100);
 
 /// The settings of a primary and its replicas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct ReplicationSettings {
     pub replica_of: Option<PrimaryAddress>,
     pub secret: Option<Secret>,

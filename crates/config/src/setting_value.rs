@@ -26,7 +26,6 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs)]
 pub enum SettingValue {
     Size(u64),
     Count(u64),

@@ -23,7 +23,6 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 /// The checked configuration. Every field is described in the table
 /// ([`super::settings_table`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs)]
 pub struct Settings {
     pub http: Vec<SocketAddr>,
     pub https: Vec<SocketAddr>,
@@ -137,7 +136,6 @@ pub struct Settings {
 
 /// One named listener's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct ListenerSettings {
     pub name: String,
     pub redis: Vec<SocketAddr>,
@@ -148,7 +146,6 @@ pub struct ListenerSettings {
 
 /// One group's settings.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs)]
 pub struct GroupSettings {
     pub name: String,
     pub source: SourceUrl,
@@ -201,7 +198,6 @@ impl GroupSettings {
 
 /// How old copies may be, and when they are renewed. A zero is off.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs)]
 pub struct FreshnessSettings {
     pub ttl: Option<Duration>,
     pub negative_ttl: Option<Duration>,
@@ -218,7 +214,6 @@ pub struct FreshnessSettings {
 /// The settings of the keys that begin with a prefix. What the prefix's table does not set has the
 /// group's value.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs)]
 pub struct PrefixSettings {
     pub prefix: String,
     pub freshness: FreshnessSettings,
@@ -309,7 +304,6 @@ impl Coherence {
 
 /// Requests per second and burst; neither is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct Rate {
     pub per_second: u32,
     pub burst: u32,
@@ -332,7 +326,6 @@ impl LogFormat {
 
 /// The least severe event that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum LogLevel {
     Off,
     Error,

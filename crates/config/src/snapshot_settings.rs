@@ -5,7 +5,6 @@ use std::{fmt, path::PathBuf};
 
 /// Snapshots of the memory tiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct SnapshotSettings {
     pub file: Option<SnapshotPlace>,
     /// When a snapshot is due.
@@ -41,7 +40,6 @@ impl fmt::Display for SnapshotPlace {
 /// An object in S3-like storage. What is `None` comes from the environment, by the names that
 /// Amazon's tools have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[expect(missing_docs)]
 pub struct BucketSettings {
     pub bucket: String,
     pub key: String,

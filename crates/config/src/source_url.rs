@@ -90,7 +90,6 @@ pub struct SentinelUrl {
 
 /// Where a Redis source listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[expect(missing_docs)]
 pub enum RedisAddress {
     /// A host name or address (IPv6 without brackets) and port.
     Tcp { host: String, port: u16 },

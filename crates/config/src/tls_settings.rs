@@ -3,7 +3,6 @@ use std::{path::PathBuf, time::Duration};
 
 /// TLS on the listeners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct TlsSettings {
     /// The first is for clients that name no host, or one that no certificate has.
     pub certificates: Vec<CertificateFiles>,

@@ -81,7 +81,6 @@ pub(super) enum TransactionStep {
 /// A set of properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags(u32);
-#[expect(missing_docs)]
 impl Flags {
     pub const NONE: Flags = Flags(0);
     pub const WRITE: Flags = Flags(1);
@@ -165,7 +164,6 @@ impl Flags {
 /// The positions of a command's keys: every `step`-th part from `first` to `last`. A negative
 /// `last` counts from the end. `first` 0 means no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct Keys {
     pub first: u8,
     pub last: i8,

@@ -132,7 +132,6 @@ fn put(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
 
 /// [`CopyMetadata`] read in place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as in CopyMetadata")]
 pub struct CopyMetadataView<'a> {
     pub content_type: Option<&'a [u8]>,
     pub etag: Option<&'a [u8]>,

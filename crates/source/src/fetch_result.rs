@@ -5,7 +5,6 @@ use larder_engine::Millis;
 
 /// The answer of a source that says more about a key than its value, such as an HTTP origin.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "fields are described with their variant")]
 pub enum FetchAnswer {
     /// The value, until when it is fresh, and what the source says about it.
     Copy { value: Bytes, fresh: FreshUntil, metadata: CopyMetadata },

@@ -12,7 +12,6 @@ const SAME_WITHIN: Duration = Duration::from_secs(60);
 
 /// What was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum RefusalReason {
     Command,
     Key,
@@ -33,7 +32,6 @@ impl RefusalReason {
 
 /// An entry of ACL LOG.
 #[derive(Debug, Clone)]
-#[expect(missing_docs)]
 pub struct AclLogEntry {
     pub id: u64,
     pub count: u64,

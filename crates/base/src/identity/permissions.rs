@@ -11,7 +11,6 @@ use std::collections::HashMap;
 
 /// A key that a command touches.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs)]
 pub struct TouchedKey<'a> {
     pub key: &'a [u8],
     pub access: KeyAccess,
@@ -21,7 +20,6 @@ pub struct TouchedKey<'a> {
 
 /// A channel that a command publishes to or subscribes to.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs)]
 pub struct TouchedChannel<'a> {
     pub channel: &'a [u8],
     /// A subscription by pattern: the rules must have the same pattern.

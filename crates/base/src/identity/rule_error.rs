@@ -3,7 +3,6 @@ use std::fmt;
 
 /// Why a rule cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum RuleError {
     Syntax,
     UnknownCommand,

@@ -191,7 +191,6 @@ impl User {
 
 /// Why a user could not be changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum RejectedRule {
     Rule {
         rule: Vec<u8>,

@@ -5,7 +5,6 @@ use std::ops::Index;
 
 /// Routes that are timed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum HttpRoute {
     Kv,
     Lookup,

@@ -40,7 +40,6 @@ impl Index<HttpRoute> for HttpRouteCounters {
 
 /// The sums of all threads of one route.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct HttpRouteNumbers {
     statuses: [u64; STATUSES.len() + 1],
     pub received: u64,

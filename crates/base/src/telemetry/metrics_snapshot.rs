@@ -16,7 +16,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Everything that is counted, at one moment.
 #[derive(Debug, Clone)]
-#[expect(missing_docs)]
 pub struct Snapshot {
     pub version: &'static str,
     /// Of the build; `unknown` where nothing says it.
@@ -59,7 +58,6 @@ impl Snapshot {
 
 /// Faults that were ordered, by place.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct FaultsSnapshot {
     pub active: Vec<(&'static str, u64)>,
     /// What they were done to.
@@ -68,7 +66,6 @@ pub struct FaultsSnapshot {
 
 /// The files of the TLS listeners.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct TlsSnapshot {
     pub certificates: Vec<CertificateSnapshot>,
     /// Of changed files.
@@ -87,7 +84,6 @@ pub struct CertificateSnapshot {
 
 /// What is held for clients besides the memory tiers.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct BuffersSnapshot {
     pub max_bytes: u64,
     /// By kind.
@@ -99,7 +95,6 @@ pub struct BuffersSnapshot {
 
 /// What Redis clients are told without having asked.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs)]
 pub struct PushSnapshot {
     pub tracking_clients: u64,
     /// As far as it is Larder that remembers them.
@@ -111,7 +106,6 @@ pub struct PushSnapshot {
 
 /// One group's numbers.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct GroupSnapshot {
     pub name: String,
     pub cache: Stats,
@@ -130,7 +124,6 @@ pub struct GroupSnapshot {
 
 /// Reads that mode rules kept from the memory tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct ModeSnapshot {
     pub rules: u64,
     pub observed_hits: u64,
@@ -141,7 +134,6 @@ pub struct ModeSnapshot {
 
 /// Hits that were compared with the source (`inspect`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct InspectionSnapshot {
     pub compared: u64,
     pub older: u64,
@@ -152,7 +144,6 @@ pub struct InspectionSnapshot {
 
 /// One source's numbers; of `none:` only that it is up.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs)]
 pub struct SourceSnapshot {
     pub up: bool,
     pub in_flight: u64,
@@ -171,7 +162,6 @@ pub struct SourceSnapshot {
 
 /// The numbers of a source's circuit, limit and retries.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs)]
 pub struct AdmissionSnapshot {
     /// Each state of the circuit, and whether it is the present one; `None` without a breaker.
     pub circuit: Option<[(&'static str, bool); 3]>,
@@ -193,7 +183,6 @@ impl AdmissionSnapshot {
 
 /// A table's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct TableSnapshot {
     pub entries: u64,
     pub bytes: u64,

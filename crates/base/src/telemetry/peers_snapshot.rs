@@ -29,7 +29,6 @@ impl PeersSnapshot {
 
 /// One node, or several together.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[expect(missing_docs)]
 pub struct NodeSnapshot {
     pub name: String,
     /// How many can be reached.
@@ -59,7 +58,6 @@ impl NodeSnapshot {
 
 /// What a group whose keys have owners has asked of other nodes, and they of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct SharedGroupSnapshot {
     /// Fetches begun, be it from another node or from the source.
     pub fetches: u64,

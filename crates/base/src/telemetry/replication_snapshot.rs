@@ -3,7 +3,6 @@ use std::time::Duration;
 
 /// The numbers of a primary and of a replica.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct ReplicationSnapshot {
     /// `standalone`, `primary` or `replica`.
     pub role: &'static str,
@@ -25,7 +24,6 @@ pub struct ReplicaSnapshot {
 
 /// A replica's connection to its primary.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct LinkSnapshot {
     pub up: bool,
     /// Every change that is older has arrived; `None`: there is no complete copy yet.

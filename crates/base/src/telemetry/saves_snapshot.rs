@@ -3,7 +3,6 @@ use std::time::Duration;
 
 /// The numbers of snapshots of the memory tiers.
 #[derive(Debug, Clone, Default)]
-#[expect(missing_docs)]
 pub struct SavesSnapshot {
     pub in_progress: bool,
     pub saves: u64,
@@ -18,7 +17,6 @@ pub struct SavesSnapshot {
 
 /// The verification of restored copies, in entries.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs)]
 pub struct VerificationSnapshot {
     /// Still to be looked at.
     pub left: u64,
@@ -30,7 +28,6 @@ pub struct VerificationSnapshot {
 
 /// The last save that succeeded.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(missing_docs)]
 pub struct LastSaveSnapshot {
     /// Since the Unix epoch.
     pub at: Duration,

@@ -2,7 +2,6 @@
 
 /// Headings of help and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum SettingSection {
     Listening,
     Tls,

@@ -2,7 +2,6 @@
 
 /// How a setting's text is read; bounds are inclusive.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs)]
 pub enum ValueKind {
     /// Bytes.
     Size { min: u64, max: u64 },

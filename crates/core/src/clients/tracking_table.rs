@@ -88,7 +88,6 @@ struct Prefix {
 
 /// What INFO shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub struct Totals {
     pub keys: usize,
     pub items: usize,

@@ -10,7 +10,6 @@ const LONGEST: usize = 300;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs)]
 pub enum EventKind {
     Start,
     Drain,

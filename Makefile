@@ -36,7 +36,7 @@ LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: count fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items profile soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: count fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -224,12 +224,6 @@ bench-items: $(TARGET)/release/larder-bench ## The item API under wrk's four loa
 	taskset -c 0 $(TARGET)/release/larder serve --threads 1 --http 127.0.0.1:8088 --redis off --admin off >/dev/null & \
 	trap "kill $$!" EXIT; sleep 1; bench/wrk/run larder=$$!=http://127.0.0.1:8088/cache/v1/item $(BENCH_ARGS)
 
-profile: $(TARGET)/release/larder-bench ## Where the time goes under each load: shares, and flame graphs in target/profile (needs perf)
-	tests/install_tools bench
-	CARGO_TARGET_DIR=$(TARGET)/profile RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile profiling --package larder
-	$< profile --larder $(TARGET)/profile/profiling/larder --out $(TARGET)/profile
-
 soak: $(TARGET)/release/larder-bench ## Ten minutes of reads and writes while the source is killed and restarted
 	tests/install_tools bench
 	$< soak --larder $(TARGET)/release/larder
-	$< bound --larder $(TARGET)/release/larder

@@ -70,7 +70,6 @@ fn mistakes_are_answered_with_what_to_do() {
     assert!(complaint(&["hit-ratio", "--trace", "/nowhere/a.lis"]).contains("/nowhere/a.lis"));
     assert!(complaint(&["memory", "--key-size", "3"]).contains("--key-size 3 is below 16"));
     assert!(complaint(&["memory", "--in-process", "nope"]).contains("quick_cache"));
-    assert!(complaint(&["engine", "--threads", "1000000"]).contains("--threads"));
     assert!(complaint(&["run", "--url", "localhost"]).contains("scheme"));
     assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--op", "gett"]).contains("mget"));
     assert!(complaint(&["run", "--url", "redis://127.0.0.1:1", "--threads", "2"]).contains("--connections 1"));

@@ -15,7 +15,8 @@ impl Dataset {
     /// Shortest key: 16 hexadecimal digits tell all 64-bit numbers apart.
     pub(crate) const MIN_KEY: usize = 16;
 
-    /// A million of these are the figures' key set: UUID keys, values of 20 to 50 bytes.
+    /// UUID keys, values of 20 to 50 bytes.
+    #[cfg(test)]
     pub(crate) fn uuid() -> Dataset {
         Dataset { key_size: 36, value_size: 20..=50 }
     }

@@ -2,12 +2,9 @@
 //! keys, byte values, shared by reference between threads.
 //!
 //! Each is used as its documentation recommends, with its default hasher and policy: keys are
-//! `Box<[u8]>` looked up by borrowed slice, values are `Arc<[u8]>`, whose clone on a hit is a
-//! reference count. Larder copies keys and values into its own memory on a write and the value out
-//! of it on a hit.
+//! `Box<[u8]>`, values are `Arc<[u8]>`. Larder copies keys and values into its own memory.
 use larder_engine::{Attributes, Cache, Condition, Config, Expiry, Millis, Write};
 use std::{
-    hint::black_box,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,10 +17,6 @@ pub(crate) trait RivalCache: Send + Sync {
     /// An empty cache that holds at most `entries` entries of about `entry_bytes` bytes of key and
     /// value.
     fn new(entries: usize, entry_bytes: usize) -> Self;
-
-    /// Looks a key up and obtains its value; `out` is at the disposal of caches that copy. True on
-    /// a hit.
-    fn get(&self, key: &[u8], out: &mut Vec<u8>) -> bool;
 
     /// Stores an entry.
     fn set(&self, key: &[u8], value: &[u8]);
@@ -46,15 +39,6 @@ impl RivalCache for Larder {
 
     fn new(entries: usize, entry_bytes: usize) -> Self {
         Larder(Cache::new(larder_config(entries, entry_bytes)))
-    }
-
-    fn get(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
-        let key = self.0.key(key);
-        let hit = self.0.tier().get(key, NOW, |entry| {
-            out.clear();
-            out.extend_from_slice(entry.value.as_bytes());
-        });
-        hit.is_some()
     }
 
     fn set(&self, key: &[u8], value: &[u8]) {
@@ -92,10 +76,6 @@ impl RivalCache for Moka {
         Moka(moka::sync::Cache::new(entries as u64))
     }
 
-    fn get(&self, key: &[u8], _out: &mut Vec<u8>) -> bool {
-        black_box(self.0.get(key)).is_some()
-    }
-
     fn set(&self, key: &[u8], value: &[u8]) {
         self.0.insert(key.into(), value.into());
     }
@@ -120,10 +100,6 @@ impl RivalCache for QuickCache {
         QuickCache(quick_cache::sync::Cache::new(entries))
     }
 
-    fn get(&self, key: &[u8], _out: &mut Vec<u8>) -> bool {
-        black_box(self.0.get(key)).is_some()
-    }
-
     fn set(&self, key: &[u8], value: &[u8]) {
         self.0.insert(key.into(), value.into());
     }
@@ -146,15 +122,6 @@ impl RivalCache for Lru {
         Lru(Mutex::new(lru::LruCache::new(entries)))
     }
 
-    fn get(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = cache.get(key).map(|value| {
-            out.clear();
-            out.extend_from_slice(value);
-        });
-        value.is_some()
-    }
-
     fn set(&self, key: &[u8], value: &[u8]) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.put(key.into(), value.into());
@@ -172,17 +139,12 @@ mod tests {
 
     fn holds_what_it_is_given<C: RivalCache>() {
         let cache = C::new(1000, 72);
-        let mut out = Vec::new();
         for number in 0..500_u32 {
             cache.set(&number.to_le_bytes(), b"first");
             cache.set(&number.to_le_bytes(), b"second");
         }
         cache.upkeep();
         assert_eq!(cache.entries(), 500, "{}", C::NAME);
-        for number in 0..500_u32 {
-            assert!(cache.get(&number.to_le_bytes(), &mut out), "{}", C::NAME);
-        }
-        assert!(!cache.get(b"absent", &mut out), "{}", C::NAME);
         for number in 0..5000_u32 {
             cache.set(&number.to_le_bytes(), b"third");
         }

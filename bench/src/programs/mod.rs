@@ -1,13 +1,10 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
-mod bound;
 mod cluster;
 mod data;
-mod engine;
 mod fleet;
 mod hit_ratio;
 mod memory;
 mod outages;
-mod profile;
 mod record;
 mod replay;
 mod report;
@@ -31,15 +28,12 @@ pub(crate) enum Program {
     HitRatio(hit_ratio::HitRatioArgs),
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
-    Engine(engine::EngineArgs),
     Fleet(fleet::FleetArgs),
-    Bound(bound::BoundArgs),
     Classic(scenarios::ClassicArgs),
     Cluster(cluster::ClusterArgs),
     Data(data::DataArgs),
     Server(scenarios::ServerArgs),
     Rivals(rivals::RivalsArgs),
-    Profile(profile::ProfileArgs),
     Soak(soak::SoakArgs),
     Verify(verify::VerifyArgs),
 }
@@ -55,15 +49,12 @@ impl Program {
             Program::HitRatio(args) => hit_ratio::run(args, out),
             Program::Outages(args) => outages::run(args, out),
             Program::Memory(args) => memory::run(args, out),
-            Program::Engine(args) => engine::run(args, out),
             Program::Fleet(args) => fleet::run(args, out),
-            Program::Bound(args) => bound::run(args, out),
             Program::Classic(args) => scenarios::run_classic(args, out),
             Program::Cluster(args) => cluster::run(args, out),
             Program::Data(args) => data::run(args, out),
             Program::Server(args) => scenarios::run_server(args, out),
             Program::Rivals(args) => rivals::run(args),
-            Program::Profile(args) => profile::run(args, out),
             Program::Soak(args) => soak::run(args, out),
             Program::Verify(args) => verify::run(args, out),
         }

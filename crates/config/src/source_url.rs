@@ -1,7 +1,8 @@
-//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `http://`, `https://`, `demo:`.
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `http://`, `https://`, `postgres://`, `demo:`.
 use super::{
     demo_url::DemoUrl,
     origin_url::OriginUrl,
+    postgres_url::PostgresUrl,
     secret::Secret,
     tls_client_settings::TlsClientSettings,
     url_parts::{RESERVED, RESERVED_IN_PATH},
@@ -23,6 +24,8 @@ pub enum SourceUrl {
     Redis(RedisUrl),
     /// `http://host[:port]/path/{key}`, `https://…`: an HTTP API.
     Http(OriginUrl),
+    /// `postgres://user@host/database`: rows of a PostgreSQL database.
+    Postgres(PostgresUrl),
     /// `demo:`: answers that are made up, with a delay and faults.
     Demo(DemoUrl),
 }
@@ -109,6 +112,7 @@ impl fmt::Display for SourceUrl {
             }
             SourceUrl::Redis(url) => url.fmt(f),
             SourceUrl::Http(url) => url.fmt(f),
+            SourceUrl::Postgres(url) => url.fmt(f),
             SourceUrl::Demo(url) => url.fmt(f),
         }
     }

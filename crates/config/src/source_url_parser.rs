@@ -4,6 +4,7 @@ use super::{
     demo_url::DemoUrl,
     nearest_name::nearest,
     origin_url::OriginUrl,
+    postgres_url::PostgresUrl,
     secret::Secret,
     source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl},
     tls_client_settings::TlsClientSettings,
@@ -24,10 +25,12 @@ const SCHEMES: &[&str] = &[
     "rediss+sentinel",
     "http",
     "https",
+    "postgres",
+    "postgresql",
     "demo",
 ];
 const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
-    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, demo:";
+    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, postgres://USER@HOST/DATABASE?table=TABLE, demo:";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
@@ -83,6 +86,9 @@ impl FromStr for SourceUrl {
         }
         if scheme == "http" || scheme == "https" {
             return OriginUrl::parse(&scheme, rest).map(SourceUrl::Http);
+        }
+        if scheme == "postgres" || scheme == "postgresql" {
+            return PostgresUrl::parse(rest).map(SourceUrl::Postgres);
         }
         if scheme == "demo" {
             return DemoUrl::parse(rest).map(SourceUrl::Demo);

@@ -16,6 +16,9 @@ pub struct TlsClientSettings {
     pub key: Option<PathBuf>,
     /// Accept any certificate. For tests only.
     pub insecure: bool,
+    /// Accept a certificate of another host, from an authority that is trusted. No parameter sets
+    /// it: PostgreSQL has `sslmode=verify-ca`.
+    pub any_name: bool,
 }
 
 impl TlsClientSettings {

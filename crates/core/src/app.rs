@@ -356,7 +356,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
         // Every change goes through Larder, so a written value is as fresh a copy as a read one.
         SourceUrl::Disk(_) => Coherence::Ttl,
         // Announces no change: a lifetime alone bounds the age of a copy.
-        SourceUrl::Http(_) | SourceUrl::Demo(_) => Coherence::Ttl,
+        SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => Coherence::Ttl,
         SourceUrl::Redis(_) => group.coherence,
     };
     FillPolicy {

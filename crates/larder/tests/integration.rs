@@ -22,6 +22,7 @@ mod larder;
 #[path = "common/network.rs"]
 mod network;
 mod peers;
+mod postgres;
 mod redis_protocol;
 mod replication;
 mod rules;

@@ -7,6 +7,7 @@
 //! redis/    redis:, rediss:, unix:, redis+sentinel:, redis+cluster:    a Redis server, or several
 //! disk/     disk:    the durable store of this machine
 //! http_origin/    http:, https:    an HTTP API; a key is one of its URLs
+//! postgres/ postgres:    rows of a PostgreSQL database
 //! table/    table:   an immutable table, read from its memory map
 //! ```
 //!
@@ -50,6 +51,7 @@ mod local_store;
 mod mode_rules;
 pub mod none;
 mod ordered_faults;
+mod postgres;
 mod prefix_table;
 mod push_queue;
 mod raw_replies;

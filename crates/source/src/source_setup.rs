@@ -6,6 +6,7 @@ use super::{
     http_origin::OriginSetup,
     invalidation::InvalidationScope,
     none::NoneSetup,
+    postgres::PostgresSetup,
     redis,
     source_factory::SourceFactory,
     source_health::SourceHealth,
@@ -56,6 +57,7 @@ impl SourceSetup {
             SourceUrl::Table(path) => Box::new(TableSetup::open(path, limits, health().and_up())?),
             SourceUrl::Disk(dir) => Box::new(DiskSetup::open(dir, limits, health(), buffers.clone())?),
             SourceUrl::Http(url) => Box::new(OriginSetup::new(url, limits, health(), buffers.clone())?),
+            SourceUrl::Postgres(url) => Box::new(PostgresSetup::new(url, limits, health(), buffers.clone())?),
             SourceUrl::Demo(url) => Box::new(DemoSetup::new(*url, limits, health().and_up())),
             SourceUrl::Redis(url) => redis::setup(url, limits, health(), buffers.clone())?,
         };

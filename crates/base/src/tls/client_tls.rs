@@ -7,8 +7,12 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, WantsVerifier,
-        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+        WantsVerifier,
+        client::{
+            WebPkiServerVerifier,
+            danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        },
         crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
         pki_types::{CertificateDer, ServerName, UnixTime},
         sign::{CertifiedKey, SingleCertAndKey},
@@ -109,7 +113,14 @@ fn config(settings: &TlsClientSettings, protocols: &[&[u8]]) -> Result<ClientCon
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
             Some(file) => add_roots(&mut roots, file)?,
         }
-        versions.with_root_certificates(roots)
+        match settings.any_name {
+            false => versions.with_root_certificates(roots),
+            true => {
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier = AnyName(verifier.map_err(|error| format!("TLS: {error}"))?);
+                versions.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
+        }
     };
     let mut config = match (&settings.cert, &settings.key) {
         (Some(cert), Some(key)) => {
@@ -122,6 +133,48 @@ fn config(settings: &TlsClientSettings, protocols: &[&[u8]]) -> Result<ClientCon
     };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
+}
+
+/// `sslmode=verify-ca`: the certificate may be that of another host.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        use CertificateError::{NotValidForName, NotValidForNameContext};
+        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // The name is compared last, when the authority has been found.
+            Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, signature)
+    }
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, signature)
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
 }
 
 /// `insecure=true`: any certificate will do, though its holder must still prove to have its key.

@@ -40,7 +40,8 @@ fn parts() {
             ca: Some("/etc/ca s.pem".into()),
             cert: Some("c".into()),
             key: Some("k".into()),
-            insecure: true
+            insecure: true,
+            any_name: false,
         })
     );
     let url = redis("redis+cluster://u:p@a,b:7001,[::1]:7002?read-from=replica");

@@ -48,6 +48,8 @@ fn reserve(settings: &Settings, limit: u64) -> u64 {
         SourceUrl::Redis(url) if !matches!(url.deployment, Deployment::Cluster { .. }) => {
             workers * (settings.source_connections as u64 + RELAYING)
         }
+        // Those that read, one that writes, and the stream of changes.
+        SourceUrl::Postgres(_) => workers * (settings.source_connections as u64 + 1) + 1,
         // The tables of the store, the connections to each node, one for each fetch.
         SourceUrl::Redis(_) | SourceUrl::Disk(_) | SourceUrl::Http(_) => limit / 4,
     };

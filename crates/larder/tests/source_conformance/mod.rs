@@ -252,6 +252,7 @@ fn conformance_tls() {
             cert: Some(cert.clone()),
             key: Some(key.clone()),
             insecure: false,
+            any_name: false,
         };
         conformance(&with(good.clone()), true).await;
         server.command(&["SET", "k", "v"]);

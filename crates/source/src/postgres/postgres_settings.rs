@@ -1,0 +1,76 @@
+//! What all cores share of one database: its URL, files, limits and health.
+use crate::{source_error::SourceError, source_health::SourceHealth, source_limits::SourceLimits};
+use larder_base::{buffers::Buffers, tls::ClientTls};
+use larder_config::{PostgresTlsMode, PostgresUrl, RedisAddress, Secret, read_short_file};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Maximum size of a password file.
+const LONGEST_PASSWORD: u64 = 64 * 1024;
+
+/// The settings and shared state of the connections of all cores to one database.
+pub(super) struct PostgresSettings {
+    pub(super) url: PostgresUrl,
+    pub(super) limits: SourceLimits,
+    pub(super) health: Arc<SourceHealth>,
+    pub(super) buffers: Arc<Buffers>,
+    /// For each address of the URL; `None`: TLS is not spoken there.
+    pub(super) tls: Vec<Option<ClientTls>>,
+    /// `PGPASSWORD`, which counts if the URL has neither a password nor a file of it.
+    password_of_environment: Option<Secret>,
+}
+
+impl PostgresSettings {
+    /// Reads the files that the URL names.
+    ///
+    /// # Errors
+    /// A text that names the file or host at fault.
+    pub(super) fn new(
+        url: &PostgresUrl,
+        limits: SourceLimits,
+        health: SourceHealth,
+        buffers: Arc<Buffers>,
+    ) -> Result<PostgresSettings, String> {
+        let tls = url.addresses.iter().map(|address| match address {
+            RedisAddress::Tcp { host, .. } if url.tls_mode != PostgresTlsMode::Disable => {
+                ClientTls::new(&url.tls, host, &[]).map(Some)
+            }
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => Ok(None),
+        });
+        let password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
+        let settings = PostgresSettings {
+            tls: tls.collect::<Result<_, String>>()?,
+            url: url.clone(),
+            limits,
+            health: Arc::new(health),
+            buffers,
+            password_of_environment: password.map(Secret::from),
+        };
+        settings.read_password()?;
+        Ok(settings)
+    }
+
+    /// The password of the URL, of its file, which is read now, or of the environment.
+    ///
+    /// # Errors
+    /// The file cannot be read; it is named.
+    pub(super) fn read_password(&self) -> Result<Option<Secret>, String> {
+        let Some(file) = &self.url.password_file else {
+            return Ok(self.url.password.clone().or_else(|| self.password_of_environment.clone()));
+        };
+        let named = |why: &dyn fmt::Display| format!("password-file {}: {why}", file.display());
+        let bytes = read_short_file(file, LONGEST_PASSWORD).map_err(|error| named(&error))?;
+        let bytes = bytes.ok_or_else(|| named(&"is longer than 64 KiB"))?;
+        let text = String::from_utf8(bytes).map_err(|_| named(&"is not UTF-8"))?;
+        Ok(Some(Secret::from(text.trim_end_matches(['\r', '\n']).to_owned())))
+    }
+
+    /// How long one attempt to connect may take.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.url.options.connect_timeout.unwrap_or(self.limits.timeout).min(self.limits.timeout)
+    }
+
+    /// The error of a database that gave no answer.
+    pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
+        SourceError::Unavailable(format!("postgres://{}: {reason}", self.url.origin()).into())
+    }
+}

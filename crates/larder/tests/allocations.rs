@@ -467,7 +467,7 @@ const LONG_ROUTES: [(&str, &str); 15] = [
 
 #[test]
 fn no_answer_over_http_is_made_that_the_buffers_have_no_room_for() {
-    let openapi: serde_json::Value = serde_json::from_str(include_str!("../../http/src/openapi.json")).unwrap();
+    let openapi: serde_json::Value = serde_json::from_str(include_str!("../../http/src/routing/openapi.json")).unwrap();
     let paths = openapi["paths"].as_object().unwrap();
     for (path, methods) in paths.iter().filter(|(_, methods)| methods.get("get").is_some()) {
         let is_known =

@@ -5,8 +5,9 @@
 //! - The page loads nothing from other hosts, and no script or style stands in the HTML
 //!   ([`POLICY`]).
 //! - What comes from a server (keys, values, names) is put into the page as text, never as HTML.
-use super::{
-    problem_json::Problem, response_body::ResponseBody, response_writer::insert_own_type, route_request::RouteRequest,
+use crate::{
+    messages::{problem_json::Problem, response_body::ResponseBody, response_writer::insert_own_type},
+    routing::route_request::RouteRequest,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 

@@ -1,12 +1,12 @@
 //! Answers that had to wait for the source or the store, sent in the order of their requests.
-use super::{
-    super::{
-        key_routes::{self, ReadOutcome},
+use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
+use crate::{
+    keys::key_routes::{self, ReadOutcome},
+    messages::{
         problem_json::Problem,
         read_responses::{EntryMetadata, ReadRoute},
         response_body::ResponseBody,
     },
-    fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};

@@ -1,14 +1,13 @@
 //! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the
 //! complete requests, sends.
-use super::super::{
-    access_log::LoggedRequest,
-    closing_response::{LINGER, head_timeout},
-    connection_context::ConnectionContext,
-    connection_deadlines::{ConnectionDeadline, Verdict},
-    problem_json::Problem,
-    read_responses::ReadRoute,
-    request_user::RequestUser,
-    response_body::ResponseBody,
+use crate::{
+    connection::{
+        closing_response::{LINGER, head_timeout},
+        connection_context::ConnectionContext,
+        connection_deadlines::{ConnectionDeadline, Verdict},
+    },
+    messages::{problem_json::Problem, read_responses::ReadRoute, response_body::ResponseBody},
+    routing::{access_log::LoggedRequest, request_user::RequestUser},
 };
 use bytes::Bytes;
 use http::Response;

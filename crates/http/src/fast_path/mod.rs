@@ -1,4 +1,4 @@
-//! The fast path: answers plain requests of hot routes from a loop of its own, and hands the
+//! The fast path: answers plain requests of fast routes from a loop of its own, and hands the
 //! connection to the general path at the first request that is anything else.
 //!
 //! One turn: send what is left, read, answer every request that is complete from inside the
@@ -6,8 +6,8 @@
 //! answers and leave as one batch.
 mod delayed_responses;
 mod fast_connection;
-mod hot_items;
-mod hot_routes;
+mod item_requests;
+mod plain_requests;
 mod send_output;
 
 pub(super) use fast_connection::serve;

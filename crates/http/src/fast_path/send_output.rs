@@ -1,13 +1,12 @@
 //! Sending what a fast connection has to send, and the account of what it holds.
-use super::{
-    super::{
+use super::fast_connection::{ENOUGH, FastConnection};
+use crate::{
+    connection::{
         closing_response::{buffers_exceeded, end_with},
         connection_context::ConnectionContext,
         connection_deadlines::Verdict,
-        response_body::ResponseBody,
-        response_writer::write_head,
     },
-    fast_connection::{ENOUGH, FastConnection},
+    messages::{response_body::ResponseBody, response_writer::write_head},
 };
 use http::Response;
 use larder_base::{buffers::HeldBytes, tls::ClientStream};

@@ -1,5 +1,5 @@
 //! The errors of the item API: `{"code":…,"reason":"…"}`.
-use super::super::{
+use crate::messages::{
     problem_json::{self, Problem},
     response_body::ResponseBody,
     response_writer::{JSON, insert_own_type},

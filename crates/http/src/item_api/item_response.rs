@@ -1,11 +1,8 @@
 //! The items that are answered.
-use super::{
-    super::{
-        response_body::{BodyWriter, REFERENCE, ResponseBody},
-        response_writer,
-    },
-    item_request::ItemRequest,
-    json_text,
+use super::{item_request::ItemRequest, json_text};
+use crate::messages::{
+    response_body::{BodyWriter, REFERENCE, ResponseBody},
+    response_writer,
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};

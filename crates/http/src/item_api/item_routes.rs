@@ -1,17 +1,19 @@
 //! `POST`, `GET` and `DELETE` of an item.
 use super::{
-    super::{
-        key_routes::{self, ReadOutcome},
-        problem_json::{Problem, ProblemKind},
-        read_responses::ReadRoute,
-        response_body::ResponseBody,
-        response_writer,
-        route_request::RouteRequest,
-    },
     item_error::{ErrorCode, ItemError},
     item_request::ItemRequest,
     item_response, json_text,
     list_item_keys::full,
+};
+use crate::{
+    keys::key_routes::{self, ReadOutcome},
+    messages::{
+        problem_json::{Problem, ProblemKind},
+        read_responses::ReadRoute,
+        response_body::ResponseBody,
+        response_writer,
+    },
+    routing::route_request::RouteRequest,
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};

@@ -1,13 +1,15 @@
 //! `GET {item-prefix}/keys`: all keys that match a mask, in one answer.
 use super::{
-    super::{
+    item_error::{ErrorCode, ItemError},
+    item_request, json_text,
+};
+use crate::{
+    messages::{
         problem_json::Problem,
         response_body::{BodyWriter, ResponseBody},
         response_writer,
-        route_request::RouteRequest,
     },
-    item_error::{ErrorCode, ItemError},
-    item_request, json_text,
+    routing::route_request::RouteRequest,
 };
 use bytes::Bytes;
 use http::Response;

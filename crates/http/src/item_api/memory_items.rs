@@ -4,12 +4,15 @@
 //! What they mean is in `item_routes`, for both paths. This writes the short answers without
 //! allocating for them.
 use super::{
-    super::{problem_json::Problem, response_body::ResponseBody, route_request::RouteRequest},
     item_error::{ErrorCode, ItemError, error_response},
     item_request::ItemRequest,
     item_response::put_item,
     item_routes::{self, NewItem, allow, delete, store_document},
     json_text,
+};
+use crate::{
+    messages::{problem_json::Problem, response_body::ResponseBody},
+    routing::route_request::RouteRequest,
 };
 use http::{Method, Response, StatusCode};
 use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};

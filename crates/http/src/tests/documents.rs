@@ -1,6 +1,6 @@
 //! Documents over HTTP: stored, read in part, patched.
+use super::memory_store::MemoryStore;
 use super::support::{Client, Reply, Server, run};
-use crate::tests::memory_store::MemoryStore;
 use std::rc::Rc;
 
 async fn send(client: &mut Client, method: &str, target: &str, headers: &str, body: &str) -> Reply {

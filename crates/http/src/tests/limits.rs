@@ -2,7 +2,7 @@
 use super::support::{Path, Server, run};
 use crate::{
     ListenerRole,
-    connection_deadlines::{ConnectionDeadline, Verdict},
+    connection::connection_deadlines::{ConnectionDeadline, Verdict},
 };
 use larder_base::lifecycle::{drain_phase::Phase, ticks::TICK};
 use std::time::{Duration, Instant};

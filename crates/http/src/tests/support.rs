@@ -1,6 +1,7 @@
 //! A worker without a process around it, and a client that shows every byte.
 use crate::{
-    ListenerRole, connection_context::ConnectionContext, connection_deadlines::ConnectionDeadline, general_path,
+    ListenerRole,
+    connection::{connection_context::ConnectionContext, connection_deadlines::ConnectionDeadline, general_path},
 };
 use ::http::Request;
 use bytes::Bytes;

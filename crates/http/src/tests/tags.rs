@@ -1,6 +1,6 @@
 //! Tags over HTTP, and clears by tag, by prefix and of a group.
+use super::memory_store::MemoryStore;
 use super::support::{Client, Reply, Server, run};
-use crate::tests::memory_store::MemoryStore;
 use std::rc::Rc;
 
 async fn put(client: &mut Client, target: &str, headers: &str) -> Reply {

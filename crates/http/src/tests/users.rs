@@ -2,7 +2,7 @@
 use super::support::{Client, Path, Reply, Server, run};
 use crate::{
     ListenerRole,
-    route_table::{ROUTES, Route, RouteHandler, RouteRights},
+    routing::route_table::{ROUTES, Route, RouteHandler, RouteRights},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;

@@ -8,7 +8,7 @@ mod model;
 mod paths;
 mod recorded;
 
-use super::support::{Client, Reply};
+use crate::tests::support::{Client, Reply};
 
 pub(super) fn request(method: &str, target: &str, body: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len())

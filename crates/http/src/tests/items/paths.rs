@@ -80,7 +80,7 @@ fn the_prefix_and_the_lifetimes_are_settings() {
 
 #[test]
 fn no_prefix_hides_another_route() {
-    for route in crate::route_table::ROUTES.iter().filter(|route| route.is_on(ListenerRole::Native)) {
+    for route in crate::routing::route_table::ROUTES.iter().filter(|route| route.is_on(ListenerRole::Native)) {
         let first = route.pattern.split('/').nth(1).unwrap_or_default();
         assert!(first.is_empty() || first == "cache" || larder_config::RESERVED_SEGMENTS.contains(&first), "{first}");
     }

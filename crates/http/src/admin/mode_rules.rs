@@ -1,0 +1,65 @@
+//! `/v1/groups/{group}/mode-rules`: which keys of a group the memory tier keeps and serves. Changes
+//! hold until the next start.
+use crate::{
+    messages::{
+        problem_json::{Problem, ProblemKind},
+        response_body::ResponseBody,
+        response_writer,
+    },
+    routing::route_request::RouteRequest,
+};
+use http::Response;
+use larder_source::{check_count, mode_rules_text, parse_mode, parse_mode_rules};
+use serde_json::json;
+
+/// `GET`: the rules that hold.
+pub(crate) fn mode_rules(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    let modes = &request.group.policy.modes;
+    let table = modes.table();
+    let rules = table.iter().map(|(prefix, mode)| {
+        // A prefix that is not UTF-8 is whole in `text` alone.
+        json!({"prefix": String::from_utf8_lossy(prefix), "mode": mode.name()})
+    });
+    let answer = json!({
+        "rules": rules.collect::<Vec<_>>(),
+        "text": mode_rules_text(&table),
+        "lost_at_restart": modes.are_changed(),
+    });
+    response_writer::json(ResponseBody::full(answer.to_string()))
+}
+
+/// `PUT`: replaces all rules at once. The body is `{"rules":[{"prefix":"user:","mode":"deny"}]}`
+/// (the empty prefix is that of every key), or the text `user:=deny`.
+pub(crate) fn set_mode_rules(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rule {
+        prefix: String,
+        mode: String,
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wanted {
+        rules: Vec<Rule>,
+    }
+    let bad = |why: String| Problem::of(ProblemKind::BadBody, why);
+    let rules = if body.trim_ascii_start().starts_with(b"{") {
+        let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+        check_count(wanted.rules.len()).map_err(bad)?;
+        let rule = |rule: Rule| Ok((rule.prefix.into_bytes().into(), parse_mode(&rule.mode).map_err(bad)?));
+        wanted.rules.into_iter().map(rule).collect::<Result<_, Problem>>()?
+    } else {
+        let text = std::str::from_utf8(body).map_err(|_| bad("the body is not text".to_string()))?;
+        parse_mode_rules(text).map_err(bad)?
+    };
+    let changed = request.worker.app.change_modes(&request.group.name, Some(rules));
+    changed.map_err(|why| Problem::of(ProblemKind::NoTier, why))?;
+    Ok(mode_rules(request))
+}
+
+/// `DELETE`: back to the rules of the configuration.
+pub(crate) fn reset_mode_rules(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let changed = request.worker.app.change_modes(&request.group.name, None);
+    changed.map_err(|why| Problem::of(ProblemKind::NoTier, why))?;
+    Ok(mode_rules(request))
+}

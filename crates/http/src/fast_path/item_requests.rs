@@ -1,0 +1,139 @@
+//! Items in memory: answered without the general path, by the functions that it calls.
+use super::fast_connection::{FastConnection, PendingAnswer, WaitingResponse};
+use crate::{
+    item_api::{self, DirectAnswer},
+    messages::{
+        problem_json::Problem,
+        read_responses::ReadRoute,
+        response_body::ResponseBody,
+        response_writer::{write_json, write_no_content, write_whole},
+    },
+    routing::{access_log, route_request::RouteRequest},
+};
+use http::{HeaderMap, Response, StatusCode};
+use larder_base::{
+    lifecycle::{
+        queue_delay::Admission,
+        throttle::{Caller, Scope},
+    },
+    telemetry::HttpRoute,
+    tls::ClientStream,
+};
+use larder_engine::Millis;
+use larder_proto::{
+    http::{head::BodyMethod, target, text::Date},
+    output::Output,
+};
+use std::time::Instant;
+
+impl<S: ClientStream> FastConnection<'_, S> {
+    /// Whether this is the path of items, and nothing stands between it and the memory of this
+    /// node.
+    pub(super) fn takes_item(&self, method: BodyMethod, target: &[u8]) -> bool {
+        let worker = &self.context.worker;
+        let (path, _) = target::split(target);
+        let is_item = worker
+            .app
+            .settings
+            .item_prefix
+            .as_ref()
+            .is_some_and(|prefix| path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| rest == b"/item"));
+        let group = &worker.groups[worker.app.settings.http_group];
+        let is_read = method == BodyMethod::Get;
+        is_item
+            && method != BodyMethod::Put
+            && !group.source.reads_through()
+            && group.peers.is_none()
+            && (is_read || !worker.app.replication.refuses_writes(worker.app.settings.http_group))
+            && !access_log::is_on(&worker.app)
+            // The general path looks at headers.
+            && !(self.context.forwarded.is_some() && worker.app.throttle.is_on())
+            && !worker.app.throttle.looks_at_requests()
+    }
+
+    /// Answers a request for an item. False if the general path has to say what is wrong with it.
+    pub(super) fn item(
+        &mut self,
+        method: BodyMethod,
+        (target, body): (&[u8], &[u8]),
+        (now, begun): (Millis, Instant),
+        date: &[u8; Date::LEN],
+        output: &mut Output,
+        text: &mut Vec<u8>,
+    ) -> bool {
+        self.timed_with = HttpRoute::Item;
+        let worker = &self.context.worker;
+        if !item_api::is_within_limits(&worker.app.settings, method, body) {
+            return false;
+        }
+        // Behind an answer that waits, this one waits too.
+        let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
+        let caller = Caller { address: self.context.peer.ip(), user: self.user.name() };
+        let throttled = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty()).err();
+        text.clear();
+        let answer = match throttled {
+            None if self.admission == Admission::Nothing => {
+                worker.counters.http_overloaded.add(1);
+                DirectAnswer::Error(item_api::refused(method, Problem::overloaded()))
+            }
+            Some(throttled) => {
+                worker.counters.http_throttled.add(1);
+                DirectAnswer::Error(item_api::refused(method, Problem::throttled(&throttled)))
+            }
+            None => {
+                let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
+                let (group, key) = (&worker.groups[worker.app.settings.http_group], &b""[..]);
+                let request = RouteRequest {
+                    worker,
+                    group,
+                    key,
+                    query,
+                    headers: &headers,
+                    now,
+                    user: self.user.clone(),
+                    trace: None,
+                };
+                item_api::answer_from_memory(&request, method, body, text)
+            }
+        };
+        let status = match answer {
+            DirectAnswer::Written(status) => {
+                write_json(output, status, text, date);
+                status
+            }
+            DirectAnswer::Deleted => {
+                write_no_content(output, None, date);
+                StatusCode::NO_CONTENT
+            }
+            DirectAnswer::Error(response) => {
+                let status = response.status();
+                write_whole(output, response, date);
+                status
+            }
+            DirectAnswer::Long(response) => {
+                self.waiting.push(ready(response, begun));
+                return true;
+            }
+        };
+        match status == StatusCode::OK {
+            true => self.of_routes[HttpRoute::Item as usize].hits += 1,
+            false => worker.counters.http_answered(HttpRoute::Item, status.as_u16()),
+        }
+        true
+    }
+}
+
+/// A response that is sent piece by piece.
+fn ready(response: Response<ResponseBody>, begun: Instant) -> WaitingResponse {
+    WaitingResponse {
+        route: ReadRoute::Kv,
+        group: 0,
+        key: Box::default(),
+        answer: PendingAnswer::Ready(Box::new(response)),
+        begun,
+        timed_with: HttpRoute::Item,
+        after: Output::default(),
+        logged_after: Vec::new(),
+        logged: None,
+    }
+}

@@ -1,0 +1,348 @@
+//! The routes of one key: route it in four formats, storing and deleting it.
+use super::{document_routes, tag_routes};
+use crate::{
+    messages::{
+        content_codings,
+        preconditions::Preconditions,
+        problem_json::{Problem, ProblemKind},
+        read_responses::{self, EntryMetadata, ReadRoute},
+        response_body::ResponseBody,
+        response_writer,
+    },
+    routing::route_request::{RouteRequest, not_empty},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use larder_base::telemetry::RecordedOperation;
+use larder_core::read::{Group, StartedRead};
+use larder_engine::{Entry, Expiry, MAX_EXPIRY, Stored};
+use larder_proto::http::target;
+use larder_source::{CopyMetadataView, SourceError, ValueStream};
+use larder_store::clock;
+use larder_units::parse_duration;
+use std::{borrow::Cow, time::Duration};
+
+/// What came of route a key.
+pub(crate) enum ReadOutcome {
+    /// With what its source said about the copy.
+    Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
+    /// Too large to be kept, or encoded.
+    PassesThrough(ValueStream),
+    Absent,
+    Failed(SourceError),
+}
+
+/// The answer to a read of one key.
+pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Response<ResponseBody> {
+    let key = match route {
+        ReadRoute::Kv | ReadRoute::Peer => request.key(),
+        ReadRoute::Data => request.key().and_then(not_empty),
+        ReadRoute::Entity => request.parameter_key(route.parameter()),
+        ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
+            None => Err(Problem::missing_key(route.parameter())),
+            Some(Ok(key)) => match request.check_key(&key) {
+                Ok(()) => not_empty(key),
+                Err(problem) => return route.failed(Some(&key), problem),
+            },
+            Some(Err(problem)) => Err(problem),
+        },
+    };
+    let key = match key {
+        Ok(key) => key,
+        Err(problem) => return route.failed(None, problem),
+    };
+    let preconditions = match route {
+        ReadRoute::Kv => match Preconditions::parse(request.headers) {
+            Ok(preconditions) => preconditions,
+            Err(problem) => return problem.into_response(),
+        },
+        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => {
+            Preconditions::default()
+        }
+    };
+    let pointer = match route {
+        ReadRoute::Kv => match document_routes::pointer(request.query).transpose() {
+            Ok(pointer) => pointer,
+            Err(problem) => return problem.into_response(),
+        },
+        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => None,
+    };
+    request.note(RecordedOperation::Get, &key);
+    match read(request, route, &key).await {
+        ReadOutcome::Found(about, said, value) => {
+            let instance = request.worker.app.instance;
+            let version = about.map(|about| about.version).unwrap_or_default();
+            // It is read once for all of the response.
+            let (kept, said) = (&said[..], &CopyMetadataView::read(&said));
+            match preconditions.of_read(version ^ instance, said) {
+                Ok(true) => match pointer {
+                    None => route.found(&key, value, about, (kept, said), instance),
+                    Some(pointer) => match document_routes::part(&value, kept, &pointer) {
+                        Ok(part) => {
+                            let mut response = route.found(&key, part, about, (kept, said), instance);
+                            response_writer::insert_own_type(response.headers_mut(), document_routes::JSON_TYPE);
+                            response
+                        }
+                        Err(problem) => problem.into_response(),
+                    },
+                },
+                Ok(false) => not_modified(about, said, instance),
+                Err(problem) => problem.into_response(),
+            }
+        }
+        ReadOutcome::PassesThrough(_) if pointer.is_some() => {
+            Problem::of(ProblemKind::ValueTooLarge, "a part is read only of values up to `max-value`").into_response()
+        }
+        ReadOutcome::PassesThrough(value) => {
+            let said = value.metadata.encode();
+            let said = CopyMetadataView::read(&said);
+            match preconditions.of_read(0, &said) {
+                Ok(true) => route.passed_through(value, request.now),
+                Ok(false) => {
+                    let mut response = not_modified(None, &said, 0);
+                    read_responses::insert_vary(response.headers_mut(), &value);
+                    response
+                }
+                Err(problem) => problem.into_response(),
+            }
+        }
+        ReadOutcome::Absent => match preconditions.has_if_match() {
+            true => Problem::new(ProblemKind::PreconditionFailed).into_response(),
+            false => route.absent(&key),
+        },
+        ReadOutcome::Failed(error) => route.failed(Some(&key), Problem::source(&error)),
+    }
+}
+
+/// Reads a key through its group.
+pub(crate) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {
+    let (group, now) = (request.group, request.now);
+    let mut batch = Vec::new();
+    let begun = group.begin(group.cache.key(key), now, &mut batch, |entry| {
+        if entry.stale_since().is_some() {
+            request.trace.iter().for_each(|trace| trace.is_answered_stale());
+        }
+        ReadOutcome::Found(Some(EntryMetadata::hit(&entry, now)), entry.metadata().into(), entry.value.to_bytes())
+    });
+    if !matches!(begun, StartedRead::Wait(_)) {
+        request.answered_by_tier(key);
+    }
+    if !batch.is_empty() {
+        request.follow(&mut batch);
+        request.worker.fetch(group, &mut batch);
+    }
+    match begun {
+        StartedRead::Hit(found) => found,
+        StartedRead::Absent => ReadOutcome::Absent,
+        StartedRead::Wait(mut wait) => {
+            let ended = Group::ended((&mut wait).await);
+            let accepted = request.headers.get_all(header::ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+            let accepted = accepted.collect::<Vec<_>>().join(&b","[..]);
+            finish_read(group, route, key, ended, wait.metadata(), &accepted).await
+        }
+    }
+}
+
+/// How a read that had to fetch ended. A value that is too large to be kept, or encoded, is asked for
+/// once more, by each reader for itself. `accept_encoding`: the codings that the client accepts.
+pub(crate) async fn finish_read(
+    group: &Group,
+    route: ReadRoute,
+    key: &[u8],
+    ended: Result<Option<Bytes>, SourceError>,
+    said: Option<Bytes>,
+    accept_encoding: &[u8],
+) -> ReadOutcome {
+    if let Err(SourceError::OnlyStreamed(_)) = ended
+        && route.gives_bytes()
+        && let Some(stream) = group.source.stream(key, &group.policy)
+    {
+        return match stream.await {
+            Ok(Some(value)) => match content_codings::for_client(value, accept_encoding) {
+                Ok(value) => ReadOutcome::PassesThrough(value),
+                Err(error) => ReadOutcome::Failed(error),
+            },
+            Ok(None) => ReadOutcome::Absent,
+            Err(error) => ReadOutcome::Failed(error),
+        };
+    }
+    fetched(group, key, ended, said)
+}
+
+/// If the tier now holds the key, its entry has metadata that the source does not send.
+fn fetched(group: &Group, key: &[u8], ended: Result<Option<Bytes>, SourceError>, said: Option<Bytes>) -> ReadOutcome {
+    match ended {
+        Ok(Some(value)) => {
+            let now = clock::now();
+            // The source has answered, and not failed, if it said something.
+            let look = |entry: Entry<'_>| {
+                let about = EntryMetadata::fetched(&entry, now, said.is_some());
+                ReadOutcome::Found(Some(about), entry.metadata().into(), entry.value.to_bytes())
+            };
+            // It is not necessarily fresh: the fetch may have failed, or taken too long.
+            let look_stale = |entry: Entry<'_>| {
+                (entry.stale_since().is_none() || entry.value.as_bytes() == value).then(|| look(entry))
+            };
+            let held = match group.policy.serves(key) {
+                true => group.cache.peek_stale(group.cache.key(key), now, look_stale).flatten(),
+                false => None,
+            };
+            held.unwrap_or_else(|| ReadOutcome::Found(None, said.unwrap_or_default()[..].into(), value))
+        }
+        Ok(None) => ReadOutcome::Absent,
+        Err(error) => ReadOutcome::Failed(error),
+    }
+}
+
+/// A read that is refused before it begins; the key is echoed where the route's clients expect it.
+pub(crate) fn failed_early(route: ReadRoute, query: &[u8], problem: Problem) -> Response<ResponseBody> {
+    let mut scratch = Vec::new();
+    let key = target::parameter(query, route.parameter()).filter(|raw| !raw.is_empty());
+    let key = key.and_then(|raw| target::decode_query(raw, &mut scratch).ok());
+    route.failed(key, problem)
+}
+
+fn not_modified(about: Option<EntryMetadata>, said: &CopyMetadataView<'_>, instance: u64) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    match about {
+        Some(about) => about.insert_into(response.headers_mut(), instance, said),
+        None => read_responses::insert_said(response.headers_mut(), said, None, clock::now()),
+    }
+    response
+}
+
+/// `PUT`: everything but the value, checked before the value is read.
+pub(crate) struct PutRequest<'r> {
+    key: Cow<'r, [u8]>,
+    ttl: Option<Duration>,
+    tags: Vec<Box<[u8]>>,
+    preconditions: Preconditions,
+    is_document: bool,
+}
+
+impl<'r> PutRequest<'r> {
+    /// Whether the request has nothing but a value and a lifetime.
+    pub(crate) fn is_plain(request: &RouteRequest<'_>) -> bool {
+        let is_empty = |put: PutRequest<'_>| put.tags.is_empty() && put.preconditions.is_empty() && !put.is_document;
+        PutRequest::parse(request).is_ok_and(is_empty)
+    }
+
+    pub(crate) fn parse(request: &'r RouteRequest<'_>) -> Result<PutRequest<'r>, Problem> {
+        Ok(PutRequest {
+            key: request.key()?,
+            ttl: ttl(request.query)?,
+            tags: tag_routes::tags_of(request)?,
+            preconditions: Preconditions::parse(request.headers)?,
+            is_document: document_routes::stores_document(request.query)?,
+        })
+    }
+
+    /// Stores the value: 201 for a key that had no entry, 204 otherwise.
+    pub(crate) async fn run(self, request: &RouteRequest<'_>, value: Bytes) -> Result<Response<ResponseBody>, Problem> {
+        let instance = request.worker.app.instance;
+        request.note(RecordedOperation::Set(value.len()), &self.key);
+        // The body may have taken its time.
+        let expiry = self.ttl.map(|ttl| clock::now().saturating_add(ttl.as_millis() as u64));
+        if self.is_document {
+            if !self.tags.is_empty() {
+                return Err(Problem::of(ProblemKind::BadTag, "documents are stored without tags"));
+            }
+            let end = expiry.map_or_else(|| request.group.policy.lifetime(&self.key), Expiry::At);
+            let stored = document_routes::put(request, (&self.key, end), &self.preconditions, &value).await?;
+            return put(stored, instance);
+        }
+        let stored = if self.preconditions.is_empty() {
+            request.group.put_tagged(&self.key, value, expiry, &self.tags).await
+        } else {
+            let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
+            request.group.put_if(&self.key, value, expiry, &self.tags, holds).await
+        };
+        put(stored.map_err(|error| refused(request, error))?, instance)
+    }
+}
+
+/// The response to a `PUT`.
+pub(crate) fn put(stored: Stored, instance: u64) -> Result<Response<ResponseBody>, Problem> {
+    let (status, version) = match stored {
+        Stored::Created(version) => (StatusCode::CREATED, version),
+        Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
+        Stored::Unmet => return Err(Problem::new(ProblemKind::PreconditionFailed)),
+    };
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = status;
+    // 0: the tier keeps no copy, so there is nothing that a tag could be compared with.
+    if version != 0 {
+        response.headers_mut().insert(header::ETAG, read_responses::tag(version, instance));
+    }
+    Ok(response)
+}
+
+/// `PUT` and `DELETE` of `/v0/entity`: 201 or 202, whatever was there before.
+pub(crate) async fn overwrite(
+    request: &RouteRequest<'_>,
+    key: &[u8],
+    value: Option<Bytes>,
+) -> Result<Response<ResponseBody>, Problem> {
+    let (operation, response) = match &value {
+        Some(value) => (RecordedOperation::Set(value.len()), overwritten()),
+        None => (RecordedOperation::Del, empty(StatusCode::ACCEPTED)),
+    };
+    request.note(operation, key);
+    request.group.overwrite(key, value).await.map_err(|error| refused(request, error))?;
+    Ok(response)
+}
+/// The response to a `PUT` of `/v0/entity`.
+pub(crate) fn overwritten() -> Response<ResponseBody> {
+    empty(StatusCode::CREATED)
+}
+fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn refused(request: &RouteRequest<'_>, error: SourceError) -> Problem {
+    match error {
+        // Only the tier can have refused.
+        SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {
+            Problem::of(ProblemKind::ValueTooLarge, &*why)
+        }
+        error => Problem::source(&error),
+    }
+}
+
+/// `?ttl=10s`
+fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
+    let Some(raw) = target::parameter(query, "ttl") else { return Ok(None) };
+    let mut scratch = Vec::new();
+    let text = target::decode_query(raw, &mut scratch).unwrap_or(raw);
+    let text = String::from_utf8_lossy(text);
+    match parse_duration(&text) {
+        Ok(ttl) if ttl.is_zero() => Err(Problem::of(ProblemKind::BadParameter, "`ttl` is 0: use DELETE")),
+        Ok(ttl) if clock::now().saturating_add(ttl.as_millis() as u64) > MAX_EXPIRY => {
+            Err(Problem::of(ProblemKind::BadParameter, "`ttl` ends after the year 6429"))
+        }
+        Ok(ttl) => Ok(Some(ttl)),
+        Err(error) => Err(Problem::of(ProblemKind::BadParameter, format!("`ttl`: {error}"))),
+    }
+}
+
+/// `DELETE`: 204, or 404 if there was no such key.
+pub(crate) async fn delete(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let key = request.key()?;
+    request.note(RecordedOperation::Del, &key);
+    let preconditions = Preconditions::parse(request.headers)?;
+    let instance = request.worker.app.instance;
+    let deleted = if preconditions.is_empty() {
+        request.group.delete(&key).await.map(Some)
+    } else {
+        let holds = |version: Option<u64>| preconditions.of_write(version.map(|version| version ^ instance));
+        request.group.delete_if(&key, holds).await
+    };
+    match deleted.map_err(|error| Problem::source(&error))? {
+        None => Err(Problem::new(ProblemKind::PreconditionFailed)),
+        Some(false) => Err(Problem::new(ProblemKind::KeyNotFound)),
+        Some(true) => Ok(response_writer::no_content()),
+    }
+}

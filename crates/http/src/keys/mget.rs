@@ -1,0 +1,130 @@
+//! `POST /v1/mget`: many keys in one request.
+use crate::{
+    messages::{
+        problem_json::{Problem, ProblemKind},
+        response_body::{BodyWriter, ResponseBody},
+        response_writer,
+    },
+    routing::route_request::RouteRequest,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::Response;
+use larder_base::{buffers::BufferKind, identity::KeyAccess, telemetry::RecordedOperation};
+use larder_core::read::{Group, StartedRead};
+use larder_engine::Wait;
+use larder_proto::http::text::Sink;
+use serde::Deserialize;
+
+/// `{"keys":["a",{"base64":"/w=="}]}`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    keys: Vec<WantedKey>,
+}
+
+/// A key, as text or, where it is not UTF-8, as base64.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum WantedKey {
+    Text(String),
+    Bytes(Encoded),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encoded {
+    base64: String,
+}
+
+/// Longer values are not copied.
+const COPIED: usize = 16 * 1024;
+/// Bytes of text between two updates of the buffer account.
+const STEP: usize = 256 * 1024;
+
+enum Slot {
+    Known(Option<Bytes>),
+    Wait(Wait),
+}
+
+/// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string
+/// where the value is UTF-8, otherwise `{"base64":"…"}`. If the source fails for one key, the
+/// request fails.
+pub(crate) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let keys = parse(&body, request.worker.app.settings.max_pipeline)?;
+    let group = request.group;
+    let mut batch = Vec::new();
+    let mut slots = Vec::with_capacity(keys.len());
+    let buffers = &request.worker.app.buffers;
+    let mut charge = buffers.charge(BufferKind::HttpOutput);
+    let full = || Problem::buffers_full("the answer does not fit", buffers.limit());
+    let mut known = 0;
+    let throttle = &request.worker.app.throttle;
+    if throttle.is_on()
+        && let Err(throttled) = throttle.check_keys(keys.iter().map(Vec::as_slice))
+    {
+        request.worker.counters.http_throttled.add(1);
+        return Err(Problem::throttled(&throttled));
+    }
+    let one_table = group.one_table();
+    for key in &keys {
+        request.check_key(key)?;
+        request.allow("mget", key, KeyAccess::READ)?;
+        request.note(RecordedOperation::Get, key);
+        let key = group.cache.key(key);
+        let begun = group.begin(key, request.now, &mut batch, |entry| entry.value.to_bytes());
+        slots.push(match begun {
+            StartedRead::Hit(value) => {
+                known += value.len().min(COPIED);
+                Slot::Known(Some(value))
+            }
+            StartedRead::Absent => Slot::Known(None),
+            StartedRead::Wait(wait) => Slot::Wait(wait),
+        });
+    }
+    drop(one_table);
+    if !charge.try_resize(known) {
+        return Err(full());
+    }
+    if !batch.is_empty() {
+        request.worker.fetch(group, &mut batch);
+    }
+    let mut body = BodyWriter::with_capacity(64 * keys.len());
+    let mut separator: &[u8] = b"{\"values\":[";
+    let mut charged = 0;
+    for slot in slots {
+        let value = match slot {
+            Slot::Known(value) => value,
+            Slot::Wait(wait) => Group::end(wait).await.map_err(|error| Problem::source(&error))?,
+        };
+        body.put(separator);
+        separator = b",";
+        match value {
+            Some(value) => body.put_json_or_base64(value),
+            None => body.put(b"null"),
+        }
+        if body.text() > charged + STEP {
+            charged = body.text() + STEP;
+            if !charge.try_resize(known + charged) {
+                return Err(full());
+            }
+        }
+    }
+    body.put(if keys.is_empty() { b"{\"values\":[]}" } else { b"]}" });
+    charge.resize(body.text());
+    Ok(response_writer::json(body.finish_charged(charge)))
+}
+
+fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {
+    let bad =
+        |why: &dyn std::fmt::Display| Problem::of(ProblemKind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
+    let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(&error))?;
+    if wanted.keys.len() > most {
+        return Err(Problem::over(ProblemKind::TooManyKeys, "the number of keys", "max-pipeline", most));
+    }
+    let bytes = wanted.keys.into_iter().map(|key| match key {
+        WantedKey::Text(text) => Ok(text.into_bytes()),
+        WantedKey::Bytes(key) => BASE64_STANDARD.decode(key.base64).map_err(|error| bad(&error)),
+    });
+    bytes.collect()
+}

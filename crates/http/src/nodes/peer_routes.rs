@@ -1,0 +1,214 @@
+//! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes
+//! here changes this node alone.
+use super::{owner_requests, peer_moves};
+use crate::{
+    connection::connection_context::ConnectionContext,
+    keys::tag_routes,
+    messages::{
+        problem_json::{Problem, ProblemKind},
+        read_responses::{MESSAGE, ReadRoute},
+        response_body::ResponseBody,
+        response_writer,
+    },
+    routing::{
+        request_checks::client,
+        request_user::note_failed,
+        route_request::{RouteRequest, decode_key},
+    },
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use larder_base::{identity::Credential, telemetry::RecordedOperation};
+use larder_core::read::{PeerRequest, check_tags};
+use larder_proto::http::target;
+use larder_ring::peer::{
+    AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS, REMOVE_KEYS,
+    RING, SetRequest, bearer, no_such_group, of_expire, parse_remove_keys,
+};
+use prost::Message;
+use subtle::ConstantTimeEq as _;
+
+/// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users
+/// like others.
+pub(crate) fn nodes_show_themselves(context: &ConnectionContext) -> bool {
+    let peers = &context.worker.app.settings.peers;
+    peers.secret.is_some() || peers.tls.is_some()
+}
+
+/// Whether a request is from a node.
+pub(crate) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Result<(), Problem> {
+    let peers = &context.worker.app.settings.peers;
+    if peers.tls.is_some() && !context.is_node {
+        return Err(Problem::of(ProblemKind::NotAPeer, "the connection shows no certificate of peer-tls-ca"));
+    }
+    let Some(secret) = &peers.secret else { return Ok(()) };
+    let no_peer = || Problem::of(ProblemKind::NotAPeer, "`Authorization` does not show peer-secret");
+    let shown = headers.get(header::AUTHORIZATION).ok_or_else(no_peer)?;
+    let is_right = bool::from(shown.as_bytes().ct_eq(bearer(secret).as_bytes()));
+    if is_right && context.has_shown_secret.get() {
+        return Ok(());
+    }
+    let guess = (Credential::PeerSecret, client(context, headers).ip);
+    if let Some(wait) = context.worker.app.users.wait(guess.0, guess.1) {
+        return Err(Problem::too_many_logins(wait));
+    }
+    context.has_shown_secret.set(is_right);
+    if !is_right {
+        note_failed(&context.worker, guess, "");
+        return Err(no_peer());
+    }
+    Ok(())
+}
+
+/// What a node is told that asks for a group which this one lacks. The status is none that another
+/// node takes for an answer about a key: it asks the next node, or its source.
+pub(crate) fn without_group(
+    context: &ConnectionContext,
+    headers: &HeaderMap,
+    encoded: Option<&[u8]>,
+) -> Result<Response<ResponseBody>, Problem> {
+    check_node(context, headers)?;
+    let mut scratch = Vec::new();
+    let name = target::decode_path(encoded.unwrap_or_default(), &mut scratch).unwrap_or_default();
+    let mut text = no_such_group(&String::from_utf8_lossy(name));
+    text.push('\n');
+    Ok(response_writer::text(StatusCode::MISDIRECTED_REQUEST, &text))
+}
+
+/// What the request asks, whatever carries it.
+pub(crate) fn asked<'r>(request: &'r RouteRequest<'_>) -> PeerRequest<'r> {
+    PeerRequest {
+        group: request.group,
+        now: request.now,
+        instance: request.worker.app.instance,
+        ring: request.headers.get(RING).map(HeaderValue::as_bytes),
+        trace: request.trace.as_ref(),
+    }
+}
+
+/// `GET`: the value as a message, from the tier or from the source; never from a third node.
+pub(crate) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+    let asked = asked(request);
+    if !asked.is_answered() {
+        return not_answered();
+    }
+    let route = ReadRoute::Peer;
+    let key = match request.key() {
+        Ok(key) => key,
+        Err(problem) => return route.failed(None, problem),
+    };
+    request.note(RecordedOperation::Get, &key);
+    match asked.get(&key).await {
+        Ok(Some(body)) => message(body),
+        Ok(None) => route.absent(&key),
+        Err(error) => route.failed(Some(&key), Problem::source(&error)),
+    }
+}
+
+fn message(body: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(body));
+    response_writer::insert_own_type(response.headers_mut(), MESSAGE);
+    response
+}
+
+/// No groupcache node takes this status for an answer: it asks the next node, or its source.
+fn not_answered() -> Response<ResponseBody> {
+    response_writer::text(StatusCode::MISDIRECTED_REQUEST, "this node does not answer for its keys now\n")
+}
+
+/// `POST` to `_get-keys/`: several keys of one owner.
+async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let asked = asked(request);
+    if !asked.is_answered() {
+        return Ok(not_answered());
+    }
+    let GetKeysRequest { keys, held_only } = GetKeysRequest::decode(body)
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a GetKeysRequest: {error}")))?;
+    if keys.len() > MOST_KEYS {
+        return Err(Problem::of(ProblemKind::TooManyKeys, format!("{} keys, and at most {MOST_KEYS}", keys.len())));
+    }
+    for key in &keys {
+        request.check_key(key)?;
+        request.note(RecordedOperation::Get, key);
+    }
+    let answers = asked.get_many(&keys, held_only == Some(true)).await;
+    Ok(message(GetKeysResponse { answers }.encode_to_vec().into()))
+}
+
+/// `PUT`: the key has this value from now on.
+pub(crate) fn set(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let message = SetRequest::decode(body)
+        .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a SetRequest: {error}")))?;
+    let key = match message.key {
+        Some(key) => key,
+        None => Bytes::copy_from_slice(&request.key()?),
+    };
+    request.check_key(&key)?;
+    let value = message.value.unwrap_or_default();
+    let max = request.worker.app.settings.max_value;
+    if value.len() > max {
+        return Err(Problem::over(ProblemKind::ValueTooLarge, "the value", "max-value", max));
+    }
+    request.note(RecordedOperation::Set(value.len()), &key);
+    asked(request).set(&key, &value, of_expire(message.expire));
+    Ok(done())
+}
+
+/// `DELETE`: a copy of the key is out of date.
+pub(crate) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let key = request.key()?;
+    request.note(RecordedOperation::Del, &key);
+    asked(request).remove(&key);
+    Ok(done())
+}
+
+/// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to
+/// `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant
+/// time.
+pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    let route = String::from_utf8_lossy(request.key);
+    if route.starts_with(REMOVE_KEYS) {
+        return remove_keys(request, &body);
+    }
+    match &*route {
+        GET_KEYS => get_keys(request, body).await,
+        HOTTEST => peer_moves::hottest(request).await,
+        MEMBER => peer_moves::announced(request).await,
+        CLEAR => clear(request),
+        AT_OWNER if !asked(request).is_answered() => Ok(not_answered()),
+        AT_OWNER => owner_requests::run(request, body).await,
+        _ => Err(Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing to POST to at {route}"))),
+    }
+}
+
+fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+    let keys = parse_remove_keys(body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
+    if let Some(peers) = &request.group.peers {
+        peers.asked_to_remove(keys.len());
+    }
+    keys.iter().for_each(|key| asked(request).remove(key));
+    Ok(done())
+}
+
+fn clear(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let soft = tag_routes::is_soft(request)?;
+    let scope = match target::parameter(request.query, "tag") {
+        Some(tag) => {
+            let tag = decode_key(tag, target::decode_query)?;
+            check_tags(&[&tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
+            ClearScope::Tag(Bytes::copy_from_slice(&tag))
+        }
+        None => {
+            let prefix = request.key_parameter("prefix").transpose()?.unwrap_or_default();
+            ClearScope::Prefix(Bytes::copy_from_slice(&prefix))
+        }
+    };
+    asked(request).clear(&scope, soft);
+    Ok(done())
+}
+
+pub(crate) fn done() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::OK;
+    response
+}

@@ -6,7 +6,7 @@ mod tier_shrink;
 
 use crate::{
     clients::{Client, Clients, Cursors, PubSub, SubscribesInFlight, Tracking, push_inbox::Backlog},
-    read::{Group, PendingWrites},
+    read::{Group, Groups, ProcessGroup, Tier},
     snapshot::Snapshots,
 };
 use larder_base::{
@@ -26,24 +26,19 @@ use larder_base::{
     telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
 };
-use larder_config::{CheckedConfig, Coherence, GroupSettings, Settings, SourceUrl, TierMode};
-use larder_engine::{Cache, ListenerKind};
+use larder_config::{CheckedConfig, Settings, SourceUrl};
+use larder_engine::ListenerKind;
 use larder_ring::{
     peer::{self, PeerClient, Peers},
     replica::{self, Forwarder, Replication},
 };
-use larder_source::{
-    BreakerPolicy, Fetch, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule,
-    ModeRules, PrefixTable, ServerLoads, SourceError, SourceLimits, SourceSetup, UserServers, invalidation_scope,
-    mode_rules_text, no_room_for_key,
-};
+use larder_source::{Fetch, ServerLoads, SourceError, UserServers, no_room_for_key};
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
     rc::Rc,
     sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
 };
 
 use tier_shrink::BoundChanges;
@@ -65,26 +60,15 @@ pub struct App {
     pub telemetry: Telemetry,
     /// The last hours of the metrics, and the latest events.
     pub history: History,
-    /// The memory tiers, in the order of `Settings::groups`. Index 0 is the group `default`.
-    pub caches: Vec<Arc<larder_engine::Cache>>,
+    pub groups: Groups<ProcessGroup>,
     /// Wakes the task that brings tiers down to a lower bound.
     pub bound_changes: BoundChanges,
-    /// The shared part of each group's source and its health, in the same order.
-    pub sources: Vec<SourceSetup>,
     /// Snapshots of the memory tiers.
     pub snapshots: Arc<Snapshots>,
     /// The nodes that share their caches; `None`: this one shares nothing.
     pub peers: Option<Arc<Peers>>,
     /// The role of this process: primary or replica.
     pub replication: Arc<Replication>,
-    /// The freshness of each group's copies, in the same order.
-    pub freshness: Vec<Arc<Freshness>>,
-    /// The mode rules of each group, in the same order.
-    pub modes: Vec<Arc<ModeRules>>,
-    /// What became of the sampled hits of each group, in the same order.
-    pub inspections: Vec<Arc<InspectionCounts>>,
-    /// The pending writes to each group's source, in the same order.
-    pub writes: Vec<Arc<PendingWrites>>,
     /// The numbers of each Redis command.
     pub commands: CommandStats,
     /// The registry of clients (CLIENT LIST, CLIENT KILL).
@@ -151,8 +135,8 @@ pub struct Worker {
     pub id: usize,
     /// The state of the process.
     pub app: Arc<App>,
-    /// This core's handle of every group. Index 0 is `default`.
-    pub groups: Vec<Rc<Group>>,
+    /// This core's handles of the groups.
+    pub groups: Groups<Rc<Group>>,
     /// This core's counters. Only this core writes to them.
     pub counters: Arc<Counters>,
     /// The line in front of this core.
@@ -188,28 +172,29 @@ impl App {
     ) -> Result<App, RunError> {
         let config = config.into();
         let settings = config.settings.clone();
-        let freshness: Vec<_> =
-            settings.groups.iter().map(|group| Arc::new(Freshness::new(freshness_table(group)))).collect();
-        let cache = |(group, of)| cache(group, of, settings.what_if);
-        let caches: Vec<_> = settings.groups.iter().zip(&freshness).map(cache).collect();
-        let lent = caches.iter().map(|cache| cache.lent().clone()).collect();
+        let tiers: Vec<_> = settings.groups.iter().map(|group| Tier::new(group, settings.what_if)).collect();
+        let lent = tiers.iter().map(|tier| tier.cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
         let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
         let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
-        // The Redis protocol serves only the first group.
-        if let Some(cache) = caches.first() {
-            cache.set_listener(ListenerKind::Tracking, tracking.clone());
+        let servers = ServerLoads::default();
+        let group = |(number, tier)| ProcessGroup::new(number, tier, &settings, &buffers, &servers);
+        let groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
+        if let Some(data) = &settings.data_file {
+            groups.default().source.follow_data(data);
         }
+        // The Redis protocol serves only this group.
+        groups.default().cache.set_listener(ListenerKind::Tracking, tracking.clone());
         let faults = Arc::<Faults>::default();
-        let sources = sources(&settings, &buffers)?;
-        for (group, source) in settings.groups.iter().zip(&sources).filter(|_| settings.allow_faults) {
+        for ProcessGroup { settings: group, source, .. } in groups.iter().filter(|_| settings.allow_faults) {
             let timeout = group.freshness.source_timeout;
-            let group = group.name.as_str().into();
             let is_disk = source.store().is_some();
+            let group = group.name.as_str().into();
             source.health().allow_faults(SourceFaults { faults: faults.clone(), group, is_disk, timeout });
         }
         let tls = ServerTls::new(&settings).map_err(RunError::Tls)?.map(Arc::new);
-        let peers = peers(&settings, &caches);
+        let caches = groups.caches();
+        let peers = peers(&settings, &groups);
         let replication = Arc::new(Replication::new(&settings, &caches));
         if let (Some(_), Some(hindrance)) = (&settings.replication.replica_of, replication.hindrance()) {
             return Err(RunError::Replica(hindrance));
@@ -234,25 +219,21 @@ impl App {
             bound,
             workers_with_ring: AtomicUsize::new(0),
             peers,
-            snapshots: Snapshots::new(&settings, &caches),
+            snapshots: Snapshots::new(&settings, &groups),
             replication,
             telemetry,
             history,
-            caches,
+            groups,
             bound_changes: BoundChanges::default(),
             tls,
             pubsub: Arc::new(PubSub::new(backlog.clone())),
             subscribes: Arc::default(),
             tracking,
             backlog,
-            sources,
             faults,
             clients: Arc::new(Clients::new(settings.threads, connections, buffers.open_files().clone())),
             cursors: Cursors::new(&buffers),
             buffers,
-            inspections: settings.groups.iter().map(|_| Arc::default()).collect(),
-            modes: settings.groups.iter().map(|group| Arc::new(ModeRules::of_settings(group))).collect(),
-            writes: settings.groups.iter().map(|_| Arc::default()).collect(),
             throttle: Throttle::new(&settings),
             pause: Pause::default(),
             drain: Drain::default(),
@@ -263,18 +244,17 @@ impl App {
             instance: fastrand::u64(..),
             live: LiveSettings::new(&settings),
             running: Mutex::new(config),
-            freshness,
             settings,
         })
     }
 }
 
-fn peers(settings: &Settings, caches: &[Arc<Cache>]) -> Option<Arc<Peers>> {
+fn peers(settings: &Settings, groups: &Groups<ProcessGroup>) -> Option<Arc<Peers>> {
     let this = settings.peers.this.clone().filter(|_| settings.peers.are_set())?;
-    let shared = || settings.groups.iter().zip(caches).filter(|(group, _)| group.is_shared);
-    let copies = shared().filter(|(group, _)| group.source != SourceUrl::None).map(|(_, cache)| cache.clone());
-    let all = shared().map(|(_, cache)| cache.clone());
-    Some(Arc::new(Peers::new(settings.peers.clone(), this, all.collect(), copies.collect())))
+    let shared = || groups.iter().filter(|group| group.settings.is_shared);
+    let copies = shared().filter(|group| group.settings.source != SourceUrl::None);
+    let caches = |groups: &mut dyn Iterator<Item = &ProcessGroup>| groups.map(|group| group.cache.clone()).collect();
+    Some(Arc::new(Peers::new(settings.peers.clone(), this, caches(&mut shared()), caches(&mut { copies }))))
 }
 
 impl App {
@@ -288,125 +268,13 @@ impl App {
             self.users.find(&about.user).is_none() || changed.hear_less.contains(&*about.user) && hears()
         };
         // At a Redis source without users of ours, the users are that Redis's.
-        if !self.users.are_own() && matches!(self.settings.groups[0].source, SourceUrl::Redis(_)) {
+        if !self.users.are_own() && matches!(self.groups.default().settings.source, SourceUrl::Redis(_)) {
             return false;
         }
         let gone: Vec<_> = self.clients.list().into_iter().filter(|client| is_gone(client)).collect();
         gone.iter().filter(|client| client.id != own).for_each(|client| client.close());
         gone.iter().any(|client| client.id == own)
     }
-
-    /// Replaces the mode rules of a group, on all cores at once; `None`: by those of the
-    /// configuration. What a rule denies is forgotten.
-    ///
-    /// # Errors
-    /// The group has no tier before a source, so its reads could not be answered otherwise.
-    pub fn change_modes(&self, group: &str, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
-        let (at, settings) = (self.settings.groups.iter().enumerate())
-            .find(|(_, settings)| settings.name == group)
-            .ok_or_else(|| format!("there is no group {group}"))?;
-        if matches!(settings.source, SourceUrl::None | SourceUrl::Table(_)) {
-            return Err(format!("the source of group {group} is {}: its reads have no other answer", settings.source));
-        }
-        let modes = &self.modes[at];
-        match rules {
-            Some(rules) => modes.replace(rules),
-            None => modes.reset(),
-        }
-        self.forget_denied(at);
-        let until = if modes.are_changed() { " until the next start" } else { "" };
-        let now = mode_rules_text(&modes.table());
-        tracing::warn!(group, rules = now, "mode rules changed{until}");
-        Ok(())
-    }
-
-    /// Drops the copies of the keys that the mode rules of a group deny.
-    fn forget_denied(&self, group: usize) {
-        let table = self.modes[group].table();
-        for (prefix, _) in table.iter().filter(|(_, mode)| **mode == TierMode::Deny) {
-            self.caches[group].mark_prefix(prefix, true, clock::now());
-        }
-    }
-}
-
-fn cache(group: &GroupSettings, freshness: &Arc<Freshness>, what_if: Option<u32>) -> Arc<Cache> {
-    // Half of the keys, a quarter, and so on: at most the share.
-    let halvings = |millionths: u32| 1_000_000_u32.div_ceil(millionths.max(1)).next_power_of_two().ilog2();
-    // The reads of a table do not go to the tier.
-    let reads_tier = !matches!(group.source, SourceUrl::Table(_));
-    Cache::new(larder_engine::Config {
-        max_memory: group.max_memory,
-        max_keys: group.max_keys,
-        eviction: group.eviction,
-        shards: group.shards,
-        default_ttl: group.freshness.ttl.map(millis),
-        ttl_jitter: group.ttl_jitter,
-        stale_rules: Some(Arc::new(policy(group, freshness, &Arc::default()))),
-        what_if: what_if.filter(|_| reads_tier).map(halvings),
-        seed: None,
-    })
-}
-
-fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRules>) -> FillPolicy {
-    let coherence = match group.source {
-        // Without a source nothing outside can change.
-        SourceUrl::None => Coherence::Ttl,
-        // The memory map is as fast as the memory tier, so nothing is stored twice.
-        SourceUrl::Table(_) => Coherence::Off,
-        // Every change goes through Larder, so a written value is as fresh a copy as a read one.
-        SourceUrl::Disk(_) => Coherence::Ttl,
-        // Announces no change: a lifetime alone bounds the age of a copy.
-        SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => Coherence::Ttl,
-        SourceUrl::Redis(_) => group.coherence,
-    };
-    FillPolicy {
-        freshness: freshness.clone(),
-        modes: modes.clone(),
-        inspection: None,
-        key_counts: Arc::default(),
-        tracer: Arc::default(),
-        coherence,
-        max_reply: group.cache_replies.unwrap_or(0),
-        is_saved: false,
-    }
-}
-
-/// The policies of a group's keys.
-fn freshness_table(group: &GroupSettings) -> FreshnessTable {
-    let is_remote = !matches!(group.source, SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_));
-    let of_keys = |freshness| match is_remote {
-        true => KeyPolicy::from(freshness),
-        // What is on this machine does not outlive its lifetime.
-        false => KeyPolicy::from(freshness).never_stale(),
-    };
-    let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
-    FreshnessTable { own: of_keys(&group.freshness), prefixes: PrefixTable::new(prefixes) }
-}
-
-fn sources(settings: &Settings, buffers: &Arc<Buffers>) -> Result<Vec<SourceSetup>, RunError> {
-    let servers = ServerLoads::default();
-    let source = |group: &GroupSettings| {
-        let limits = SourceLimits {
-            timeout: group.freshness.source_timeout,
-            slow_timeout: settings.source_slow_timeout.max(group.freshness.source_timeout),
-            max_in_flight: settings.source_max_in_flight,
-            adaptive: settings.source_adaptive,
-            breaker: settings
-                .source_breaker
-                .map(|share| BreakerPolicy { share, window: settings.source_breaker_window }),
-            connections: settings.source_connections,
-            max_value: settings.max_value,
-            max_backlog: settings.max_backlog,
-            store: group.store,
-        };
-        SourceSetup::sharing(&group.source, limits, buffers, &servers)
-            .map_err(|reason| RunError::Source { group: group.name.clone(), reason })
-    };
-    let sources: Vec<SourceSetup> = settings.groups.iter().map(source).collect::<Result<_, _>>()?;
-    if let Some((data, source)) = settings.data_file.as_ref().zip(sources.first()) {
-        source.follow_data(data);
-    }
-    Ok(sources)
 }
 
 impl Worker {
@@ -417,37 +285,9 @@ impl Worker {
             .peers
             .as_ref()
             .map(|peers| peer::open_client(peers, &app.settings, &app.buffers, app.tls.as_ref(), faults));
-        let groups = (app.settings.groups.iter().enumerate())
-            .map(|(index, settings)| {
-                let cache = app.caches[index].clone();
-                // A core has a policy of its own, so that cores do not share its reference count.
-                let inspection = settings
-                    .inspect
-                    .map(|share| Arc::new(Inspection::new(share, cache.scratch(), app.inspections[index].clone())));
-                let is_saved = app.settings.snapshot.file.is_some() && settings.is_verified();
-                let own = policy(settings, &app.freshness[index], &app.modes[index]);
-                let policy = Arc::new(FillPolicy {
-                    inspection,
-                    is_saved,
-                    key_counts: app.telemetry.hot_keys.join(index),
-                    tracer: app.telemetry.tracer.clone(),
-                    ..own
-                });
-                let announces = matches!(settings.source, SourceUrl::Table(_));
-                let watch = (announces || policy.coherence == Coherence::Coherent)
-                    .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
-                let name: Arc<str> = settings.name.as_str().into();
-                let source = app.sources[index].open(watch, policy.keeps_replies());
-                let (peers, source) = match client.as_ref().filter(|_| settings.is_shared) {
-                    Some(client) => {
-                        let (group, source) = peer::share(client, &name, &cache, &policy, source);
-                        (Some(group), source)
-                    }
-                    None => (None, source),
-                };
-                Rc::new(Group { name, cache, source, policy, writes: app.writes[index].clone(), peers })
-            })
-            .collect();
+        let saves = app.settings.snapshot.file.is_some();
+        let open = |group: &ProcessGroup| Rc::new(group.open(&app.telemetry, saves, client.as_ref()));
+        let groups = app.groups.iter().map(open).collect();
         let forwarder = Forwarder::new(app.replication.clone());
         let counters = app.telemetry.worker(id).clone();
         let queue_delay = QueueDelay::new(app.settings.max_queue_delay);
@@ -462,6 +302,12 @@ impl Worker {
             user_servers: UserServers::default(),
             app,
         }
+    }
+
+    /// The group of HTTP routes without a group (setting `http-group`).
+    #[inline]
+    pub fn http_group(&self) -> &Rc<Group> {
+        self.groups.at(self.app.settings.http_group)
     }
 
     /// Passes fetches to the source of their group, or refuses them if the core takes on no more
@@ -497,9 +343,4 @@ impl Worker {
             fetch.finish(Err(SourceError::Unavailable(reason.clone())), now);
         }
     }
-}
-
-/// A setting's duration in the engine's unit.
-pub fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -171,8 +171,8 @@ fn a_kept_reply_allocates_nothing() {
             .unwrap(),
         );
         let worker = Worker::new(0, app);
-        worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
-        worker.groups[0].source.as_redis().unwrap().commands().await.expect("it shows its commands");
+        worker.groups.default().read(b"ready", clock::now()).await.expect("it is connected");
+        worker.groups.default().source.as_redis().unwrap().commands().await.expect("it shows its commands");
         let pool = BufferPool::default();
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
@@ -221,7 +221,7 @@ fn a_lone_miss_allocates_little() {
         let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder_redis::catalog()).unwrap());
         runtime.block_on(async {
             let worker = Worker::new(0, app);
-            worker.groups[0].read(b"ready", clock::now()).await.expect("it is connected");
+            worker.groups.default().read(b"ready", clock::now()).await.expect("it is connected");
             let pool = BufferPool::default();
             let address = ([127, 0, 0, 1], 1).into();
             let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
@@ -361,7 +361,7 @@ impl FullServer {
             server.clients.push(listed.client.clone());
             server._kept.0.push(Box::new(listed));
         }
-        let cache = &worker.groups[0].cache;
+        let cache = &worker.groups.default().cache;
         let store = |key: &[u8], value: &[u8]| {
             cache.tier().set(cache.key(key), larder_engine::Write::new(value), clock::now()).unwrap();
         };
@@ -519,7 +519,7 @@ fn an_http_hit_allocates_nothing() {
         let settings = Settings::from_args(&["--threads", "1", "--max-memory", "64MiB"]).unwrap();
         let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder_redis::catalog()).unwrap());
         let worker = Rc::new(Worker::new(0, app));
-        let cache = worker.groups[0].cache.clone();
+        let cache = worker.groups.default().cache.clone();
         for (key, len) in [("key", 64), ("large", 48 << 10)] {
             let value = vec![b'v'; len];
             let write = larder_engine::Write::new(&value);

@@ -373,7 +373,7 @@ fn check_access(
         session.access.check(ours)?;
     }
     let known = match command.kind {
-        CommandKind::Forward => worker.groups[0].source.as_redis().and_then(|server| server.known_commands()),
+        CommandKind::Forward => worker.groups.default().source.as_redis().and_then(|server| server.known_commands()),
         _ => None,
     };
     if command.kind == CommandKind::Forward {

@@ -14,7 +14,7 @@ use larder_source::{CacheableReply, Fetch};
 
 /// How the reply to this command is cached, if it may be.
 pub(super) fn cacheable(worker: &Worker, args: Args<'_>, resp3: bool) -> Option<CacheableReply> {
-    let group = &worker.groups[0];
+    let group = worker.groups.default();
     let cacheable = group.source.as_redis()?.keeps_reply(args, resp3)?;
     let key = args.get(cacheable.key)?;
     let fits = key.len() <= worker.app.settings.max_key && group.keeps_reply_to(args);

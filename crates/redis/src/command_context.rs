@@ -49,7 +49,7 @@ impl<'c> CommandContext<'c> {
     /// The group that the Redis protocol serves.
     #[inline]
     pub(super) fn group(&self) -> &'c Rc<Group> {
-        &self.worker.groups[0]
+        self.worker.groups.default()
     }
     /// The memory tier of the group.
     #[inline]

@@ -29,7 +29,7 @@ pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, a
 /// Counts the keys of a command for the hot keys, unless the read of the memory tier does.
 #[inline]
 fn count_keys(worker: &Worker, command: &Command, args: Args<'_>) {
-    let counts = &worker.groups[0].policy.key_counts;
+    let counts = &worker.groups.default().policy.key_counts;
     match command.kind {
         CommandKind::Get | CommandKind::MultiGet => {}
         _ if command.flags.has(Flags::WRITE) => {

@@ -28,7 +28,7 @@ pub(super) static FORWARDED: Command = Command {
 /// Whether the source answers this command, which Larder does not have. CLIENT commands stay here:
 /// they concern Larder's own connection with the client.
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
-    worker.groups[0].source.as_redis().is_some() && !args[0].eq_ignore_ascii_case(b"client")
+    worker.groups.default().source.as_redis().is_some() && !args[0].eq_ignore_ascii_case(b"client")
 }
 
 /// Refuses a command that may not go to the source, by the source's command table. With `known` at

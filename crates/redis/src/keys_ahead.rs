@@ -27,7 +27,7 @@ pub(super) fn rows<'k>(
 /// look at the memory tier first.
 #[inline]
 pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
-    let group = &*worker.groups[0];
+    let group = worker.groups.default();
     match group.source.reads() {
         Reads::Table(_) => None,
         Reads::Tier | Reads::Through => {
@@ -41,7 +41,7 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
 /// number; 0 if there is only one, or if they go to a source.
 #[inline]
 pub fn prefetch(worker: &Worker, input: &[u8]) -> usize {
-    let group = &*worker.groups[0];
+    let group = worker.groups.default();
     if !matches!(group.source.reads(), Reads::Tier) {
         return 0;
     }

@@ -16,7 +16,7 @@ pub(super) fn show(worker: &Worker, session: &Session, command: &Command, args: 
     let answered = matches!(flow, Flow::Done | Flow::Close | Flow::Paused);
     let hidden =
         matches!(command.kind, CommandKind::Transaction(_)) || command.flags.has(Flags::ADMIN.with(Flags::NO_AUTH));
-    if answered && !hidden && session.multi.is_none() && worker.groups[0].source.as_redis().is_some() {
+    if answered && !hidden && session.multi.is_none() && worker.groups.default().source.as_redis().is_some() {
         let line = worker.app.backlog.count(line(session, args).into());
         worker.app.clients.monitors().show(&line, &worker.app.backlog);
     }

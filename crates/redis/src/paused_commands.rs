@@ -35,7 +35,7 @@ fn writes(worker: &Worker, command: Option<&Command>, args: Args<'_>) -> bool {
     match command {
         Some(command) if !matches!(command.kind, CommandKind::Forward) => command.flags.has(Flags::WRITE),
         _ => {
-            let known = worker.groups[0].source.as_redis().and_then(|server| server.known_commands());
+            let known = worker.groups.default().source.as_redis().and_then(|server| server.known_commands());
             // A command that is not known counts as a write.
             known.is_none_or(|known| known.is_empty() || known.find(args).is_some_and(|row| row.may_write))
         }

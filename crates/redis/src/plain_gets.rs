@@ -59,7 +59,7 @@ pub fn begin(
     {
         return gets;
     }
-    let group = &*worker.groups[0];
+    let group = worker.groups.default();
     let longest = worker.app.settings.max_key;
     let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
         .take(AHEAD)

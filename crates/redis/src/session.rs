@@ -187,7 +187,7 @@ impl Session {
             multi: None,
             watch: Watch::default(),
             times: CommandTimes::new(),
-            backend: Backend::of(&worker.groups[0]),
+            backend: Backend::of(worker.groups.default()),
             dedicated: None,
             upstream: UpstreamState::default(),
             names: 0,

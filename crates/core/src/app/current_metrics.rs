@@ -1,5 +1,6 @@
 //! Reads everything that is counted, from all parts of the process.
 use super::App;
+use crate::read::ProcessGroup;
 use larder_base::{
     lifecycle::faults::FaultPlace,
     telemetry::{
@@ -21,9 +22,8 @@ impl App {
     /// Everything that is counted, at this moment.
     pub fn metrics(&self) -> Snapshot {
         let app = self;
-        let groups =
-            app.settings.groups.iter().zip(&app.caches).zip(&app.sources).zip(&app.modes).zip(&app.inspections);
-        let groups = groups.map(|((((settings, cache), source), modes), inspection)| {
+        let groups = app.groups.iter().map(|group| {
+            let ProcessGroup { settings, cache, source, modes, inspection, .. } = group;
             let health = source.health();
             GroupSnapshot {
                 name: settings.name.clone(),

@@ -1,9 +1,9 @@
 //! The configuration is read again while the server runs: what can change changes, all of it or,
 //! where anything is wrong, nothing.
-use super::{App, freshness_table, millis};
+use super::App;
+use crate::read::ProcessGroup;
 use larder_base::telemetry::{EventKind, NewEvent};
 use larder_config::{ConfigChange, ConfigChanges, ConfigError, GroupSettings, Settings, ShownSetting, shown_settings};
-use larder_source::SourceSetup;
 
 impl App {
     /// What a reload would change now.
@@ -57,7 +57,7 @@ impl App {
         self.check_bounds(&changes)?;
         self.reload_users()?;
         self.apply(&changes);
-        self.sources.iter().for_each(SourceSetup::look_at_data);
+        self.groups.iter().for_each(|group| group.source.look_at_data());
         if let Some(tls) = &self.tls {
             tls.reload();
         }
@@ -85,19 +85,19 @@ impl App {
         Ok(())
     }
 
-    /// The groups that run, by their number, with their new settings. Groups come and go only with a
-    /// restart, but they may stand in another order.
-    fn groups_of<'s>(&self, settings: &'s Settings) -> impl Iterator<Item = (usize, &'s GroupSettings)> {
-        let own = self.settings.groups.iter().enumerate();
-        own.filter_map(|(at, own)| Some((at, settings.groups.iter().find(|group| group.name == own.name)?)))
+    /// The groups that run, with their new settings. Groups come and go only with a restart, but they
+    /// may stand in another order.
+    fn groups_of<'s>(&'s self, settings: &'s Settings) -> impl Iterator<Item = (&'s ProcessGroup, &'s GroupSettings)> {
+        let new = |own: &ProcessGroup| settings.groups.iter().find(|group| group.name == own.settings.name);
+        self.groups.iter().filter_map(move |own| Some((own, new(own)?)))
     }
 
     /// Bounds on memory that cannot be without a restart.
     fn check_bounds(&self, changes: &ConfigChanges) -> Result<(), ConfigError> {
         let groups = self.groups_of(&changes.outcome.settings);
-        let changed = groups.filter(|(at, group)| changes.is_live(&max_memory_path(*at, group)));
-        let problem = |(at, group): (usize, &GroupSettings)| {
-            Some(format!("group {}: {}", group.name, self.bound_problem(at, group.max_memory)?))
+        let changed = groups.filter(|(group, _)| changes.is_live(&max_memory_path(group)));
+        let problem = |(group, new): (&ProcessGroup, &GroupSettings)| {
+            Some(format!("group {}: {}", new.name, group.bound_problem(new.max_memory)?))
         };
         let problems: Vec<String> = changed.filter_map(problem).collect();
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
@@ -125,26 +125,20 @@ impl App {
         if changes.is_live("tracking-table-max-keys") {
             self.tracking.set_max_keys(settings.tracking_table_max_keys);
         }
-        for (at, group) in self.groups_of(settings) {
-            let cache = &self.caches[at];
-            if changes.is_live(&max_memory_path(at, group)) {
-                self.set_max_memory(at, group.max_memory);
+        for (group, new) in self.groups_of(settings) {
+            if changes.is_live(&max_memory_path(group)) {
+                self.set_max_memory(group, new.max_memory);
             }
-            self.freshness[at].replace(freshness_table(group));
-            cache.set_default_ttl(group.freshness.ttl.map(millis));
-            cache.stale_rules_changed();
-            if self.modes[at].configure(group) {
-                self.forget_denied(at);
-            }
+            group.reload(new);
         }
     }
 }
 
 /// The name of a group's `max-memory` among the changes.
-fn max_memory_path(at: usize, group: &GroupSettings) -> String {
-    match at {
+fn max_memory_path(group: &ProcessGroup) -> String {
+    match group.number {
         0 => "max-memory".to_owned(),
-        _ => format!("groups.{}.max-memory", group.name),
+        _ => format!("groups.{}.max-memory", group.settings.name),
     }
 }
 

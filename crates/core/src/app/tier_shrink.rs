@@ -2,9 +2,9 @@
 //! was lowered in steps ([`Cache::shrink`]), which a task of the control thread takes: no worker has
 //! to evict what is above the bound, nor to wait for it.
 use super::App;
+use crate::read::ProcessGroup;
 use larder_engine::Cache;
 use larder_store::clock;
-use larder_units::show_size;
 use std::time::{Duration, Instant};
 use tokio::{sync::Notify, time::sleep};
 
@@ -15,7 +15,6 @@ const REST: Duration = Duration::from_millis(1);
 /// Where nothing can be dropped now (fetches under way take all that is left), it waits for this
 /// long.
 const RETRY: Duration = Duration::from_millis(100);
-const MIB: usize = 1 << 20;
 
 /// Says that a bound was changed.
 #[derive(Debug, Default)]
@@ -28,41 +27,26 @@ struct Shrinking {
 }
 
 impl App {
-    /// Why the bound on the memory of a group cannot be `bytes` now.
-    pub fn bound_problem(&self, group: usize, bytes: usize) -> Option<String> {
-        let (least, most) = self.caches[group].memory_limits().into_inner();
-        let (least, most) = (least.next_multiple_of(MIB), most / MIB * MIB);
-        let limit = match bytes {
-            bytes if bytes < least => format!("at least {}", show_size(least as u64)),
-            bytes if bytes > most => format!("at most {}", show_size(most as u64)),
-            _ => return None,
-        };
-        let shown = show_size(bytes as u64);
-        Some(format!(
-            "max-memory of {shown} needs a restart: with the shards that run now it must be {limit} (setting `shards`)"
-        ))
-    }
-
     /// Changes the bound on the memory of a group. A lower one is reached soon after.
-    pub fn set_max_memory(&self, group: usize, bytes: usize) {
-        self.caches[group].set_max_memory(bytes);
+    pub fn set_max_memory(&self, group: &ProcessGroup, bytes: usize) {
+        group.cache.set_max_memory(bytes);
         self.bound_changes.0.notify_one();
     }
 
     /// Takes the steps to bounds that are lowered, until the process ends.
     pub async fn shrink_tiers(&self) {
-        let mut under_way: Vec<Option<Shrinking>> = self.caches.iter().map(|_| None).collect();
+        let mut under_way: Vec<Option<Shrinking>> = self.groups.iter().map(|_| None).collect();
         loop {
             let mut is_stuck = true;
-            for ((group, cache), state) in self.settings.groups.iter().zip(&self.caches).zip(&mut under_way) {
+            for (ProcessGroup { settings, cache, .. }, state) in self.groups.iter().zip(&mut under_way) {
                 if cache.is_shrinking() {
-                    let shrinking = state.get_or_insert_with(|| Shrinking::begin(&group.name, cache));
+                    let shrinking = state.get_or_insert_with(|| Shrinking::begin(&settings.name, cache));
                     is_stuck &= !shrinking.work(cache);
                 }
                 if !cache.is_shrinking()
                     && let Some(shrinking) = state.take()
                 {
-                    shrinking.end(&group.name, cache);
+                    shrinking.end(&settings.name, cache);
                 }
             }
             if under_way.iter().all(Option::is_none) {

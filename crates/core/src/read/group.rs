@@ -9,7 +9,10 @@ use larder_store::clock;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 /// One core's handle on a group.
+#[derive(Clone)]
 pub struct Group {
+    /// Its place in the configuration.
+    pub number: usize,
     /// Its name.
     pub name: Arc<str>,
     /// The memory tier (shared by all cores).
@@ -37,6 +40,11 @@ pub enum StartedRead<R> {
 }
 
 impl Group {
+    /// Whether it is the group `default`.
+    pub fn is_default(&self) -> bool {
+        self.number == 0
+    }
+
     /// Starts a read. A miss is pushed to `batch`; the caller passes it to `source.fetch` after it
     /// has started all its reads.
     #[inline]

@@ -4,6 +4,7 @@ use super::{
     saved_state::{LastSave, LoadStatus, SaveRefused, SnapshotStatus, Success},
     verification_state::Verification,
 };
+use crate::read::{Groups, ProcessGroup};
 use larder_config::{SavePoint, Settings, SnapshotPlace, SnapshotSettings};
 use larder_engine::{Cache, Millis};
 use larder_store::{
@@ -115,16 +116,15 @@ struct Saving {
 }
 
 impl Snapshots {
-    /// Nothing is read or written yet. `caches` are those of the settings' groups.
-    pub fn new(settings: &Settings, caches: &[Arc<Cache>]) -> Arc<Snapshots> {
-        let groups = (settings.groups.iter().zip(caches).enumerate())
-            .filter(|(_, (group, _))| group.outside_snapshots().is_none())
-            .map(|(number, (group, cache))| GroupInSnapshots {
-                name: group.name.clone(),
-                cache: cache.clone(),
-                number,
-                is_verified: group.is_verified(),
-            });
+    /// Nothing is read or written yet.
+    pub fn new(settings: &Settings, groups: &Groups<ProcessGroup>) -> Arc<Snapshots> {
+        let saved = groups.iter().filter(|group| group.settings.outside_snapshots().is_none());
+        let groups = saved.map(|group| GroupInSnapshots {
+            name: group.settings.name.clone(),
+            cache: group.cache.clone(),
+            number: group.number,
+            is_verified: group.settings.is_verified(),
+        });
         Arc::new(Snapshots {
             settings: settings.snapshot.clone(),
             groups: groups.collect(),
@@ -373,14 +373,19 @@ impl Snapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_engine::{Attributes, Condition, Config, Expiry, Write};
+    use crate::read::Tier;
+    use larder_base::buffers::Buffers;
+    use larder_engine::{Attributes, Condition, Expiry, Write};
+    use larder_source::ServerLoads;
 
     #[test]
     fn a_save_is_due_after_a_time_with_enough_changes() {
         let args = ["--snapshot-file=x", "--snapshot-interval=1h", "--snapshot-interval=1m:3"];
         let settings = Settings::from_args(&args).expect("settings");
-        let cache = Cache::new(Config::default());
-        let snapshots = Snapshots::new(&settings, std::slice::from_ref(&cache));
+        let tier = Tier::new(&settings.groups[0], None);
+        let cache = tier.cache.clone();
+        let group = ProcessGroup::new(0, tier, &settings, &Buffers::unbounded(), &ServerLoads::default());
+        let snapshots = Snapshots::new(&settings, &group.into_iter().collect());
         let due = || [59, 60, 3599, 3600].map(|seconds| snapshots.is_due(Duration::from_secs(seconds)));
         let set = |key: &str| {
             let (value, expiry, attributes, condition) = (b"v", Expiry::Never, Attributes::NONE, Condition::Always);

@@ -15,7 +15,7 @@ use super::{
     snapshots::{GroupInSnapshots, Snapshots},
     verification_state::{Batch, BatchSender, RestoredKey, Seen},
 };
-use crate::read::Group;
+use crate::read::{Group, Groups};
 use bytes::Bytes;
 use larder_engine::{PolicyState, Wait};
 use larder_source::{Fetch, SourceError};
@@ -108,11 +108,11 @@ impl Snapshots {
 
     /// Reads the keys of restored entries from their sources. To be run by one worker; ends when
     /// there is nothing to verify any more.
-    pub async fn verify(&self, groups: &[Rc<Group>]) {
+    pub async fn verify(&self, groups: &Groups<Rc<Group>>) {
         let Some(mut batches) = self.verification.take() else { return };
         let begun = Instant::now();
         while let Some(Batch { group, keys }) = batches.recv().await {
-            self.verify_batch(&groups[group], keys).await;
+            self.verify_batch(groups.at(group), keys).await;
         }
         self.verification.is_done.store(true, Relaxed);
         if let Some(VerificationStatus { entries, same, changed, gone, overtaken, .. }) = self.verification.status() {

@@ -111,7 +111,7 @@ fn has(client: &Client, worker: &Worker, wanted: &str) -> bool {
 }
 
 fn command(client: &Client, worker: &Worker) -> Option<String> {
-    larder_redis::last_command(client, &worker.groups[0])
+    larder_redis::last_command(client, worker.groups.default())
 }
 
 fn library(about: &About) -> String {

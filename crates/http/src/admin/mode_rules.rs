@@ -52,14 +52,14 @@ pub(crate) fn set_mode_rules(request: &RouteRequest<'_>, body: &[u8]) -> Result<
         let text = std::str::from_utf8(body).map_err(|_| bad("the body is not text".to_string()))?;
         parse_mode_rules(text).map_err(bad)?
     };
-    let changed = request.worker.app.change_modes(&request.group.name, Some(rules));
+    let changed = request.worker.app.groups.of(request.group).change_modes(Some(rules));
     changed.map_err(|why| Problem::of(ProblemKind::NoTier, why))?;
     Ok(mode_rules(request))
 }
 
 /// `DELETE`: back to the rules of the configuration.
 pub(crate) fn reset_mode_rules(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let changed = request.worker.app.change_modes(&request.group.name, None);
+    let changed = request.worker.app.groups.of(request.group).change_modes(None);
     changed.map_err(|why| Problem::of(ProblemKind::NoTier, why))?;
     Ok(mode_rules(request))
 }

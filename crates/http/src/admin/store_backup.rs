@@ -61,10 +61,10 @@ pub(crate) fn backups(context: &ConnectionContext, query: &[u8]) -> Result<Respo
 fn store<'c>(context: &'c ConnectionContext, query: &[u8]) -> Result<&'c Store, Problem> {
     let app = &context.worker.app;
     let group = target::parameter(query, "group").map_or("default".into(), String::from_utf8_lossy);
-    let index = app.settings.groups.iter().position(|settings| settings.name == group);
-    let index = index.ok_or_else(|| Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{group}`")))?;
+    let found = app.groups.named(group.as_bytes());
+    let found = found.ok_or_else(|| Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{group}`")))?;
     let no_store = || format!("the source of group `{group}` is not a disk store");
-    app.sources[index].store().ok_or_else(|| Problem::of(ProblemKind::BadParameter, no_store()))
+    found.source.store().ok_or_else(|| Problem::of(ProblemKind::BadParameter, no_store()))
 }
 
 fn answer(store: &Store) -> Response<ResponseBody> {

@@ -4,7 +4,7 @@ use crate::{
     messages::problem_json::{Problem, ProblemKind},
     routing::route_request::RouteRequest,
 };
-use std::{rc::Rc, time::Duration};
+use std::time::Duration;
 
 /// How long a write waits for its replicas.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -25,8 +25,7 @@ impl WantedAcks {
             return Ok(WantedAcks(1));
         }
         let replication = &request.worker.app.replication;
-        let group = request.worker.groups.iter().position(|group| Rc::ptr_eq(group, request.group));
-        let replicas = match group.is_some_and(|group| replication.replicates(group)) {
+        let replicas = match replication.replicates(request.group.number) {
             true => replication.replicas.list().len() as u64,
             false => 0,
         };

@@ -23,14 +23,14 @@ pub(crate) enum GroupcacheStats {
 /// `GET`: the numbers as they are now.
 pub(crate) fn groupcache_stats(context: &ConnectionContext, which: GroupcacheStats) -> Response<ResponseBody> {
     let app = &context.worker.app;
-    let number = app.settings.data_group;
-    let (cache, name) = (app.caches[number].stats(), &app.settings.groups[number].name);
+    let group = app.groups.at(app.settings.data_group);
+    let (cache, name) = (group.cache.stats(), &group.settings.name);
     let shared = app.peers.as_ref().and_then(|peers| peers.group_snapshot(name, clock::now()));
     let hits = cache.hits + cache.negative_hits;
     let gets = hits + cache.misses;
     let document = match which {
         GroupcacheStats::Group => {
-            let health = app.sources[number].health();
+            let health = group.source.health();
             let (fetches, errors) = (health.fetches(), health.errors());
             let begun = shared.map_or(fetches, |shared| shared.fetches);
             let shared = shared.unwrap_or_default();

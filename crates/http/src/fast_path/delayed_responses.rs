@@ -84,7 +84,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Writes the copy of a value that was fetched; false: there is none that could be written.
     fn write_fetched(&mut self, route: ReadRoute, group: usize, key: &[u8]) -> bool {
         let worker = &self.context.worker;
-        let (group, instance, now) = (&worker.groups[group], worker.app.instance, clock::now());
+        let (group, instance, now) = (worker.groups.at(group), worker.app.instance, clock::now());
         if !group.policy.serves(key) {
             return false;
         }
@@ -108,7 +108,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         accept_encoding: &[u8],
     ) -> Response<ResponseBody> {
         let worker = &self.context.worker;
-        let (group, instance) = (&worker.groups[group], worker.app.instance);
+        let (group, instance) = (worker.groups.at(group), worker.app.instance);
         match key_routes::finish_read(group, route, key, ended, said, accept_encoding).await {
             ReadOutcome::PassesThrough(value) => route.passed_through(value, clock::now()),
             ReadOutcome::Found(about, said, value) => {

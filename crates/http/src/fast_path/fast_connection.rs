@@ -250,7 +250,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 self.input.extend_from_slice(&buffers.input[answered..filled]);
             }
             if !self.batch.is_empty() {
-                worker.fetch(&worker.groups[worker.app.settings.http_group], &mut self.batch);
+                worker.fetch(worker.http_group(), &mut self.batch);
             }
             match self.state {
                 state @ (FastState::InHead | FastState::InBody) if was == state && answered == 0 => {}

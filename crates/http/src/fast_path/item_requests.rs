@@ -38,7 +38,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             .item_prefix
             .as_ref()
             .is_some_and(|prefix| path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| rest == b"/item"));
-        let group = &worker.groups[worker.app.settings.http_group];
+        let group = worker.http_group();
         let is_read = method == BodyMethod::Get;
         is_item
             && method != BodyMethod::Put
@@ -82,7 +82,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             None => {
                 let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
-                let (group, key) = (&worker.groups[worker.app.settings.http_group], &b""[..]);
+                let (group, key) = (worker.http_group(), &b""[..]);
                 let request = RouteRequest {
                     worker,
                     group,

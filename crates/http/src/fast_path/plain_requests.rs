@@ -135,7 +135,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let worker = &self.context.worker;
         let has_one_way =
             self.admission != Admission::Nothing && !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
-        has_one_way && worker.groups[worker.app.settings.http_group].source.as_local().is_some()
+        has_one_way && worker.http_group().source.as_local().is_some()
     }
 
     /// Makes a plain write to a store, or begins it. False if the general path has to say what is
@@ -167,17 +167,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if body.len() > settings.max_value {
             return false;
         }
-        if self
-            .user
-            .check_key((worker, &worker.groups[worker.app.settings.http_group]), "set", (key, KeyAccess::WRITE))
-            .is_err()
-        {
+        if self.user.check_key((worker, worker.http_group()), "set", (key, KeyAccess::WRITE)).is_err() {
             return false;
         }
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
-        worker.groups[worker.app.settings.http_group].policy.key_counts.note_write(key, body.len());
+        worker.http_group().policy.key_counts.note_write(key, body.len());
         self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
-        let (group, instance) = (worker.groups[worker.app.settings.http_group].clone(), worker.app.instance);
+        let (group, instance) = (worker.http_group().clone(), worker.app.instance);
         // What waits may be a write of the same key.
         if self.waiting.is_empty()
             && let Some(status) = write_now(&group, is_entity, key, body, instance, date, output)
@@ -258,7 +254,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             else {
                 return false;
             };
-            match worker.groups.iter().position(|group| group.name.as_bytes() == name) {
+            match worker.groups.named(name).map(|group| group.number) {
                 Some(group) => number = group,
                 None => return false,
             }
@@ -292,7 +288,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             _ => return false,
         };
-        if self.user.check_key((worker, &worker.groups[number]), "get", (key, KeyAccess::READ)).is_err() {
+        if self.user.check_key((worker, worker.groups.at(number)), "get", (key, KeyAccess::READ)).is_err() {
             return false;
         }
         // Behind an answer that waits, this one waits too.
@@ -318,7 +314,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             write_whole(output, response, date);
             return true;
         }
-        let group = &worker.groups[number];
+        let group = worker.groups.at(number);
         let instance = worker.app.instance;
         worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
         let mut logged = if access_log::is_on(&worker.app) { logged(self.context, target, head) } else { None };

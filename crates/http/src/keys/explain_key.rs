@@ -12,8 +12,7 @@ use serde_json::{Map, Value};
 pub(crate) fn explain_key(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
     let key = request.key()?;
     let (group, app) = (request.group, &request.worker.app);
-    let at = request.worker.groups.iter().position(|other| other.name == group.name).unwrap_or(0);
-    let is_up = app.sources[at].health().is_up();
+    let is_up = app.groups.of(group).source.health().is_up();
     let facts = explain(group, group.cache.key(&key), is_up, request.now);
     let value = |fact: Fact| match fact {
         Fact::Text(text) => Value::from(text),

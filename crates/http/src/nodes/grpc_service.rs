@@ -154,7 +154,7 @@ impl<'r> Asked<'r> {
     }
 
     fn group(self, name: &str) -> Result<&'r Rc<Group>, Status> {
-        let group = self.0.worker.groups.iter().find(|group| *group.name == *name);
+        let group = self.0.worker.groups.named(name.as_bytes());
         group.ok_or_else(|| Status::not_found(format!("there is no group `{name}`")))
     }
 

@@ -105,7 +105,7 @@ async fn run_commands(
     is_transaction: bool,
     resp3: bool,
 ) -> Result<OwnerAnswer, Problem> {
-    if !Rc::ptr_eq(request.group, &request.worker.groups[0]) {
+    if !request.group.is_default() {
         return Err(Problem::of(ProblemKind::NoSuchGroup, "Redis commands concern the group `default` alone"));
     }
     Ok(match run_for_node(request.worker, commands, is_transaction, resp3).await {

@@ -40,8 +40,8 @@ pub(crate) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody
         return Err(Problem::of(ProblemKind::NotReady, detail));
     }
     let (mut readable, mut lost) = (false, None);
-    for (group, source) in context.worker.groups.iter().zip(&app.sources) {
-        let health = source.health();
+    for group in context.worker.groups.iter() {
+        let health = app.groups.of(group).source.health();
         let reason = || health.last_error().unwrap_or_else(|| "connecting".into());
         if !health.was_up() {
             let detail = format!("the source of group `{}` has not been reached yet: {}", group.name, reason());

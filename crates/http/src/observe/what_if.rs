@@ -26,10 +26,9 @@ pub(crate) fn what_if(request: &RouteRequest<'_>) -> Result<Response<ResponseBod
             Problem::of(ProblemKind::BadParameter, "`hit-ratio` is not a number from 0 to 1, such as 0.95")
         })?,
     };
-    let app = &request.worker.app;
-    let groups = app.settings.groups.iter().zip(&app.caches);
-    let groups: Vec<Value> = groups
-        .filter_map(|(group, cache)| {
+    let groups: Vec<Value> = (request.worker.groups.iter())
+        .filter_map(|group| {
+            let cache = &group.cache;
             let curve = cache.what_if(request.now)?;
             Some(document(&group.name, &curve, (cache.max_memory(), cache.max_keys()), wanted))
         })

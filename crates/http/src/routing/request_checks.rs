@@ -19,7 +19,6 @@ use larder_base::{
 use larder_config::Categories;
 use larder_core::{app::Worker, read::Group};
 use larder_proto::http::{forwarded::ClientAddress, target};
-use std::rc::Rc;
 
 /// The client that a request is from, which a trusted proxy may name.
 pub(crate) fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
@@ -136,10 +135,9 @@ pub(crate) fn refuse_other_sites(head: &request::Parts) -> Result<(), Problem> {
 }
 
 /// A replica takes no writes to the groups that it copies.
-pub(crate) fn check_role(worker: &Worker, group: &Rc<Group>) -> Result<(), Problem> {
+pub(crate) fn check_role(worker: &Worker, group: &Group) -> Result<(), Problem> {
     let replication = &worker.app.replication;
-    let is_this = |other: &Rc<Group>| Rc::ptr_eq(other, group);
-    match worker.groups.iter().position(is_this).is_some_and(|at| replication.refuses_writes(at)) {
+    match replication.refuses_writes(group.number) {
         true => Err(Problem::of_replica(replication.primary().map(|primary| primary.to_string()))),
         false => Ok(()),
     }

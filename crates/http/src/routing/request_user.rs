@@ -58,15 +58,15 @@ impl RequestUser {
         (key, access): (&[u8], KeyAccess),
     ) -> Result<(), Problem> {
         let Some(user) = self.restricted() else { return Ok(()) };
-        let key = &name_in_rules(worker, group, key);
+        let key = &name_in_rules(group, key);
         let touched = iter::once(TouchedKey { key, access, position: 1 });
         check(worker, user, (command, key), touched, Beyond::Nothing)
     }
 
     /// Whether the rules name this key of a group: others do not appear in lists.
     #[inline]
-    pub(crate) fn knows_key(&self, (worker, group): (&Worker, &Group), key: &[u8]) -> bool {
-        self.restricted().is_none_or(|user| user.permissions().know_key(&name_in_rules(worker, group, key)))
+    pub(crate) fn knows_key(&self, group: &Group, key: &[u8]) -> bool {
+        self.restricted().is_none_or(|user| user.permissions().know_key(&name_in_rules(group, key)))
     }
 
     /// Checks a command that names no keys, or touches any.
@@ -79,8 +79,8 @@ impl RequestUser {
 }
 
 /// A key as rules name it.
-fn name_in_rules<'k>(worker: &Worker, group: &Group, key: &'k [u8]) -> Cow<'k, [u8]> {
-    match worker.groups.first().is_some_and(|first| first.name == group.name) {
+fn name_in_rules<'k>(group: &Group, key: &'k [u8]) -> Cow<'k, [u8]> {
+    match group.is_default() {
         true => Cow::Borrowed(key),
         false => [b"@", group.name.as_bytes(), b"/", key].concat().into(),
     }

@@ -51,7 +51,7 @@ impl RouteRequest<'_> {
 
     /// Whether a list may name a key of the group to the user.
     pub(crate) fn lists(&self, key: &[u8]) -> bool {
-        self.user.knows_key((self.worker, self.group), key)
+        self.user.knows_key(self.group, key)
     }
 
     /// Lets the fetch that was begun for the request, if one was, say so.

@@ -423,11 +423,11 @@ fn group<'w>(worker: &'w Worker, route: &Route, name: Option<&[u8]>) -> Result<&
             Some(Scope::Data) => settings.http_group,
             Some(Scope::Admin) | None => 0,
         };
-        return Ok(&worker.groups[number]);
+        return Ok(worker.groups.at(number));
     };
     let mut scratch = Vec::new();
     let name = target::decode_path(encoded, &mut scratch).unwrap_or_default();
-    worker.groups.iter().find(|group| group.name.as_bytes() == name).ok_or_else(|| {
+    worker.groups.named(&name).ok_or_else(|| {
         Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{}`", String::from_utf8_lossy(name)))
     })
 }

@@ -104,12 +104,12 @@ fn documents_of_a_store_of_this_machine() {
         let server = Server::with_source(&[], Rc::new(store));
         let client = &mut server.connect().await;
         send(client, "PUT", "/v1/kv/d?type=json", "", "{\"a\":1}").await;
-        server.worker.groups[0].cache.tier().clear();
+        server.worker.groups.default().cache.tier().clear();
         let got = client.get("/v1/kv/d").await;
         assert_eq!((got.text(), got.header("content-type")), ("{\"a\":1}", Some("application/json")));
-        server.worker.groups[0].cache.tier().clear();
+        server.worker.groups.default().cache.tier().clear();
         assert_eq!(send(client, "PATCH", "/v1/kv/d", MERGE_PATCH, "{\"b\":2}").await.status, 204);
-        server.worker.groups[0].cache.tier().clear();
+        server.worker.groups.default().cache.tier().clear();
         assert_eq!(client.get("/v1/kv/d?pointer=/b").await.text(), "2");
         client.send("DELETE /v1/kv/d HTTP/1.1\r\nHost: h\r\n\r\n").await;
         documents(client).await;

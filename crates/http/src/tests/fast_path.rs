@@ -21,7 +21,7 @@ fn sample() -> Server {
     server.set(b"\xff\x00", b"\xff\xfe\xe2\x98");
     server.set(b"large", &vec![b'x'; 3 << 20]);
     server.set(b"wild", &[7, 34, 255, 92].repeat(600 << 10));
-    let cache = &server.worker.groups[0].cache;
+    let cache = &server.worker.groups.default().cache;
     let write = larder_engine::Write {
         expiry: larder_engine::Expiry::At(larder_store::clock::now() + 100_000),
         ..larder_engine::Write::new(b"mortal")

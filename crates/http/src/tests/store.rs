@@ -298,7 +298,7 @@ fn a_write_that_comes_late_leaves_no_old_copy() {
         *store.held.lock() = Some(go.clone());
         // Its outcome is unknown; reads continue, further writes of the key wait their time.
         assert_eq!(client.send(put("/v0/entity?id=k", "", "new")).await.status, 503);
-        server.worker.groups[0].cache.tier().clear();
+        server.worker.groups.default().cache.tier().clear();
         assert_eq!(other.get("/v0/entity?id=k").await.text(), "old");
         assert_eq!(other.send(put("/v0/entity?id=k", "", "never")).await.status, 503);
         go.notify_one();

@@ -86,21 +86,14 @@ impl Server {
         });
         let mut worker = Worker::new(0, app);
         if let Some(source) = source {
-            let group = &worker.groups[0];
-            worker.groups[0] = Rc::new(Group {
-                source,
-                name: group.name.clone(),
-                cache: group.cache.clone(),
-                policy: group.policy.clone(),
-                writes: group.writes.clone(),
-                peers: None,
-            });
+            let group = (**worker.groups.default()).clone();
+            *worker.groups.default_mut() = Rc::new(Group { source, ..group });
         }
         Server { worker: Rc::new(worker), http: Rc::default(), native, admin }
     }
 
     pub(super) fn set(&self, key: &[u8], value: &[u8]) {
-        let cache = &self.worker.groups[0].cache;
+        let cache = &self.worker.groups.default().cache;
         let stored = cache.tier().set(cache.key(key), Write::new(value), larder_store::clock::now());
         stored.expect("it fits");
     }

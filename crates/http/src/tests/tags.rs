@@ -69,7 +69,7 @@ fn prefixes_and_groups_are_cleared() {
         }
         assert_eq!(delete(&mut client, "/v1/keys?prefix=user%3A").await.status, 204);
         assert_eq!(held(&mut client, &all).await, "item:1");
-        assert_eq!(server.worker.groups[0].cache.tier().len(), 1, "counted without them");
+        assert_eq!(server.worker.groups.default().cache.tier().len(), 1, "counted without them");
         assert_eq!(delete(&mut client, "/v1/groups/default/keys?prefix=item&soft=1").await.status, 204);
         assert_eq!(held(&mut client, &all).await, "");
         put(&mut client, "/v1/kv/user:1", "").await;

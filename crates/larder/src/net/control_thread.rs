@@ -16,6 +16,7 @@ use larder_ring::{
     peer::{Discovery, Standing},
     replica,
 };
+use larder_source::SourceHealth;
 use larder_store::clock;
 use larder_units::show_duration;
 use std::{
@@ -176,7 +177,10 @@ async fn discover(app: &App) -> Result<(), RunError> {
 /// Gives every source the time to be reached or refused, so that the ready message can say which.
 /// Connections wait meanwhile.
 async fn first_attempts(app: &App) {
-    let decided = || app.sources.iter().all(|source| source.health().was_up() || source.health().is_lost());
+    let decided = || {
+        let is_decided = |health: &SourceHealth| health.was_up() || health.is_lost();
+        app.groups.iter().all(|group| is_decided(group.source.health()))
+    };
     let _ = timeout(FIRST_ATTEMPT, async {
         while !decided() {
             sleep(LOOK).await;
@@ -224,13 +228,13 @@ fn keep_house(app: &App) {
         let to = if step < 0 { "back" } else { "forward" };
         tracing::warn!("the machine's clock was set {to} by {by}; lifetimes of entries in memory go on as before");
         // The entries of a disk store end by that clock: what memory has of them is read again.
-        for (cache, _) in app.caches.iter().zip(&app.sources).filter(|(_, source)| source.store().is_some()) {
-            cache.mark_prefix(b"", true, clock::now());
+        for group in app.groups.iter().filter(|group| group.source.store().is_some()) {
+            group.cache.mark_prefix(b"", true, clock::now());
         }
     }
     let now = clock::now();
-    for cache in &app.caches {
-        cache.tick(now);
+    for group in app.groups.iter() {
+        group.cache.tick(now);
     }
     app.replication.tick(now);
     app.buffers.tick();

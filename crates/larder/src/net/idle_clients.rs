@@ -1,5 +1,5 @@
 //! Ends Redis connections whose time is over.
-use larder_core::app::{App, millis};
+use larder_core::{app::App, read::millis};
 use larder_store::clock;
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;

@@ -1,6 +1,9 @@
 //! The ready message: where the process listens, what it is and whether its sources answer.
 use larder_base::{lifecycle::service_manager, telemetry::Build};
-use larder_core::app::{App, Bound};
+use larder_core::{
+    app::{App, Bound},
+    read::ProcessGroup,
+};
 use larder_units::show_size;
 use serde::Serialize;
 use std::{
@@ -75,7 +78,7 @@ struct GroupLine {
 
 impl Message {
     fn of(app: &App) -> Message {
-        let groups = app.settings.groups.iter().zip(&app.sources).map(|(group, source)| {
+        let groups = app.groups.iter().map(|ProcessGroup { settings: group, source, .. }| {
             let health = source.health();
             let reached = health.is_up();
             GroupLine {

@@ -85,7 +85,7 @@ impl Place {
         (self.worker.app.buffers.used() + own) as isize
     }
     fn in_tier(&self) -> isize {
-        self.worker.app.caches[0].stats().used_bytes as isize
+        self.worker.app.groups.default().cache.stats().used_bytes as isize
     }
 }
 

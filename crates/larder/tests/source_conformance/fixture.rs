@@ -68,7 +68,15 @@ pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolic
     let cache = Cache::new(Config { max_memory, default_ttl, stale_rules, ..Config::default() });
     let watch = (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
     let source = setup.open(watch, policy.keeps_replies());
-    let group = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default(), peers: None });
+    let group = Rc::new(Group {
+        number: 0,
+        name: "default".into(),
+        cache,
+        source,
+        policy,
+        writes: Arc::default(),
+        peers: None,
+    });
     Fixture { group, health: setup.health().clone() }
 }
 pub(crate) fn tcp(port: u16) -> RedisUrl {

@@ -325,6 +325,7 @@ fn bodies_are_counted_in_the_buffers_and_refused_where_they_do_not_fit() {
         let group = Fixture { group: open(&url, limits, FillPolicy::default()).group, health };
         let group = Fixture {
             group: std::rc::Rc::new(larder_core::read::Group {
+                number: 0,
                 name: "default".into(),
                 cache: group.cache.clone(),
                 source: setup.open(None, false),

@@ -221,6 +221,7 @@ fn groups_of_one_server_share_its_slots() {
             let setup = setup.expect("a source");
             let cache = Cache::new(Config { max_memory: 64 << 20, ..Config::default() });
             let group = Group {
+                number: 0,
                 name: path.into(),
                 cache,
                 source: setup.open(None, false),

@@ -223,14 +223,14 @@ impl ConfigChanges {
     pub(super) fn make(self, call: &mut CommandContext<'_>) -> Result<(), CommandError> {
         // First what may be refused.
         if let Some(rules) = self.modes {
-            let changed = call.worker.app.change_modes(&call.group().name, Some(rules));
+            let changed = call.worker.app.groups.default().change_modes(Some(rules));
             changed.map_err(|why| failed(MODE_RULES.as_bytes(), &why))?;
         }
         if let Some(points) = self.save {
             call.worker.app.snapshots.set_points(points);
         }
         if let Some(bytes) = self.max_memory {
-            call.worker.app.set_max_memory(0, bytes);
+            call.worker.app.set_max_memory(call.worker.app.groups.default(), bytes);
         }
         if let Some(keys) = self.tracked_keys {
             call.worker.app.tracking.set_max_keys(keys);
@@ -250,7 +250,7 @@ impl ConfigChanges {
 /// A bound on memory that can be without a restart. `name`: the parameter.
 pub(super) fn possible_memory(call: &CommandContext<'_>, name: &[u8], bytes: usize) -> Result<usize, CommandError> {
     // The Redis protocol serves only the first group.
-    call.worker.app.bound_problem(0, bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
+    call.worker.app.groups.default().bound_problem(bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
 }
 
 /// When snapshots are due, if there is a file for them.
@@ -315,7 +315,7 @@ pub(crate) fn resetstat(call: &mut CommandContext<'_>) -> Done {
 }
 /// Resets the counters of this process.
 pub(crate) fn reset(call: &CommandContext<'_>) {
-    call.worker.app.caches.iter().for_each(|cache| cache.reset_stats());
+    call.worker.app.groups.iter().for_each(|group| group.cache.reset_stats());
     call.worker.app.telemetry.reset();
     call.worker.app.commands.reset();
 }

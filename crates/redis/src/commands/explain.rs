@@ -5,7 +5,7 @@ use larder_core::read::{Fact, explain_key};
 /// LARDER.EXPLAIN key: names and values. Times are in milliseconds. It counts as no read and
 /// changes nothing.
 pub(crate) fn explain(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let is_up = call.worker.app.sources[0].health().is_up();
+    let is_up = call.worker.app.groups.default().source.health().is_up();
     let facts = explain_key(call.group(), call.key(1), is_up, call.now);
     let reply = &mut call.reply;
     reply.map(facts.len());

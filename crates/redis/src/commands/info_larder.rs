@@ -3,7 +3,8 @@
 use super::info::{Info, buffer_kinds};
 use larder_base::telemetry::{CommandClass, Distribution, ProcessStats, hit_ratio};
 use larder_config::{SourceUrl, eviction_name};
-use larder_source::{SourceHealth, mode_rules_text};
+use larder_core::read::ProcessGroup;
+use larder_source::mode_rules_text;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Writes the lines.
@@ -11,10 +12,7 @@ pub(super) fn larder(info: &mut Info<'_, '_>) {
     process(info);
     clients(info);
     tier(info);
-    if let Some(source) = info.call.worker.app.sources.first() {
-        let health = source.health().clone();
-        self::source(info, &health);
-    }
+    source(info);
 }
 
 fn process(info: &mut Info<'_, '_>) {
@@ -45,7 +43,7 @@ fn quantiles(info: &mut Info<'_, '_>) {
     let writes = CommandClass::Write.sample(&commands);
     let mut http = Distribution::default();
     app.telemetry.http_times().iter().for_each(|of| http.merge(of));
-    let source = app.sources.first().map(|source| source.health().seconds().sample()).unwrap_or_default();
+    let source = app.groups.default().source.health().seconds().sample();
     for (what, times) in [("read", reads), ("write", writes), ("http", http.sample()), ("source", source)] {
         for (quantile, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
             let micros = times.quantile(share).unwrap_or_default() * 1e6;
@@ -94,10 +92,11 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_denied_reads", counts.denied_reads);
 }
 
-fn source(info: &mut Info<'_, '_>, health: &SourceHealth) {
-    let settings = &info.call.worker.app.settings;
-    if let Some(group) = settings.groups.first().filter(|group| !matches!(group.source, SourceUrl::None)) {
-        info.line("larder_source", &group.source);
+fn source(info: &mut Info<'_, '_>) {
+    let ProcessGroup { settings, source, .. } = info.call.worker.app.groups.default();
+    let health = source.health();
+    if !matches!(settings.source, SourceUrl::None) {
+        info.line("larder_source", &settings.source);
     }
     let state = match () {
         () if health.is_up() => "up",

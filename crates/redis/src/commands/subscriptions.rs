@@ -53,7 +53,7 @@ fn note_subscribing(worker: &Worker, session: &mut Session) {
 /// Notes a command that has to wait for others of its client, if it subscribes at the upstream.
 pub(crate) fn note_behind(worker: &Worker, session: &mut Session, command: &Command) {
     let subscribes = matches!(command.name, "subscribe" | "psubscribe" | "ssubscribe");
-    if subscribes && worker.groups[0].source.as_redis().is_some() {
+    if subscribes && worker.groups.default().source.as_redis().is_some() {
         note_subscribing(worker, session);
     }
 }

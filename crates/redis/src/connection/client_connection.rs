@@ -147,7 +147,7 @@ impl ClientConnection {
         self.session.end_turn(worker);
         self.send_forwarded(worker, already);
         if !batch.is_empty() {
-            worker.fetch(&worker.groups[0], batch);
+            worker.fetch(worker.groups.default(), batch);
         }
         step
     }

@@ -248,7 +248,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         }
         self.borrow_output();
         // Prefetches the bucket and the record of the first key while other work is done.
-        let cache = &self.worker.groups[0].cache;
+        let cache = &self.worker.groups.default().cache;
         let first = self.conn.first_key(self.worker);
         first.inspect(|key| cache.prefetch_bucket(*key));
         // All commands of the turn share one reading of the clock.

@@ -62,7 +62,7 @@ pub(super) fn refuse_proxy_header(worker: &Worker, peer: IpAddr, out: &mut Outpu
 /// Whether the buffers have room for a command of this length. It is copied on its way to a source.
 #[inline]
 pub(super) fn has_room(worker: &Worker, command: usize) -> bool {
-    command < COPIED || !worker.groups[0].source.reads_through() || worker.app.buffers.fits(command)
+    command < COPIED || !worker.groups.default().source.reads_through() || worker.app.buffers.fits(command)
 }
 
 #[cold]

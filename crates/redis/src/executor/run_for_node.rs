@@ -72,7 +72,7 @@ pub async fn run_for_node(
     is_transaction: bool,
     resp3: bool,
 ) -> Result<Bytes, NodeRefusal> {
-    let group = &worker.groups[0];
+    let group = worker.groups.default();
     let Some(peers) = group.peers.as_ref().filter(|peers| peers.is_store()) else {
         return Err(NodeRefusal::Malformed("the group is not a store of several nodes".to_owned()));
     };

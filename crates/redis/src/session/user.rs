@@ -40,7 +40,7 @@ impl Session {
             default.as_ref().map(|rights| rights.now(clock::now())),
             Some(RightsNow::Known(user)) if user.has_no_password()
         );
-        let server = worker.groups[0].source.as_redis().filter(|_| enters);
+        let server = worker.groups.default().source.as_redis().filter(|_| enters);
         let known = || worker.user_servers.find(None, None);
         match server.and_then(|server| known().or_else(|| server.as_user(None, None))) {
             Some(server) => {

@@ -30,32 +30,25 @@ fn with_workers<F: Future<Output = ()>>(
         let redis = Redis::start();
         let setup = setup(&redis);
         let first = Server::new(&[]);
-        let second = Server::beside(&first.worker.groups[0].cache);
+        let second = Server::beside(&first.worker.groups.default().cache);
         let mut workers = [first, second];
         for server in &mut workers {
-            let group = &server.worker.groups[0];
+            let group = server.worker.groups.default();
             let watch =
                 (policy.coherence == Coherence::Coherent).then(|| invalidation_scope(&group.cache, &policy, prefixes));
             let source = setup.open(watch, policy.keeps_replies());
             // Once it has answered, it has shaken hands.
-            let group = Rc::new(Group {
-                source,
-                policy: policy.clone(),
-                name: group.name.clone(),
-                cache: group.cache.clone(),
-                writes: group.writes.clone(),
-                peers: None,
-            });
+            let group = Rc::new(Group { source, policy: policy.clone(), ..(**group).clone() });
             group.read(b"ready", clock::now()).await.expect("it answers");
             group.source.as_redis().expect("it is a Redis").commands().await.expect("it shows them");
-            server.worker.groups[0] = group;
+            *server.worker.groups.default_mut() = group;
         }
         tokio::time::timeout(Duration::from_secs(60), test(redis, workers)).await.expect("it hangs");
     });
 }
 
 fn hits(client: &Client<'_>) -> u64 {
-    client.server.worker.groups[0].cache.stats().derived_hits
+    client.server.worker.groups.default().cache.stats().derived_hits
 }
 /// Is the reply to this command kept, if it is asked for again and again?
 async fn keeps(client: &mut Client<'_>, line: &str) -> bool {
@@ -306,7 +299,7 @@ fn values_and_replies_of_one_key_do_not_get_in_each_other_s_way() {
         redis.connect().say("HSET h f v");
         assert!(keeps(&mut client, "HGET h f").await);
         assert!(client.ask("GET h").await.starts_with("-WRONGTYPE"), "no reply is taken for a value");
-        let cache = &server.worker.groups[0].cache;
+        let cache = &server.worker.groups.default().cache;
         let mut seen = 0;
         cache.tier().scan(0, 1000, clock::now(), |_| seen += 1);
         assert!(seen <= 1, "replies are no entries");
@@ -445,7 +438,7 @@ fn a_hash_of_many_fields_is_kept_field_by_field_within_the_bound() {
         for field in 0..fields {
             direct.say(&format!("HSET big f{field} value-of-{field}"));
         }
-        let cache = server.worker.groups[0].cache.clone();
+        let cache = server.worker.groups.default().cache.clone();
         let (mut client, mut second) = (server.client(), other.client());
         client.ask("HGET big f0").await;
         for round in 0..2 {

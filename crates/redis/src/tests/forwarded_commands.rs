@@ -124,7 +124,7 @@ fn what_would_change_the_shared_connection_is_not_forwarded() {
 fn the_keys_are_those_that_redis_names() {
     with_redis(|redis, server| async move {
         let mut direct = redis.connect();
-        let relay = server.worker.groups[0].source.as_redis().expect("it is a Redis");
+        let relay = server.worker.groups.default().source.as_redis().expect("it is a Redis");
         let commands = relay.commands().await.expect("it shows them");
         for line in [
             "HSET h f v",
@@ -174,7 +174,7 @@ fn the_keys_are_those_that_redis_names() {
 fn what_keeps_redis_busy_is_known_by_its_table() {
     with_redis(|redis, server| async move {
         let _running = &redis;
-        let relay = server.worker.groups[0].source.as_redis().expect("it is a Redis");
+        let relay = server.worker.groups.default().source.as_redis().expect("it is a Redis");
         let commands = relay.commands().await.expect("it shows them");
         let busy = |names: &str, expected: Option<BusyFor>| {
             for name in names.split(' ') {

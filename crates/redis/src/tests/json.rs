@@ -336,12 +336,12 @@ fn documents_are_kept_by_a_store_of_this_machine() {
         EXPIRE doc 100 => 1
     "#);
     // What the memory tier forgets is a document again when it comes from the store.
-    server.worker.groups[0].cache.tier().clear();
+    server.worker.groups.default().cache.tier().clear();
     run(r#"
         GET doc => -WRONGTYPE Operation against a key holding the wrong kind of value
         JSON.GET doc => '{"a":[1,2]}'
     "#);
-    server.worker.groups[0].cache.tier().clear();
+    server.worker.groups.default().cache.tier().clear();
     run(r#"
         MGET doc string => [nil '1']
         SCAN 0 TYPE ReJSON-RL COUNT 100 => ['0' ['doc']]
@@ -425,7 +425,7 @@ fn a_large_document_is_changed_in_place_and_its_readers_keep_theirs() {
     let element = "1234567";
     let list = format!("[{}]", [element; 20_000].join(","));
     client.say(&format!("JSON.SET list $ {list}"));
-    let cache = &server.worker.groups[0].cache;
+    let cache = &server.worker.groups.default().cache;
     let key = || cache.key(b"list");
     let held = cache.tier().peek(key(), 0, |entry| entry.value.to_bytes()).expect("it is there");
     assert_eq!(client.say("JSON.ARRAPPEND list $ 1"), "*1\r\n:20001\r\n");

@@ -46,13 +46,13 @@ fn counters_lose_nothing_between_many_clients_and_cores() {
     let store = MemoryStore::default();
     let cache = Cache::new(Config::default());
     let shared = Server::sharing(&cache, Rc::new(store.clone()));
-    let writes = shared.worker.groups[0].writes.clone();
+    let writes = shared.worker.groups.default().writes.clone();
     std::thread::scope(|scope| {
         for _ in 0..CORES {
             let (cache, store, writes) = (cache.clone(), store.clone(), writes.clone());
             scope.spawn(move || {
                 let mut server = Server::sharing(&cache, Rc::new(store));
-                Rc::get_mut(&mut server.worker.groups[0]).expect("not shared yet").writes = writes;
+                Rc::get_mut(server.worker.groups.default_mut()).expect("not shared yet").writes = writes;
                 runtime().block_on(async {
                     let clients = (0..CLIENTS).map(|number| {
                         let mut client = server.client();
@@ -200,7 +200,7 @@ fn an_overwrite_does_not_read() {
 fn what_is_written_together_is_seen_together() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let cache = server.worker.groups[0].cache.clone();
+    let cache = server.worker.groups.default().cache.clone();
     runtime().block_on(async {
         let (mut writer, mut reader) = (server.client(), server.client());
         writer.ask("MSET a 0 b 0").await;
@@ -254,7 +254,7 @@ fn many_keys_are_deleted_a_few_values_at_a_time() {
 fn a_copy_that_expires_earlier_does_not_shorten_the_entry() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let group = &server.worker.groups[0];
+    let group = server.worker.groups.default();
     let own = KeyPolicy { ttl: Some(1000), ..KeyPolicy::default() };
     group.policy.freshness.replace(FreshnessTable { own, ..FreshnessTable::default() });
     runtime().block_on(async {
@@ -374,7 +374,7 @@ fn a_random_key_may_be_any() {
 fn a_watch_sees_every_write() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let group = &server.worker.groups[0];
+    let group = server.worker.groups.default();
     runtime().block_on(async {
         let (mut client, mut other) = (server.client(), server.client());
         client.ask("SET k 1").await;
@@ -415,7 +415,7 @@ fn a_watch_sees_every_write() {
 fn a_client_that_tracks_is_told_of_every_write() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let group = &server.worker.groups[0];
+    let group = server.worker.groups.default();
     runtime().block_on(async {
         let (mut client, mut other) = (server.client(), server.client());
         other.ask("SET k 1").await;
@@ -460,7 +460,7 @@ fn a_client_that_tracks_is_told_of_every_write() {
 fn a_fetch_that_began_before_a_write_brings_nothing_back() {
     let store = MemoryStore::default();
     let server = server(&store);
-    let group = server.worker.groups[0].clone();
+    let group = server.worker.groups.default().clone();
     runtime().block_on(async {
         let mut client = server.client();
         for round in 0..20 {

@@ -105,7 +105,7 @@ impl RedisServer for Restless {
 async fn what_the_source_announces_is_told_behind_the_reply() {
     let source = Rc::new(Restless::default());
     let server = Server::with_source(&[], source.clone());
-    let cache = server.worker.app.caches[0].clone();
+    let cache = server.worker.app.groups.default().cache.clone();
     let mut client = server.client();
     client.call(&words("HELLO 3"));
     assert_eq!(client.ask("CLIENT TRACKING ON").await, "+OK\r\n");

@@ -561,7 +561,7 @@ fn at_once(write: &(dyn Fn(&mut Client<'_>, u32) + Sync), look: &(dyn Fn(&mut Cl
         }
     }
     let server = Server::new(&[]);
-    let cache = &server.worker.groups[0].cache;
+    let cache = &server.worker.groups.default().cache;
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let _ends = Ends(&done);
@@ -630,7 +630,7 @@ fn a_transaction_is_seen_whole() {
 #[test]
 fn watched_keys_make_increments_that_are_not_lost() {
     let server = Server::new(&[]);
-    let cache = &server.worker.groups[0].cache;
+    let cache = &server.worker.groups.default().cache;
     std::thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {

@@ -140,7 +140,7 @@ fn a_row_goes_on_behind_misses_and_asks_the_source_once() {
     let server = Server::with_source(&[], source.clone());
     let (mut conn, pool) = (server.conn(), BufferPool::default());
     for hit in ["a", "b"] {
-        let cache = &server.worker.groups[0].cache;
+        let cache = &server.worker.groups.default().cache;
         cache.tier().set(cache.key(hit.as_bytes()), Write::new(hit.as_bytes()), clock::now()).expect("it fits");
     }
     let before = server.worker.app.commands.total();
@@ -180,7 +180,7 @@ fn a_row_stops_behind_a_miss_where_enough_bytes_are_due() {
     let server = Server::with_source(&[], source.clone());
     let (mut conn, pool) = (server.conn(), BufferPool::default());
     let big = "b".repeat(300 << 10);
-    let cache = &server.worker.groups[0].cache;
+    let cache = &server.worker.groups.default().cache;
     cache.tier().set(cache.key(b"big"), Write::new(big.as_bytes()), clock::now()).expect("it fits");
     let begun = || server.worker.app.commands.total();
     let before = begun();

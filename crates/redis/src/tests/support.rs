@@ -1,24 +1,17 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
 use crate::{CommandAccess, Flow, Joined, Session, connection::ClientConnection};
-use larder_base::{
-    buffers::{BufferKind, Buffers},
-    identity::Users,
-    lifecycle::{drain_phase::Drain, live_settings::LiveSettings, pause::Pause, throttle::Throttle},
-    telemetry::{CommandStats, History, Logs, Telemetry},
-};
+use larder_base::telemetry::Logs;
 use larder_config::Settings;
 use larder_core::{
     app::{App, Bound, Worker},
-    clients::{Clients, Cursors, Listed, PubSub, Tracking, push_inbox::Backlog},
+    clients::Listed,
     read::Group,
-    snapshot::Snapshots,
 };
 use larder_engine::{Cache, Config, Millis};
 use larder_proto::{
     output::Output,
     resp::{Limits, Parsed, Parser, Scanner, encode},
 };
-use larder_ring::replica::{Forwarder, Replication};
 use larder_source::{FillPolicy, Source, none::NoneSource};
 use larder_store::clock;
 use std::{
@@ -28,7 +21,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     rc::Rc,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -58,73 +51,17 @@ impl Server {
     }
 
     fn with(args: &[&str], source: Rc<dyn Source>, cache: Arc<Cache>) -> Server {
-        let settings = Settings::from_args(args).expect("valid arguments");
-        let telemetry = Telemetry::new(1, Logs::default());
-        let key_counts = telemetry.hot_keys.join(0);
-        let group = Group {
-            name: "default".into(),
-            cache: cache.clone(),
-            source,
-            policy: Arc::new(FillPolicy { key_counts, ..FillPolicy::default() }),
-            writes: Arc::default(),
-            peers: None,
-        };
-        let buffers = Buffers::new(settings.max_buffers, 1, vec![cache.lent().clone()]);
-        let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
-        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
-        cache.set_listener(larder_engine::ListenerKind::Tracking, tracking.clone());
-        let share = buffers.table(BufferKind::Users);
-        let users = Users::new(&settings, crate::catalog(), share).expect("no users file, or a right one");
-        let users = Arc::new(users);
-        let app = App {
-            tls: None,
-            peers: None,
-            pubsub: Arc::new(PubSub::new(backlog.clone())),
-            subscribes: Arc::default(),
-            tracking,
-            backlog,
-            cursors: Cursors::new(&buffers),
-            users,
-            buffers,
-            bound: Bound::default(),
-            workers_with_ring: AtomicUsize::new(0),
-            caches: vec![cache],
-            bound_changes: Default::default(),
-            sources: Vec::new(),
-            modes: Vec::new(),
-            snapshots: Snapshots::new(&settings, &[]),
-            inspections: Vec::new(),
-            writes: Vec::new(),
-            commands: CommandStats::new(1, crate::catalog().counted()),
-            clients: Arc::new(Clients::new(1, 100, Arc::default())),
-            throttle: Throttle::default(),
-            live: LiveSettings::new(&settings),
-            running: parking_lot::Mutex::new(settings.clone().into()),
-            freshness: Vec::new(),
-            pause: Pause::default(),
-            faults: Arc::default(),
-            drain: Drain::default(),
-            ticks: Default::default(),
-            upstream_rights: None,
-            instance: 1,
-            replication: Arc::new(Replication::new(&settings, &[])),
-            settings,
-            history: History::new(["default".to_owned()].into_iter(), telemetry.time()),
-            telemetry,
-        };
-        let counters = app.telemetry.worker(0).clone();
-        let forwarder = Forwarder::new(app.replication.clone());
-        let worker = Worker {
-            id: 0,
-            app: Arc::new(app),
-            groups: vec![Rc::new(group)],
-            counters,
-            queue_delay: Default::default(),
-            longest_turn: Default::default(),
-            peers: None,
-            forwarder,
-            user_servers: Default::default(),
-        };
+        let mut settings = Settings::from_args(args).expect("valid arguments");
+        settings.threads = 1;
+        settings.groups[0].max_memory = 1 << 20;
+        let mut app = App::new(settings, Logs::default(), Bound::default(), 100, crate::catalog())
+            .expect("no source to go wrong");
+        cache.set_listener(larder_engine::ListenerKind::Tracking, app.tracking.clone());
+        app.groups.default_mut().cache = cache;
+        let mut worker = Worker::new(0, Arc::new(app));
+        let group = (**worker.groups.default()).clone();
+        let policy = FillPolicy { key_counts: group.policy.key_counts.clone(), ..FillPolicy::default() };
+        *worker.groups.default_mut() = Rc::new(Group { source, policy: Arc::new(policy), ..group });
         Server { worker }
     }
 
@@ -227,7 +164,7 @@ impl Client<'_> {
             let (now, mut batch) = (self.now.unwrap_or_else(clock::now), Vec::new());
             let mut flow = crate::begin(worker, &mut self.session, &args, now, &mut out, &mut batch);
             if !batch.is_empty() {
-                worker.fetch(&worker.groups[0], &mut batch);
+                worker.fetch(worker.groups.default(), &mut batch);
             }
             if let Flow::Relay(command, _) = flow {
                 let mut together = crate::pipeline(worker, &self.session, None).expect("it has pipelines");

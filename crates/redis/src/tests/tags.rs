@@ -82,7 +82,7 @@ fn in_front_of_a_source_tags_are_those_of_the_copy() {
         assert_eq!(client.ask("MGET a b").await, "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
         assert_eq!(client.ask("LARDER.TAG a x").await, ":1\r\n");
         assert_eq!(client.ask("LARDER.CLEARTAG x").await, ":1\r\n");
-        let cache = &server.worker.groups[0].cache;
+        let cache = &server.worker.groups.default().cache;
         assert_eq!(cache.tier().len(), 1);
         assert_eq!(client.ask("GET a").await, "$1\r\n1\r\n", "Redis has it");
         let refused = "-ERR SET takes no TAG here: the source keeps the value, without tags. LARDER.TAG tags the copy in memory\r\n";

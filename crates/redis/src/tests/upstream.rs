@@ -41,7 +41,7 @@ pub(super) fn with_redis<F: Future<Output = ()>>(test: impl FnOnce(Redis, Server
 
 /// What the tier has of a key.
 fn copy(client: &Client<'_>, key: &str) -> Option<String> {
-    let cache = &client.server.worker.groups[0].cache;
+    let cache = &client.server.worker.groups.default().cache;
     cache.tier().peek(cache.key(key.as_bytes()), larder_store::clock::now(), |entry| {
         String::from_utf8_lossy(entry.value.as_bytes()).into_owned()
     })
@@ -94,7 +94,7 @@ fn writes_go_there_first() {
         assert_eq!(copy(&client, "a").as_deref(), Some("1"), "written through");
         assert_eq!(client.ask("SET a 2 EX 100 XX").await, "+OK\r\n");
         assert_eq!(copy(&client, "a").as_deref(), Some("2"));
-        let cache = &server.worker.groups[0].cache;
+        let cache = &server.worker.groups.default().cache;
         let expiry = cache.tier().peek(cache.key(b"a"), larder_store::clock::now(), |entry| entry.expiry());
         let left = expiry.flatten().expect("it expires") - larder_store::clock::now();
         assert!((90_000..=100_000).contains(&left), "{left}");
@@ -278,20 +278,14 @@ fn what_was_read_at_the_source_leaves_no_older_copy_where_copies_are_coherent() 
     with_redis(|redis, mut server| async move {
         redis.connect().say("SET a 1");
         for (coherence, kept) in [(Coherence::Ttl, true), (Coherence::Coherent, false)] {
-            let group = &server.worker.groups[0];
-            server.worker.groups[0] = Rc::new(Group {
-                name: group.name.clone(),
-                cache: group.cache.clone(),
-                source: group.source.clone(),
-                policy: Arc::new(FillPolicy { coherence, ..FillPolicy::default() }),
-                writes: group.writes.clone(),
-                peers: None,
-            });
+            let policy = Arc::new(FillPolicy { coherence, ..FillPolicy::default() });
+            let group = (**server.worker.groups.default()).clone();
+            *server.worker.groups.default_mut() = Rc::new(Group { policy, ..group });
             let mut client = server.client();
             for commands in
                 [&["TTL a"][..], &["EXISTS b a"], &["MULTI", "GET a", "EXEC"], &["WATCH a", "GET a", "UNWATCH"]]
             {
-                let cache = &client.server.worker.groups[0].cache;
+                let cache = &client.server.worker.groups.default().cache;
                 let stored = cache.tier().set(cache.key(b"a"), Write::new(b"0"), larder_store::clock::now());
                 stored.expect("it fits");
                 for command in commands {

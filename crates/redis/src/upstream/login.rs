@@ -105,7 +105,7 @@ pub async fn check_login(worker: &Worker, user: &[u8], password: &[u8]) -> Resul
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| wrong());
     let (name, password_text) = (text(user)?, text(password)?);
     let all = worker.app.upstream_rights.as_ref().ok_or_else(requests::no_redis)?;
-    let own = worker.groups[0].source.as_redis().ok_or_else(requests::no_redis)?;
+    let own = worker.groups.default().source.as_redis().ok_or_else(requests::no_redis)?;
     let rights = all.of(name);
     if !rights.admit(password, clock::now()) {
         own.as_user(Some(name), Some(password_text)).ok_or_else(requests::no_redis)?.check_login().await?;

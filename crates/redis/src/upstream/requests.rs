@@ -27,7 +27,7 @@ pub(crate) fn connection_for<'c>(worker: &'c Worker, session: &'c Session) -> Op
     match (&session.dedicated, &session.upstream.user) {
         (Some(dedicated), _) => Some(&**dedicated),
         (None, Some(user)) => Some(&*user.server as _),
-        (None, None) => worker.groups[0].source.as_redis().map(|server| server as _),
+        (None, None) => worker.groups.default().source.as_redis().map(|server| server as _),
     }
 }
 

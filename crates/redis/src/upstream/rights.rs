@@ -49,7 +49,7 @@ pub async fn learn_one(worker: &Worker, rights: &Arc<UserRights>) -> Result<(), 
 
 /// False: users were changed meanwhile.
 async fn try_learn(worker: &Worker, all: &UpstreamRights, users: &[Arc<UserRights>]) -> Result<bool, SourceError> {
-    let Some(server) = worker.groups[0].source.as_redis() else { return Ok(true) };
+    let Some(server) = worker.groups.default().source.as_redis() else { return Ok(true) };
     let (asked, mut all_count) = (all.question(clock::now()), true);
     let commands: Vec<u8> =
         users.iter().flat_map(|rights| encode(&[b"ACL", b"GETUSER", rights.name.as_bytes()])).collect();

@@ -115,6 +115,7 @@ pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
         Cache::new(Config { max_memory: 4 * 1024 * 1024, default_ttl: policy.of(KEY).ttl, ..Config::default() });
     let policy = Arc::new(policy);
     let group = Rc::new(Group {
+        number: 0,
         name: "test".into(),
         cache,
         source: source.clone(),

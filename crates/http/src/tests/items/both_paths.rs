@@ -31,7 +31,7 @@ impl Both {
     /// What a server counts.
     fn counted(server: &Server) -> String {
         let counters = &server.worker.counters;
-        let stats = server.worker.groups[0].cache.stats();
+        let stats = server.worker.groups.default().cache.stats();
         let answers = [&counters.http_responses_2xx, &counters.http_responses_4xx].map(|counter| counter.get());
         format!("{answers:?} {} {} {}", stats.hits, stats.misses, stats.entries)
     }

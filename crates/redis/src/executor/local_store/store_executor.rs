@@ -50,7 +50,7 @@ impl Executor for LocalStoreExecutor {
         Box::pin(run_alone(call))
     }
     fn pipeline(&self, worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        Some(ClientPipeline::Store(Box::new(StorePipeline::new(&worker.groups[0]))))
+        Some(ClientPipeline::Store(Box::new(StorePipeline::new(worker.groups.default()))))
     }
 }
 

@@ -127,7 +127,8 @@ impl UpstreamPipeline {
         if let Some(relay) = requests::connection_for(worker, session) {
             let commands = Bytes::from(mem::take(&mut self.encoded));
             let count = self.effects.count() as usize;
-            let touches_others = self.touches_others.then(|| (worker.groups[0].source.clone(), commands.clone()));
+            let touches_others =
+                self.touches_others.then(|| (worker.groups.default().source.clone(), commands.clone()));
             let answer = relay.relay_at(Pace { slow: self.is_slow(), busy: self.busy }, commands, count, self.resp3);
             self.answer = Some(match touches_others {
                 None => answer,

@@ -70,7 +70,7 @@ pub(super) async fn send_in_order(
 ) -> Result<RawReplies, SourceError> {
     let subscribes = &call.worker.app.subscribes;
     if reach.publishes && subscribes.any() {
-        subscribes.wait(call.worker.app.settings.groups[0].freshness.source_timeout).await;
+        subscribes.wait(call.worker.app.groups.default().settings.freshness.source_timeout).await;
     }
     let commands = Bytes::from(commands);
     let sent = send(call, commands.clone(), count, reach).await;

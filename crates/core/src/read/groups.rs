@@ -1,0 +1,286 @@
+//! The groups of the configuration: what all cores share of each, and how a core opens its own.
+use super::{group::Group, pending_writes::PendingWrites};
+use larder_base::{buffers::Buffers, lifecycle::RunError, telemetry::Telemetry};
+use larder_config::{Coherence, GroupSettings, Settings, SourceUrl, TierMode};
+use larder_engine::Cache;
+use larder_ring::peer::{self, PeerClient};
+use larder_source::{
+    BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules,
+    PrefixTable, ServerLoads, SourceLimits, SourceSetup, invalidation_scope, mode_rules_text,
+};
+use larder_store::clock;
+use larder_units::show_size;
+use std::{rc::Rc, slice, sync::Arc, time::Duration};
+
+const MIB: usize = 1 << 20;
+
+/// All groups, in the order of the configuration. There is at least `default`.
+pub struct Groups<G>(Vec<G>);
+
+/// A group in a list of [`Groups`].
+pub trait NamedGroup {
+    fn name(&self) -> &str;
+}
+
+impl<G: NamedGroup> Groups<G> {
+    /// Database 0 of the Redis protocol, and what HTTP routes without a group use.
+    #[inline]
+    pub fn default(&self) -> &G {
+        &self.0[0]
+    }
+
+    /// For tests, which give the group another tier or source.
+    pub fn default_mut(&mut self) -> &mut G {
+        &mut self.0[0]
+    }
+
+    pub fn named(&self, name: &[u8]) -> Option<&G> {
+        self.0.iter().find(|group| group.name().as_bytes() == name)
+    }
+
+    /// The group with this number, which comes from a group or from the settings.
+    #[inline]
+    pub fn at(&self, number: usize) -> &G {
+        &self.0[number]
+    }
+
+    pub fn iter(&self) -> slice::Iter<'_, G> {
+        self.0.iter()
+    }
+}
+
+impl<G> FromIterator<G> for Groups<G> {
+    fn from_iter<I: IntoIterator<Item = G>>(groups: I) -> Groups<G> {
+        Groups(groups.into_iter().collect())
+    }
+}
+
+impl NamedGroup for ProcessGroup {
+    fn name(&self) -> &str {
+        &self.settings.name
+    }
+}
+
+impl NamedGroup for Rc<Group> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Groups<ProcessGroup> {
+    /// What all cores share of a core's group.
+    pub fn of(&self, group: &Group) -> &ProcessGroup {
+        self.at(group.number)
+    }
+
+    pub(crate) fn caches(&self) -> Vec<Arc<Cache>> {
+        self.iter().map(|group| group.cache.clone()).collect()
+    }
+}
+
+/// What all cores share of a group.
+pub struct ProcessGroup {
+    /// Its place in the configuration; 0 is `default`.
+    pub number: usize,
+    /// As at start.
+    pub settings: GroupSettings,
+    pub cache: Arc<Cache>,
+    /// The shared part of its source, and the source's health.
+    pub source: SourceSetup,
+    pub freshness: Arc<Freshness>,
+    pub modes: Arc<ModeRules>,
+    /// What became of the sampled hits.
+    pub inspection: Arc<InspectionCounts>,
+    /// The pending writes to the source.
+    pub writes: Arc<PendingWrites>,
+}
+
+/// The memory tier of a group. It is built before the buffers, which count what tiers lend, and the
+/// source after them.
+pub(crate) struct Tier {
+    pub(crate) cache: Arc<Cache>,
+    freshness: Arc<Freshness>,
+}
+
+impl Tier {
+    pub(crate) fn new(group: &GroupSettings, what_if: Option<u32>) -> Tier {
+        let freshness = Arc::new(Freshness::new(freshness_table(group)));
+        // Half of the keys, a quarter, and so on: at most the share.
+        let halvings = |millionths: u32| 1_000_000_u32.div_ceil(millionths.max(1)).next_power_of_two().ilog2();
+        // The reads of a table do not go to the tier.
+        let reads_tier = !matches!(group.source, SourceUrl::Table(_));
+        let cache = Cache::new(larder_engine::Config {
+            max_memory: group.max_memory,
+            max_keys: group.max_keys,
+            eviction: group.eviction,
+            shards: group.shards,
+            default_ttl: group.freshness.ttl.map(millis),
+            ttl_jitter: group.ttl_jitter,
+            stale_rules: Some(Arc::new(policy(group, &freshness, &Arc::default()))),
+            what_if: what_if.filter(|_| reads_tier).map(halvings),
+            seed: None,
+        });
+        Tier { cache, freshness }
+    }
+}
+
+impl ProcessGroup {
+    /// Nothing connects yet. Sources of one server share `servers`.
+    pub(crate) fn new(
+        number: usize,
+        tier: Tier,
+        settings: &Settings,
+        buffers: &Arc<Buffers>,
+        servers: &ServerLoads,
+    ) -> Result<ProcessGroup, RunError> {
+        let group = settings.groups[number].clone();
+        let limits = SourceLimits {
+            timeout: group.freshness.source_timeout,
+            slow_timeout: settings.source_slow_timeout.max(group.freshness.source_timeout),
+            max_in_flight: settings.source_max_in_flight,
+            adaptive: settings.source_adaptive,
+            breaker: settings
+                .source_breaker
+                .map(|share| BreakerPolicy { share, window: settings.source_breaker_window }),
+            connections: settings.source_connections,
+            max_value: settings.max_value,
+            max_backlog: settings.max_backlog,
+            store: group.store,
+        };
+        let source = SourceSetup::sharing(&group.source, limits, buffers, servers)
+            .map_err(|reason| RunError::Source { group: group.name.clone(), reason })?;
+        Ok(ProcessGroup {
+            number,
+            cache: tier.cache,
+            source,
+            freshness: tier.freshness,
+            modes: Arc::new(ModeRules::of_settings(&group)),
+            inspection: Arc::default(),
+            writes: Arc::default(),
+            settings: group,
+        })
+    }
+
+    /// One core's handle on the group, on that core's runtime. Its source begins to connect.
+    pub(crate) fn open(&self, telemetry: &Telemetry, saves: bool, client: Option<&Rc<PeerClient>>) -> Group {
+        let (settings, cache) = (&self.settings, self.cache.clone());
+        let sample = |share| Arc::new(Inspection::new(share, cache.scratch(), self.inspection.clone()));
+        // A core has a policy of its own, so that cores do not share its reference count.
+        let policy = Arc::new(FillPolicy {
+            inspection: settings.inspect.map(sample),
+            is_saved: saves && settings.is_verified(),
+            key_counts: telemetry.hot_keys.join(self.number),
+            tracer: telemetry.tracer.clone(),
+            ..policy(settings, &self.freshness, &self.modes)
+        });
+        let announces = matches!(settings.source, SourceUrl::Table(_));
+        let watch = (announces || policy.coherence == Coherence::Coherent)
+            .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
+        let name: Arc<str> = settings.name.as_str().into();
+        let source = self.source.open(watch, policy.keeps_replies());
+        let (peers, source) = match client.filter(|_| settings.is_shared) {
+            Some(client) => {
+                let (group, source) = peer::share(client, &name, &cache, &policy, source);
+                (Some(group), source)
+            }
+            None => (None, source),
+        };
+        Group { number: self.number, name, cache, source, policy, writes: self.writes.clone(), peers }
+    }
+
+    /// Replaces the mode rules on all cores at once; `None`: by those of the configuration. What a
+    /// rule denies is forgotten.
+    ///
+    /// # Errors
+    /// The group has no tier before a source, so its reads could not be answered otherwise.
+    pub fn change_modes(&self, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
+        let GroupSettings { name: group, source, .. } = &self.settings;
+        if matches!(source, SourceUrl::None | SourceUrl::Table(_)) {
+            return Err(format!("the source of group {group} is {source}: its reads have no other answer"));
+        }
+        match rules {
+            Some(rules) => self.modes.replace(rules),
+            None => self.modes.reset(),
+        }
+        self.forget_denied();
+        let until = if self.modes.are_changed() { " until the next start" } else { "" };
+        let now = mode_rules_text(&self.modes.table());
+        tracing::warn!(group, rules = now, "mode rules changed{until}");
+        Ok(())
+    }
+
+    /// Drops the copies of the keys that the mode rules deny.
+    fn forget_denied(&self) {
+        let table = self.modes.table();
+        for (prefix, _) in table.iter().filter(|(_, mode)| **mode == TierMode::Deny) {
+            self.cache.mark_prefix(prefix, true, clock::now());
+        }
+    }
+
+    /// Applies new settings of the group, as far as they need no restart. The bound on memory is
+    /// the process's to change.
+    pub(crate) fn reload(&self, settings: &GroupSettings) {
+        self.freshness.replace(freshness_table(settings));
+        self.cache.set_default_ttl(settings.freshness.ttl.map(millis));
+        self.cache.stale_rules_changed();
+        if self.modes.configure(settings) {
+            self.forget_denied();
+        }
+    }
+
+    /// Why the bound on the group's memory cannot be `bytes` now.
+    pub fn bound_problem(&self, bytes: usize) -> Option<String> {
+        let (least, most) = self.cache.memory_limits().into_inner();
+        let (least, most) = (least.next_multiple_of(MIB), most / MIB * MIB);
+        let limit = match bytes {
+            bytes if bytes < least => format!("at least {}", show_size(least as u64)),
+            bytes if bytes > most => format!("at most {}", show_size(most as u64)),
+            _ => return None,
+        };
+        let shown = show_size(bytes as u64);
+        Some(format!(
+            "max-memory of {shown} needs a restart: with the shards that run now it must be {limit} (setting `shards`)"
+        ))
+    }
+}
+
+fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRules>) -> FillPolicy {
+    let coherence = match group.source {
+        // Without a source nothing outside can change.
+        SourceUrl::None => Coherence::Ttl,
+        // The memory map is as fast as the memory tier, so nothing is stored twice.
+        SourceUrl::Table(_) => Coherence::Off,
+        // Every change goes through Larder, so a written value is as fresh a copy as a read one.
+        SourceUrl::Disk(_) => Coherence::Ttl,
+        // Announces no change: a lifetime alone bounds the age of a copy.
+        SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => Coherence::Ttl,
+        SourceUrl::Redis(_) => group.coherence,
+    };
+    FillPolicy {
+        freshness: freshness.clone(),
+        modes: modes.clone(),
+        inspection: None,
+        key_counts: Arc::default(),
+        tracer: Arc::default(),
+        coherence,
+        max_reply: group.cache_replies.unwrap_or(0),
+        is_saved: false,
+    }
+}
+
+/// The policies of a group's keys.
+fn freshness_table(group: &GroupSettings) -> FreshnessTable {
+    let is_remote = !matches!(group.source, SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_));
+    let of_keys = |freshness| match is_remote {
+        true => KeyPolicy::from(freshness),
+        // What is on this machine does not outlive its lifetime.
+        false => KeyPolicy::from(freshness).never_stale(),
+    };
+    let prefixes = group.prefixes.iter().map(|of| (of.prefix.as_bytes(), of_keys(&of.freshness)));
+    FreshnessTable { own: of_keys(&group.freshness), prefixes: PrefixTable::new(prefixes) }
+}
+
+/// A setting's duration in the engine's unit.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -19,8 +19,8 @@ use larder_core::{
     clients::Client,
 };
 use larder_redis::{
-    CommandAccess,
-    connection::{BufferPool, ClientConnection, Step},
+    CommandAccess, Flow,
+    connection::{BufferPool, ClientConnection},
 };
 
 use larder_store::clock;
@@ -95,7 +95,7 @@ fn command(args: &[&str]) -> Vec<u8> {
 fn exchange(conn: &mut ClientConnection, worker: &Worker, pool: &BufferPool, input: &[u8]) -> usize {
     conn.input.feed(input, pool);
     let step = conn.process(worker, pool, clock::now());
-    assert_eq!(step, Step::Input { more: 1 });
+    assert_eq!(step, Flow::Input { more: 1 });
     assert!(conn.input.unread().is_empty());
     conn.input.rest(pool);
     let replies = conn.out.len();
@@ -419,9 +419,9 @@ fn no_reply_is_made_that_the_buffers_have_no_room_for() {
             conn.input.feed(&input, pool);
             loop {
                 match conn.process(worker, pool, clock::now()) {
-                    Step::Input { more: 1 } => break,
-                    Step::Alone => {
-                        runtime.block_on(conn.run_alone(worker));
+                    Flow::Input { more: 1 } => break,
+                    Flow::Alone(command) => {
+                        runtime.block_on(conn.run_alone(worker, command));
                     }
                     _ => {
                         conn.out.clear();

@@ -3,8 +3,8 @@
 use super::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
-    command_error::{CommandError, WRONG_PASS},
     command_lookup::FoundCommand,
+    command_outcome::{CommandError, WRONG_PASS},
     command_rights,
     commands::client,
     session::Session,
@@ -49,7 +49,7 @@ pub(super) fn may_try(call: &CommandContext<'_>, credential: Credential) -> Resu
 }
 fn too_many(wait: Duration) -> CommandError {
     let text = format!("WRONGPASS too many failed logins from this address: wait {} s", wait.as_secs() + 1);
-    CommandError::Owned(text.into_bytes())
+    CommandError::from(text)
 }
 
 /// Compares a password on a thread of its own, and logs the client in.
@@ -109,16 +109,16 @@ pub(super) fn check_user(
     (command, args): (&Command, Args<'_>),
     goes_upstream: bool,
 ) -> Result<DecidedBy, CommandError> {
-    if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream() && !goes_upstream) {
+    if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream && !goes_upstream) {
         return check_by_last_rules(worker, session, rights, ours, args).map(|()| DecidedBy::Larder);
     }
     // The upstream refuses its users' commands itself, in its own words and in its log.
-    if session.has_upstream_user() && session.multi.is_none() && goes_upstream {
+    if session.upstream.user.is_some() && session.multi.is_none() && goes_upstream {
         let refuses = |user: &User| match command.kind {
             CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
             _ => command_rights::check(user.permissions(), command, args).is_err(),
         };
-        let asks = session.asks_upstream() || session.restricted_user().is_some_and(refuses);
+        let asks = session.asks_upstream || session.restricted_user().is_some_and(refuses);
         return Ok(if asks && command.is_data() { DecidedBy::Upstream } else { DecidedBy::Larder });
     }
     let Some(user) = session.restricted_user() else { return Ok(DecidedBy::Larder) };
@@ -157,7 +157,7 @@ fn check_by_last_rules(
     }
     log_refusal(worker, session, user, (Refusal::Command, name), args);
     let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
-    Err(CommandError::Owned(format!("NOPERM User {user} cannot run '{name}': {why}").into_bytes()))
+    Err(CommandError::from(format!("NOPERM User {user} cannot run '{name}': {why}")))
 }
 
 /// Logs what the rules of a user refuse; the error.

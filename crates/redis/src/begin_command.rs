@@ -1,25 +1,26 @@
 //! How a command begins: it is found, checked, and passed to its function or to the executor of its
 //! backend.
-use super::{
+use crate::{
     auth::{self, DecidedBy},
-    backend_kind::Backend,
     cached_replies,
     command::{Command, CommandKind, Flags, TransactionStep},
-    command_context::CommandContext,
+    command_context::{CommandContext, end},
     command_counts::{count, show as show_last},
-    command_error::{CommandError, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, unknown, unknown_sub},
-    command_flow::{Flow, Joined},
-    command_handlers::{at_source, at_source_in_multi, handler},
+    command_handlers::{at_source, at_source_in_multi, functions},
     command_lookup::{FoundCommand, find_for},
+    command_outcome::{
+        CommandError, Done, Flow, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, unknown, unknown_sub,
+    },
     command_times::row_of,
     commands::{get, subscriptions},
-    executor::{executor, memory::is_in_turns, pipeline::ClientPipeline},
+    executor::{executor, memory::is_in_turns},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     forwarded_writes::{self, WritesGo},
-    monitored_commands, room_for_writes,
-    session::{Outstanding, Session},
-    slow_commands, tracked_reads, transaction, transaction_steps,
+    monitored_commands,
+    session::{Backend, Outstanding, Session},
+    tracked_reads, transaction, transaction_steps,
+    waiting_replies::Waits,
 };
 use larder_core::app::Worker;
 use larder_engine::Millis;
@@ -27,11 +28,11 @@ use larder_proto::{
     output::Output,
     resp::{Args, Reply},
 };
-use larder_source::{CacheableReply, Fetch};
+use larder_source::CacheableReply;
 use larder_store::clock;
 
 /// Begins a command. Ends it too if it need not wait: without a source always, with a source on a
-/// hit. Fetches that it needs are pushed to `batch`.
+/// hit. What it has to wait for is put into `waits`.
 #[inline]
 pub fn begin(
     worker: &Worker,
@@ -39,20 +40,17 @@ pub fn begin(
     args: &Args<'_>,
     now: Millis,
     out: &mut Output,
-    batch: &mut Vec<Fetch>,
+    waits: &mut Waits<'_>,
 ) -> Flow {
     session.times.next();
     let before = out.len();
-    let mut flow = begin_found(worker, session, args, now, out, batch);
-    match &mut flow {
-        Flow::Pending(read) => read.timed = session.times.later(worker, *args),
+    let flow = begin_found(worker, session, args, now, out, waits);
+    match flow {
         // These are not over yet.
-        Flow::Relay(..) | Flow::Alone(_) | Flow::Behind => {}
+        Flow::Waits | Flow::Alone(_) | Flow::Behind => {}
         _ => {
             note_sent(worker, session, before, out);
-            if let Some((row, took)) = session.times.end(worker, &session.client) {
-                slow_commands::note(worker, &session.client, row, took, *args);
-            }
+            end(worker, session, *args);
         }
     }
     flow
@@ -73,7 +71,7 @@ fn begin_found(
     args: &Args<'_>,
     now: Millis,
     out: &mut Output,
-    batch: &mut Vec<Fetch>,
+    waits: &mut Waits<'_>,
 ) -> Flow {
     if args.is_empty() {
         return Flow::Done;
@@ -81,34 +79,31 @@ fn begin_found(
     session.note_changed_users(worker, now);
     match find_for(*args) {
         FoundCommand::Command(command)
-            if !session.is_unusual()
+            if !session.unusual
                 && command.takes(args.len())
                 && session.may_call(command, *args)
                 && !args.is_inline() =>
         {
             count(worker, session, command, *args);
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
-            let flow = call.answering(|call| start(call, batch));
+            let flow = call.answering(|call| start(call, waits));
             if worker.app.clients.monitors().any() {
                 monitored_commands::show(worker, call.session, command, *args, &flow);
             }
-            if call.session.is_unusual() {
+            if call.session.unusual {
                 call.session.command_over();
             }
             flow
         }
         FoundCommand::Unknown
-            if session.backend == Backend::Upstream
-                && !session.is_unusual()
-                && session.may_call_anything()
-                && !args.is_inline() =>
+            if session.backend == Backend::Upstream && !session.unusual && !session.restricted && !args.is_inline() =>
         {
             match cached_replies::cacheable(worker, *args, session.resp3) {
-                Some(cacheable) => begin_cacheable(worker, session, (args, cacheable), now, out, batch),
-                None => unusual(worker, session, FoundCommand::Unknown, args, now, out, batch),
+                Some(cacheable) => begin_cacheable(worker, session, (args, cacheable), now, out, waits),
+                None => unusual(worker, session, FoundCommand::Unknown, args, now, out, waits),
             }
         }
-        found => unusual(worker, session, found, args, now, out, batch),
+        found => unusual(worker, session, found, args, now, out, waits),
     }
 }
 
@@ -119,33 +114,15 @@ fn begin_cacheable(
     (args, cacheable): (&Args<'_>, CacheableReply),
     now: Millis,
     out: &mut Output,
-    batch: &mut Vec<Fetch>,
+    waits: &mut Waits<'_>,
 ) -> Flow {
     count(worker, session, &FORWARDED, *args);
     let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
-    let flow = cached_replies::begin_cached(call, cacheable, batch);
+    let flow = cached_replies::begin_cached(call, cacheable, waits);
     if worker.app.clients.monitors().any() {
         monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
     }
     flow
-}
-
-/// An empty pipeline for commands that [`begin`] answered with [`Flow::Relay`]. `behind` says
-/// whether the commands before it are slow.
-pub fn pipeline(worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
-    executor(session.backend).pipeline(worker, session, behind)
-}
-
-/// Adds such a command to a pipeline, if it may join.
-pub fn join(
-    worker: &Worker,
-    session: &mut Session,
-    (command, args): (&'static Command, &Args<'_>),
-    now: Millis,
-    pipeline: &mut ClientPipeline,
-) -> Joined {
-    let mut unused = Output::default();
-    pipeline.join(&CommandContext::new(worker, session, command, *args, now, &mut unused))
 }
 
 /// Runs a command that [`begin`] answered with [`Flow::Alone`].
@@ -162,17 +139,17 @@ pub async fn run(
     let mut call = CommandContext::new(worker, session, command, *args, clock::now(), out);
     let room = call.session.room.clone();
     let outer = call.reply.output().ask(Some(room));
-    let done = match handler(command).later() {
+    let done = match functions(command).later {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
         // It has become a primary since the command began.
         None if call.session.backend == Backend::Memory && !is_in_turns(command) => {
-            room_for_writes::make(&call).await;
-            start_now(&mut call, &mut Vec::new())
+            make_room(&call).await;
+            start_now(&mut call, &mut Waits::new(&mut Vec::new(), None))
         }
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
         _ => executor(call.session.backend).run(&mut call).await,
     };
-    call.session.upstream.subscribing = None;
+    call.session.no_longer_subscribing();
     let flow = match call.checked(done, outer) {
         Ok(flow) => flow,
         Err(fault) => {
@@ -181,9 +158,7 @@ pub async fn run(
         }
     };
     note_sent(worker, call.session, before, call.reply.output());
-    if let Some((row, took)) = call.session.times.end(worker, &call.session.client) {
-        slow_commands::note(worker, &call.session.client, row, took, *args);
-    }
+    end(worker, call.session, *args);
     if silent {
         let out = call.reply.output();
         out.truncate(mark);
@@ -195,37 +170,35 @@ pub async fn run(
 
 /// Begins a command that may run now, unless it must wait for room first.
 #[inline]
-fn start(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
-    match room_for_writes::is_needed(call) {
-        true => Ok(Flow::Alone(call.command)),
-        false => start_now(call, batch),
-    }
+fn start(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
+    if needs_room(call) { Ok(Flow::Alone(call.command)) } else { start_now(call, waits) }
 }
 
 #[inline]
-fn start_now(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+fn start_now(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
     match forwarded_writes::of_command(call.worker, call.session, call.command) {
         WritesGo::Here => {}
         WritesGo::ToPrimary => return Ok(Flow::Alone(call.command)),
         WritesGo::Nowhere => return Err(READ_ONLY_REPLICA),
     }
     match call.command.kind {
-        CommandKind::Get => get::get(call, batch),
-        CommandKind::MultiGet => get::mget(call, batch),
-        CommandKind::Tier | CommandKind::Forward => executor(call.session.backend).begin(call, batch),
+        CommandKind::Get => waits.read_by(call, get::get),
+        CommandKind::MultiGet => waits.read_by(call, get::mget),
+        CommandKind::Tier | CommandKind::Forward => executor(call.session.backend).begin(call, waits),
         CommandKind::Local
             if call.session.backend == Backend::Upstream && at_source(call.worker, call.command, call.args) =>
         {
-            let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+            let known = call.known_commands();
             forwarded_commands::check(call.session, known.as_deref(), call.args)?;
-            Ok(Flow::Relay(&FORWARDED, Outstanding::Forwarded))
+            call.command = &FORWARDED;
+            Ok(waits.forward(call, Outstanding::Forwarded))
         }
         CommandKind::Local
             if call.session.backend == Backend::SharedStore
                 && call.command.is_local_on_key()
                 && call.command.flags.has(Flags::WRITE) =>
         {
-            executor(Backend::SharedStore).begin(call, batch)
+            executor(Backend::SharedStore).begin(call, waits)
         }
         CommandKind::Local => transaction::run_local(call),
         CommandKind::Transaction(step) => transaction_steps::step(call, step),
@@ -242,10 +215,10 @@ fn unusual(
     args: &Args<'_>,
     now: Millis,
     out: &mut Output,
-    batch: &mut Vec<Fetch>,
+    waits: &mut Waits<'_>,
 ) -> Flow {
     if let Some(foreign) = ForeignProtocol::of(*args) {
-        return Flow::ForeignProtocol(foreign.name());
+        return foreign.refuse(worker, &session.client, out, session.outstanding == Outstanding::Nothing);
     }
     // Pushes that came before the command began go before its reply.
     if session.client.push_inbox.has_messages() {
@@ -268,21 +241,18 @@ fn unusual(
         FoundCommand::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
         FoundCommand::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),
         FoundCommand::Command(command) => match command.flags {
-            flags if !session.authenticated() && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
-            flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => {
-                Err(NOT_IN_MULTI)
-            }
-            flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => {
-                Err(CommandError::Owned(format!(
-                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-                    command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
-                ).into_bytes()))
-            }
-            _ => check_access(worker, session, ours, command, args)
-                .and_then(|decided_by| match forwarded_writes::of_command(worker, session, command) {
+            flags if !session.authenticated && !flags.has(Flags::NO_AUTH) => Err(NO_AUTH),
+            flags if session.multi.is_some() && flags.has(Flags::NO_MULTI) => Err(NOT_IN_MULTI),
+            flags if session.is_subscriber() && !flags.has(Flags::SUBSCRIBER) => Err(CommandError::from(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                command.name.replace("forwarded", &String::from_utf8_lossy(&args[0]).to_lowercase()),
+            ))),
+            _ => check_access(worker, session, ours, command, args).and_then(|decided_by| {
+                match forwarded_writes::of_command(worker, session, command) {
                     WritesGo::Nowhere => Err(READ_ONLY_REPLICA),
                     WritesGo::Here | WritesGo::ToPrimary => Ok((command, decided_by)),
-                }),
+                }
+            }),
         },
     };
     let flow = match checked {
@@ -311,11 +281,11 @@ fn unusual(
                     return transaction::queue(call);
                 }
                 let forwarded = call.session.dedicated.is_some()
-                    || call.session.has_outstanding(Outstanding::Forwarded)
+                    || call.session.outstanding == Outstanding::Forwarded
                     || decided_by == DecidedBy::Upstream;
                 if forwarded && call.command.is_data() && !call.command.flags.has(Flags::FLUSH) {
                     call.check_keys()?;
-                    return Ok(Flow::Relay(call.command, Outstanding::Forwarded));
+                    return Ok(waits.forward(call, Outstanding::Forwarded));
                 }
                 if call.session.tracker.is_some()
                     && call.command.is_data()
@@ -324,7 +294,7 @@ fn unusual(
                 {
                     return answered;
                 }
-                start(call, batch)
+                start(call, waits)
             });
             if worker.app.clients.monitors().any() {
                 monitored_commands::show(worker, call.session, command, *args, &flow);
@@ -338,14 +308,7 @@ fn unusual(
     match flow {
         // These are not over yet.
         Flow::Alone(_) | Flow::Behind => return flow,
-        // A command without a reply runs alone: a pipeline would have to leave its reply out.
-        Flow::Relay(command, _) if session.is_silent() => return Flow::Alone(command),
-        Flow::Relay(..) => {}
-        Flow::Pending(_) if session.is_silent() => {
-            out.truncate(mark);
-            session.command_over();
-            return Flow::Done;
-        }
+        Flow::Waits => {}
         _ if session.is_silent() => {
             out.truncate(mark);
             session.write_held_pushes(out);
@@ -380,7 +343,7 @@ fn check_access(
         forwarded_commands::check(session, known.as_deref(), *args)?;
     }
     // Before it has logged in, a client has the commands that need no login.
-    if !session.authenticated() {
+    if !session.authenticated {
         return Ok(DecidedBy::Larder);
     }
     let goes_upstream = command.is_data() || at_source(worker, command, *args);
@@ -390,20 +353,21 @@ fn check_access(
 
 /// Answers a command with `error` without beginning it (throttle, no room in the buffers).
 #[cold]
-pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) {
+pub fn refuse(worker: &Worker, session: &mut Session, args: &Args<'_>, error: String, out: &mut Output) -> Flow {
     let mark = out.mark();
-    fail_early(worker, session, find_for(*args), &CommandError::Owned(error.into_bytes()), out);
+    fail_early(worker, session, find_for(*args), &CommandError::from(error), out);
     if session.is_silent() {
         out.truncate(mark);
     }
     session.command_over();
+    Flow::Done
 }
 
 /// Writes an error for a command that was not begun. An open transaction can then no longer be
 /// executed.
 fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault: &CommandError, out: &mut Output) {
     worker.counters.redis_error(fault.text());
-    session.upstream.subscribing = None;
+    session.no_longer_subscribing();
     if let FoundCommand::Command(command) | FoundCommand::UnknownSub(command) = found
         && command.kind != CommandKind::Forward
     {
@@ -416,10 +380,37 @@ fn fail_early(worker: &Worker, session: &mut Session, found: FoundCommand, fault
             transaction::abort(session, fault, &mut reply);
         }
         _ => {
-            if let Some(multi) = &mut session.multi {
+            if let Some(multi) = &mut session.change().multi {
                 multi.spoil();
             }
             fault.reply(&mut reply);
         }
     }
+}
+
+/// Arguments of this length in all are large: the memory tier evicts in steps before it takes the value,
+/// and other connections have their turns in between. To evict 200 MB of small entries takes over a second.
+const LARGE: usize = 1 << 20;
+
+/// Whether the command must run alone to make room first.
+#[inline]
+fn needs_room(call: &CommandContext<'_>) -> bool {
+    call.args.span() >= LARGE
+        && call.session.backend == Backend::Memory
+        && call.command.flags.has(Flags::DENYOOM)
+        && !call.nested
+        && reserve(call).is_some_and(|_reservation| call.cache().is_shrinking())
+}
+
+/// Evicts what the command's arguments will take the place of.
+async fn make_room(call: &CommandContext<'_>) {
+    let Some(_reservation) = reserve(call) else { return };
+    while call.cache().shrink(call.now).is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn reserve(call: &CommandContext<'_>) -> Option<larder_engine::Reservation> {
+    let cache = &call.group().cache;
+    cache.reserve(call.command.keys.of(call.args).map(|key| cache.key(key)), call.args.span())
 }

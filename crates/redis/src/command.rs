@@ -3,7 +3,7 @@
 use larder_proto::resp::Args;
 
 /// One command.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Command {
     /// The name in lower case. A subcommand is `parent|name`.
     pub name: &'static str,

@@ -1,8 +1,8 @@
 //! Which commands the clients of a listener may call (`deny-commands`, `allow-commands`).
 use super::{
     command::{Command, Flags},
-    command_error::CommandError,
     command_lookup::COMMANDS,
+    command_outcome::CommandError,
 };
 use larder_config::{AccessSettings, Categories, Settings};
 use larder_proto::resp::Args;
@@ -55,9 +55,10 @@ impl CommandAccess {
     }
     /// Refuses a command of Larder's table that may not be called.
     pub(super) fn check(&self, command: &Command) -> Result<(), CommandError> {
-        match self.passes(command) {
-            true => Ok(()),
-            false => Err(refusal(command.name, self.settings.refuses(command.name, Some(command.categories())))),
+        if self.passes(command) {
+            Ok(())
+        } else {
+            Err(refusal(command.name, self.settings.refuses(command.name, Some(command.categories()))))
         }
     }
     /// Refuses a forwarded command that may not be called. `row` is its row in the source's table.
@@ -82,9 +83,9 @@ impl CommandAccess {
 /// The error that Redis gives. Clients know it by its first word.
 fn refusal(name: &str, setting: Option<&str>) -> CommandError {
     let setting = setting.unwrap_or("deny-commands");
-    CommandError::Owned(
-        format!("NOPERM this listener has no permissions to run the '{name}' command (setting {setting})").into_bytes(),
-    )
+    CommandError::from(format!(
+        "NOPERM this listener has no permissions to run the '{name}' command (setting {setting})"
+    ))
 }
 
 /// Redis's categories for each group of commands.

@@ -1,12 +1,10 @@
 //! The context of a running command.
-use super::{
+use crate::{
     command::{Command, CommandKind, Flags},
     command_counts::count,
-    command_error::{CommandError, NOT_IN_MULTI, TOO_LONG},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, NOT_IN_MULTI, TOO_LONG},
     session::Session,
     slow_commands,
-    tag_options::refuse_tags,
     upstream::replies::is_error,
 };
 use larder_base::buffers::BufferKind;
@@ -16,8 +14,11 @@ use larder_proto::{
     output::{Output, Room},
     resp::{Args, Reply},
 };
-use larder_source::RawReplies;
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use larder_source::{RawReplies, RedisServer, UpstreamCommands};
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 /// Everything that a command's function needs.
 pub(super) struct CommandContext<'c> {
@@ -51,6 +52,15 @@ impl<'c> CommandContext<'c> {
     pub(super) fn group(&self) -> &'c Rc<Group> {
         self.worker.groups.default()
     }
+    /// The Redis behind the group, if its source is one.
+    #[inline]
+    pub(super) fn redis(&self) -> Option<&'c dyn RedisServer> {
+        self.group().source.as_redis()
+    }
+    /// That Redis's table of commands, if it is known.
+    pub(super) fn known_commands(&self) -> Option<Arc<UpstreamCommands>> {
+        self.redis()?.known_commands()
+    }
     /// The memory tier of the group.
     #[inline]
     pub(super) fn cache(&self) -> &'c Cache {
@@ -83,9 +93,10 @@ impl<'c> CommandContext<'c> {
         let group = self.group();
         // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy
         // gets it.
-        match !group.policy.freshness.has_prefixes() || !group.is_store() {
-            true => Expiry::Default,
-            false => group.policy.lifetime(key),
+        if !group.policy.freshness.has_prefixes() || !group.is_store() {
+            Expiry::Default
+        } else {
+            group.policy.lifetime(key)
         }
     }
 
@@ -96,26 +107,17 @@ impl<'c> CommandContext<'c> {
             self.check_tags()?;
         }
         let max = self.worker.app.settings.max_key;
-        match self.command.keys.of(self.args).all(|key| key.len() <= max) {
-            true => Ok(()),
-            false => Err(bad_key(max)),
-        }
+        if self.command.keys.of(self.args).all(|key| key.len() <= max) { Ok(()) } else { Err(bad_key(max)) }
     }
     #[inline(never)]
     fn check_tags(&self) -> Result<(), CommandError> {
-        match self.command.flags.has(Flags::TAGS) && !self.group().is_store() {
-            true => refuse_tags(self.args),
-            false => Ok(()),
-        }
+        if self.command.flags.has(Flags::TAGS) && !self.group().is_store() { refuse_tags(self.args) } else { Ok(()) }
     }
 
     /// Refuses values longer than `max-value`.
     #[inline]
     pub(super) fn check_len(&self, len: usize) -> Result<(), CommandError> {
-        match len <= self.worker.app.settings.max_value {
-            true => Ok(()),
-            false => Err(TOO_LONG),
-        }
+        if len <= self.worker.app.settings.max_value { Ok(()) } else { Err(TOO_LONG) }
     }
 
     /// Locks the memory tier for this command. A command on several keys holds the locks of all of
@@ -132,7 +134,7 @@ impl<'c> CommandContext<'c> {
 impl CommandContext<'_> {
     /// Runs `run`. If it fails, the output has the error and nothing else of the command.
     #[inline]
-    pub(super) fn answering(&mut self, run: impl FnOnce(&mut Self) -> Result<Flow, CommandError>) -> Flow {
+    pub(super) fn answering(&mut self, run: impl FnOnce(&mut Self) -> Done) -> Flow {
         let room = self.session.room.clone();
         let (mark, outer) = (self.reply.output().mark(), self.reply.output().ask(Some(room)));
         let done = run(self);
@@ -148,11 +150,7 @@ impl CommandContext<'_> {
     /// What a command came to: an error if its reply did not fit into the buffers. From now on the
     /// output asks `outer` for room.
     #[inline]
-    pub(super) fn checked(
-        &mut self,
-        done: Result<Flow, CommandError>,
-        outer: Option<Rc<dyn Room>>,
-    ) -> Result<Flow, CommandError> {
+    pub(super) fn checked(&mut self, done: Done, outer: Option<Rc<dyn Room>>) -> Done {
         let out = self.reply.output();
         out.ask(outer);
         if out.is_refused() { Err(self.session.room.no_room()) } else { done }
@@ -178,11 +176,33 @@ impl CommandContext<'_> {
     }
 
     /// Says that the command must run alone. Within a transaction that is an error.
-    pub(super) fn alone(&self) -> Result<Flow, CommandError> {
-        match self.nested {
-            true => Err(NOT_IN_MULTI),
-            false => Ok(Flow::Alone(self.command)),
-        }
+    pub(super) fn alone(&self) -> Done {
+        if self.nested { Err(NOT_IN_MULTI) } else { Ok(Flow::Alone(self.command)) }
+    }
+
+    pub(super) fn ok(&mut self) -> Done {
+        self.reply.ok();
+        Ok(Flow::Done)
+    }
+    pub(super) fn null(&mut self) -> Done {
+        self.reply.null();
+        Ok(Flow::Done)
+    }
+    pub(super) fn integer(&mut self, number: i64) -> Done {
+        self.reply.integer(number);
+        Ok(Flow::Done)
+    }
+    pub(super) fn bulk(&mut self, bytes: &[u8]) -> Done {
+        self.reply.bulk(bytes);
+        Ok(Flow::Done)
+    }
+    pub(super) fn simple(&mut self, text: &str) -> Done {
+        self.reply.simple(text);
+        Ok(Flow::Done)
+    }
+    pub(super) fn verbatim(&mut self, text: &[u8]) -> Done {
+        self.reply.verbatim(text);
+        Ok(Flow::Done)
     }
 
     /// A bulk string that was made for this reply.
@@ -203,15 +223,13 @@ impl CommandContext<'_> {
         &mut self,
         command: &'static Command,
         args: Args<'_>,
-        run: impl FnOnce(&mut CommandContext<'_>) -> Result<Flow, CommandError>,
+        run: impl FnOnce(&mut CommandContext<'_>) -> Done,
     ) -> Flow {
         self.session.times.end_short(self.worker, &self.session.client);
         let outer = self.session.times;
         self.session.times.start();
         let flow = self.within(command, args).answering(run);
-        if let Some((row, took)) = self.session.times.end(self.worker, &self.session.client) {
-            slow_commands::note(self.worker, &self.session.client, row, took, args);
-        }
+        end(self.worker, self.session, args);
         self.session.times = outer;
         flow
     }
@@ -225,7 +243,27 @@ impl CommandContext<'_> {
     }
 }
 
+/// The command is answered. Notes it for the slow log if it took long.
+#[inline]
+pub(super) fn end(worker: &Worker, session: &mut Session, args: Args<'_>) {
+    if let Some((row, took)) = session.times.end(worker, &session.client) {
+        slow_commands::note(worker, &session.client, row, took, args);
+    }
+}
+
 #[cold]
 fn bad_key(max: usize) -> CommandError {
-    CommandError::Owned(format!("ERR a key has at most {max} bytes (max-key)").into_bytes())
+    CommandError::from(format!("ERR a key has at most {max} bytes (max-key)"))
+}
+
+/// Refuses `SET … TAG` where a source keeps the value: a copy that is fetched again has no such
+/// tags, so a clear would miss it.
+#[cold]
+pub(super) fn refuse_tags(args: Args<'_>) -> Result<(), CommandError> {
+    match args.from(3).any(|part| part.eq_ignore_ascii_case(b"TAG")) {
+        true => Err(CommandError::Static(
+            "ERR SET takes no TAG here: the source keeps the value, without tags. LARDER.TAG tags the copy in memory",
+        )),
+        false => Ok(()),
+    }
 }

@@ -1,169 +1,116 @@
 //! The functions of the commands: one entry for each row of the table.
-use super::{
+use crate::{
     command::{Command, Flags},
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult},
-    command_flow::{Flow, Later},
     command_lookup::COUNT,
+    command_outcome::{Done, Later},
     command_table::for_all_commands,
     commands::{
-        acl, client, client_pause, client_unblock, config,
+        acl, client, config,
         config_larder::{self, Whose},
-        connection, expire, explain, hotkeys, increments, info, introspection, json, keys, keyspace, latency,
-        maintenance, merged_replies, object, persistence, pubsub, replication, scan, select, server, slowlog, strings,
-        subscriptions, tags, upstream_hello_auth, upstream_tracking, value_writes,
+        connection,
+        expire::{self, Since},
+        hotkeys, increments, info, introspection, json, keys, keyspace, latency, maintenance, merged_replies, object,
+        pubsub, replication, scan, server, slowlog, strings, subscriptions, tags, upstream_tracking,
     },
 };
-use larder_core::{app::Worker, read::KeyGuard};
+use larder_core::{
+    app::Worker,
+    clients::SubscriptionKind::{Channel as CHANNEL, Pattern as PATTERN, Shard as SHARD},
+};
+use larder_document::NumberEdit;
 use larder_engine::{Millis, Tier};
 use larder_proto::resp::Args;
-use larder_source::LocalFuture;
-use std::rc::Rc;
 
-/// Begins a command, and mostly ends it.
-pub(super) type LocalFn = fn(&mut CommandContext<'_>) -> Result<Flow, CommandError>;
 /// Runs a command that has to wait, after all commands before it are answered.
 pub(super) type LaterFn = for<'a> fn(&'a mut CommandContext<'_>) -> Later<'a>;
 /// Runs a command on entries, under the locks of the memory tier.
-pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> CommandResult;
-/// For a command that the source answered with `+OK`: the new value of its key and its expiry, if
-/// the command says them.
-pub(super) type StoredFn = for<'a> fn(&CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)>;
-/// Runs a command on the keyspace of a local store. Commands that delete keys get the guard that
-/// locks all keys.
-pub(super) type KeyspaceFn =
-    for<'a> fn(&'a mut CommandContext<'_>, Option<&'a Rc<KeyGuard>>) -> LocalFuture<'a, CommandResult>;
+pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> Done;
+/// The value that a command stores, and until when.
+pub(super) type Stored<'a> = Option<(&'a [u8], Option<Millis>)>;
 
 /// The functions of one command.
-#[derive(Debug)]
-pub(super) enum Handler {
-    /// Concerns the connection or the server.
-    Local(LocalFn),
-    /// Like `Local`. With a Redis source it may have to wait.
-    LocalThen(LocalFn, LaterFn),
-    /// Like `Local`. With a Redis source its arguments decide whether Larder or Redis answers.
-    Shared(LocalFn, fn(Args<'_>) -> Whose),
-    /// Like `LocalThen`. In a transaction on memory the third function runs, under its locks.
-    LocalThenOrTier(LocalFn, LaterFn, TierFn),
-    /// Like `Local`. In a transaction on memory the second function runs, under its locks.
-    LocalOrTier(LocalFn, TierFn),
-    /// Both `LocalThen` and `Shared`.
-    SharedThen(LocalFn, LaterFn, fn(Args<'_>) -> Whose),
-    /// Works on entries.
-    Tier(TierFn),
-    /// Works on entries, and says what it stored.
-    Store(TierFn, StoredFn),
-    /// Like `Tier`. At a source that has nothing but values, the second function writes them.
-    TierOrValues(TierFn, LaterFn),
-    /// Like `Store`, and the third function writes values.
-    StoreOrValues(TierFn, StoredFn, LaterFn),
-    /// Works on the keyspace. With a local store, the second function runs on the whole store.
-    Keyspace(TierFn, KeyspaceFn),
-    /// Has no function of its own.
-    None,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Functions {
+    /// Begins a command on the connection or the server, and mostly ends it.
+    pub(super) local: Option<fn(&mut CommandContext<'_>) -> Done>,
+    /// For a command on the connection or the server that had to wait.
+    pub(super) later: Option<LaterFn>,
+    /// Runs on entries. For a command on the connection or the server: in a transaction on memory.
+    pub(super) tier: Option<TierFn>,
+    /// With a Redis source the arguments decide whether Larder or Redis answers.
+    whose: Option<fn(Args<'_>) -> Whose>,
+    /// What the command stored, if the source answered it with `+OK`, as far as its arguments tell.
+    stored: Option<for<'a> fn(&CommandContext<'a>) -> Stored<'a>>,
+    /// At a source that has nothing but values: writes them.
+    pub(super) values: Option<LaterFn>,
+    /// With a local store: runs on the whole store.
+    pub(super) keyspace: Option<LaterFn>,
 }
+
+const NONE: Functions =
+    Functions { local: None, later: None, tier: None, whose: None, stored: None, values: None, keyspace: None };
 
 macro_rules! handlers {
     ($($group:literal { $(
         $name:literal $arity:literal [$($flag:ident)*] $leaves:ident ($first:literal $last:literal $step:literal) $since:literal
             $kind:ident $(($($function:tt)*))?, $summary:literal;
     )* })*) => {
-        [$($( handler!($kind $(($($function)*))?), )*)*]
+        [$($( functions!($kind $(($($function)*))?), )*)*]
     };
 }
-macro_rules! handler {
-    (Transaction $step:tt) => {
-        Handler::None
+macro_rules! functions {
+    (Local($run:expr $(, $field:ident = $function:expr)*)) => {
+        Functions { local: Some($run), $($field: Some(function!($field $function)),)* ..NONE }
     };
-    ($kind:ident $functions:tt) => {
-        Handler::$kind $functions
+    (Tier($run:expr $(, $field:ident = $function:expr)*)) => {
+        Functions { tier: Some($run), $($field: Some(function!($field $function)),)* ..NONE }
     };
-    ($kind:ident) => {
-        Handler::None
+    ($kind:ident $($step:tt)?) => {
+        NONE
+    };
+}
+macro_rules! function {
+    (tier $run:expr) => {
+        $run
+    };
+    (whose $whose:expr) => {
+        $whose
+    };
+    (stored $stored:expr) => {
+        $stored
+    };
+    // The others are asynchronous.
+    ($field:ident $run:expr) => {
+        |call| Box::pin($run(call))
     };
 }
 
-static HANDLERS: [Handler; COUNT] = for_all_commands!(handlers);
+static FUNCTIONS: [Functions; COUNT] = for_all_commands!(handlers);
 
-/// The functions of a command. [`Handler::None`] for a command that Larder does not have.
+/// The functions of a command. A command that Larder does not have has none.
 #[inline]
-pub(super) fn handler(command: &Command) -> &'static Handler {
-    HANDLERS.get(usize::from(command.index)).unwrap_or(&Handler::None)
-}
-
-impl Handler {
-    /// The function that runs on the memory tier.
-    #[inline]
-    pub(super) fn on_tier(&self) -> Option<TierFn> {
-        match self {
-            Handler::Tier(run)
-            | Handler::TierOrValues(run, _)
-            | Handler::Store(run, _)
-            | Handler::StoreOrValues(run, ..)
-            | Handler::Keyspace(run, _) => Some(*run),
-            _ => None,
-        }
-    }
-    /// The function of a command on the connection or the server.
-    #[inline]
-    pub(super) fn local(&self) -> Option<LocalFn> {
-        match self {
-            Handler::Local(begin)
-            | Handler::LocalThen(begin, _)
-            | Handler::LocalThenOrTier(begin, ..)
-            | Handler::LocalOrTier(begin, _)
-            | Handler::Shared(begin, _)
-            | Handler::SharedThen(begin, ..) => Some(*begin),
-            _ => None,
-        }
-    }
-    /// The function of a local command that runs under the locks of a transaction.
-    pub(super) fn in_transaction(&self) -> Option<TierFn> {
-        match self {
-            Handler::LocalThenOrTier(_, _, run) | Handler::LocalOrTier(_, run) => Some(*run),
-            _ => None,
-        }
-    }
-    /// The function that writes to a source of values.
-    pub(super) fn at_value_source(&self) -> Option<LaterFn> {
-        match self {
-            Handler::TierOrValues(_, write) | Handler::StoreOrValues(_, _, write) => Some(*write),
-            _ => None,
-        }
-    }
-    /// The function that waits.
-    pub(super) fn later(&self) -> Option<LaterFn> {
-        match self {
-            Handler::LocalThen(_, run) | Handler::LocalThenOrTier(_, run, _) | Handler::SharedThen(_, run, _) => {
-                Some(*run)
-            }
-            _ => None,
-        }
-    }
+pub(super) fn functions(command: &Command) -> &'static Functions {
+    static OF_OTHERS: Functions = NONE;
+    FUNCTIONS.get(usize::from(command.index)).unwrap_or(&OF_OTHERS)
 }
 
 /// What a command stored, if the source answered it with `+OK`.
-pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
-    match handler(call.command) {
-        Handler::Store(_, stored) | Handler::StoreOrValues(_, stored, _) => stored(call),
-        _ => None,
-    }
+pub(super) fn stored<'a>(call: &CommandContext<'a>) -> Stored<'a> {
+    functions(call.command).stored.and_then(|stored| stored(call))
 }
 
 /// Whether an upstream Redis, if there is one, answers this command.
 pub(super) fn at_source(worker: &Worker, command: &Command, args: Args<'_>) -> bool {
-    match handler(command) {
+    match functions(command).whose {
         _ if command.flags.has(Flags::USERS) => !worker.app.users.are_own(),
-        Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) == Whose::Redis,
-        _ => command.flags.has(Flags::AT_SOURCE),
+        Some(whose) => whose(args) == Whose::Redis,
+        None => command.flags.has(Flags::AT_SOURCE),
     }
 }
 
 /// Whether the upstream answers this command within MULTI.
 pub(super) fn at_source_in_multi(command: &Command, args: Args<'_>) -> bool {
-    command.flags.has(Flags::MERGED)
-        && match handler(command) {
-            Handler::Shared(_, whose) | Handler::SharedThen(_, _, whose) => whose(args) != Whose::Larder,
-            _ => true,
-        }
+    let whose = functions(command).whose;
+    command.flags.has(Flags::MERGED) && whose.is_none_or(|whose| whose(args) != Whose::Larder)
 }

@@ -9,34 +9,6 @@ macro_rules! kind {
     (Transaction($step:ident)) => {
         CommandKind::Transaction(TransactionStep::$step)
     };
-    // These kinds have more than one function. The row's kind is the plain one.
-    (LocalThen $functions:tt) => {
-        CommandKind::Local
-    };
-    (Shared $functions:tt) => {
-        CommandKind::Local
-    };
-    (SharedThen $functions:tt) => {
-        CommandKind::Local
-    };
-    (Store $functions:tt) => {
-        CommandKind::Tier
-    };
-    (LocalThenOrTier $functions:tt) => {
-        CommandKind::Local
-    };
-    (LocalOrTier $functions:tt) => {
-        CommandKind::Local
-    };
-    (TierOrValues $functions:tt) => {
-        CommandKind::Tier
-    };
-    (StoreOrValues $functions:tt) => {
-        CommandKind::Tier
-    };
-    (Keyspace $functions:tt) => {
-        CommandKind::Tier
-    };
     ($kind:ident $($functions:tt)?) => {
         CommandKind::$kind
     };

@@ -2,8 +2,8 @@
 //! channels. The catalog of commands that rules name.
 use super::{
     command::{Command, Flags},
-    command_error::CommandError,
     command_lookup::{COMMANDS, COUNT, GET},
+    command_outcome::CommandError,
 };
 use larder_base::identity::{
     Beyond, CatalogRow, CommandCatalog, CommandRequest, KeyAccess, Permissions, Refusal, TouchedChannel, TouchedKey,
@@ -13,41 +13,49 @@ use larder_source::UpstreamCommand;
 use smallvec::SmallVec;
 use std::iter;
 
-/// What a command does with its first key and with the others, where that does not follow from its
+/// What commands do with their first key and with the others, where that does not follow from their
 /// flags.
-const KEYS: [(&str, KeyAccess, KeyAccess); 26] = [
-    ("append", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("mset", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("msetnx", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("psetex", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("set", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("setex", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("setnx", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("setrange", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("strlen", KeyAccess::NONE, KeyAccess::NONE),
-    ("copy", KeyAccess::READ, KeyAccess::WRITE),
-    ("del", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("exists", KeyAccess::NONE, KeyAccess::NONE),
-    ("expire", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("expireat", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("object|encoding", KeyAccess::NONE, KeyAccess::NONE),
-    ("object|freq", KeyAccess::NONE, KeyAccess::NONE),
-    ("object|idletime", KeyAccess::NONE, KeyAccess::NONE),
-    ("object|refcount", KeyAccess::NONE, KeyAccess::NONE),
-    ("persist", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("pexpire", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("pexpireat", KeyAccess::WRITE, KeyAccess::WRITE),
-    ("rename", KeyAccess::BOTH, KeyAccess::WRITE),
-    ("renamenx", KeyAccess::BOTH, KeyAccess::WRITE),
-    ("touch", KeyAccess::NONE, KeyAccess::NONE),
-    ("type", KeyAccess::NONE, KeyAccess::NONE),
-    ("unlink", KeyAccess::WRITE, KeyAccess::WRITE),
-];
-/// The same of commands whose first key follows from nothing.
-const MORE_KEYS: [(&str, KeyAccess, KeyAccess); 3] = [
-    ("watch", KeyAccess::NONE, KeyAccess::NONE),
-    ("memory|usage", KeyAccess::NONE, KeyAccess::NONE),
-    ("larder.tag", KeyAccess::WRITE, KeyAccess::WRITE),
+const KEYS: [(&[&str], KeyAccess, KeyAccess); 4] = [
+    (
+        &[
+            "append",
+            "mset",
+            "msetnx",
+            "psetex",
+            "set",
+            "setex",
+            "setnx",
+            "setrange",
+            "del",
+            "expire",
+            "expireat",
+            "persist",
+            "pexpire",
+            "pexpireat",
+            "unlink",
+            "larder.tag",
+        ],
+        KeyAccess::WRITE,
+        KeyAccess::WRITE,
+    ),
+    (
+        &[
+            "strlen",
+            "exists",
+            "object|encoding",
+            "object|freq",
+            "object|idletime",
+            "object|refcount",
+            "touch",
+            "type",
+            "watch",
+            "memory|usage",
+        ],
+        KeyAccess::NONE,
+        KeyAccess::NONE,
+    ),
+    (&["copy"], KeyAccess::READ, KeyAccess::WRITE),
+    (&["rename", "renamenx"], KeyAccess::BOTH, KeyAccess::WRITE),
 ];
 /// The command that also reads its key if its options have GET.
 const READS_WITH_GET: &str = "set";
@@ -113,15 +121,12 @@ const fn of(command: &Command) -> Rights {
     };
     let mut i = 0;
     while i < KEYS.len() {
-        if same(KEYS[i].0, command.name) {
-            (rights.first, rights.others) = (KEYS[i].1, KEYS[i].2);
-        }
-        i += 1;
-    }
-    i = 0;
-    while i < MORE_KEYS.len() {
-        if same(MORE_KEYS[i].0, command.name) {
-            (rights.first, rights.others) = (MORE_KEYS[i].1, MORE_KEYS[i].2);
+        let mut name = 0;
+        while name < KEYS[i].0.len() {
+            if same(KEYS[i].0[name], command.name) {
+                (rights.first, rights.others) = (KEYS[i].1, KEYS[i].2);
+            }
+            name += 1;
         }
         i += 1;
     }
@@ -261,5 +266,5 @@ pub(super) fn refusal(user: &str, name: &str, refusal: Refusal) -> CommandError 
         Refusal::Key(_) => "NOPERM No permissions to access a key".to_owned(),
         Refusal::Channel(_) => "NOPERM No permissions to access a channel".to_owned(),
     };
-    CommandError::Owned(text.into_bytes())
+    CommandError::from(text)
 }

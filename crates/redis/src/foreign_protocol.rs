@@ -1,8 +1,11 @@
 //! Requests of other protocols on the Redis port: from a browser that a web page has misled, or
 //! from a client that speaks TLS. Like Redis, Larder closes such a connection before it reads
 //! further, because a request's body may have lines that read as commands.
+use super::command_outcome::Flow;
 use larder_base::tls::begins_handshake;
-use larder_proto::resp::Args;
+use larder_core::{app::Worker, clients::Client};
+use larder_proto::{output::Output, resp::Args};
+use std::time::Instant;
 
 /// The other protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +16,34 @@ pub(super) enum ForeignProtocol {
     Proxy,
 }
 impl ForeignProtocol {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            ForeignProtocol::Http => "HTTP",
-            ForeignProtocol::Tls => "TLS",
-            ForeignProtocol::Proxy => PROXY,
+    /// Counts and logs the request: a browser may have been tricked, or a port is wrong. The
+    /// connection closes without a reply, except that a PROXY header is refused if it is `first`.
+    #[cold]
+    pub(super) fn refuse(self, worker: &Worker, client: &Client, out: &mut Output, first: bool) -> Flow {
+        let (name, counter) = match self {
+            ForeignProtocol::Http => ("HTTP", &worker.counters.redis_foreign_http),
+            ForeignProtocol::Tls => ("TLS", &worker.counters.redis_foreign_tls),
+            ForeignProtocol::Proxy => ("the PROXY protocol", &worker.counters.redis_foreign_proxy),
+        };
+        counter.add(1);
+        let peer = client.peer;
+        if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
+            tracing::warn!(
+                %peer,
+                not_logged = left_out,
+                "closed a connection to the Redis port: a request of {name} arrived instead of a Redis command"
+            );
         }
+        if self == ForeignProtocol::Proxy && first {
+            let why = match worker.app.settings.proxies.trusts(peer.ip()) {
+                true => {
+                    "proxy-protocol is off for this listener, or this is not the beginning of the connection".to_owned()
+                }
+                false => format!("{} is not one of trusted-proxies", peer.ip()),
+            };
+            out.put(format!("-ERR PROXY header refused: {why}\r\n").as_bytes());
+        }
+        Flow::Close
     }
     /// The other protocol of a request, if it is not a Redis command. `args` has at least one part.
     pub(super) fn of(args: Args<'_>) -> Option<ForeignProtocol> {
@@ -41,9 +66,6 @@ impl ForeignProtocol {
         is_http_version(last).then_some(ForeignProtocol::Http)
     }
 }
-
-/// The name of the PROXY protocol in logs.
-pub const PROXY: &str = "the PROXY protocol";
 
 /// Whether this is the end of an HTTP request line: `HTTP/1.1`.
 fn is_http_version(word: &[u8]) -> bool {

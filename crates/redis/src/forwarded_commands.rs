@@ -2,7 +2,7 @@
 //! The source's own command table says which keys they touch.
 use super::{
     command::{Command, CommandKind, Flags, Keys, Leaves},
-    command_error::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
+    command_outcome::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
     session::Session,
 };
 use larder_core::app::Worker;
@@ -66,10 +66,7 @@ fn check_whole<'k>(known: &'k UpstreamCommands, args: Args<'_>) -> Result<&'k Up
 
 /// Refuses a command that the source would not queue in a transaction.
 pub(super) fn check_queued(known: &UpstreamCommands, args: Args<'_>) -> Result<(), CommandError> {
-    match check_whole(known, args)?.no_multi {
-        true => Err(NOT_IN_MULTI),
-        false => Ok(()),
-    }
+    if check_whole(known, args)?.no_multi { Err(NOT_IN_MULTI) } else { Ok(()) }
 }
 
 /// What a command does at the source besides touching its keys.

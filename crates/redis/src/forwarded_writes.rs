@@ -3,8 +3,7 @@
 use super::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow},
     session::{Session, Watch},
     transaction,
 };
@@ -43,10 +42,7 @@ fn of_replica(worker: &Worker, session: &Session) -> WritesGo {
 /// The same for a command: only those that write are forwarded.
 #[inline]
 pub(super) fn of_command(worker: &Worker, session: &Session, command: &Command) -> WritesGo {
-    match command.flags.has(Flags::WRITE) {
-        true => of_client(worker, session),
-        false => WritesGo::Here,
-    }
+    if command.flags.has(Flags::WRITE) { of_client(worker, session) } else { WritesGo::Here }
 }
 
 /// The same for EXEC, when all commands are queued.
@@ -68,7 +64,7 @@ pub(super) fn is_forwarded(call: &CommandContext<'_>) -> bool {
 }
 
 /// Forwards the command, or with EXEC the transaction, and passes on the primary's reply.
-pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
     let mut commands = Vec::new();
     let count = match call.command.kind {
         CommandKind::Transaction(TransactionStep::Exec) => {
@@ -93,6 +89,6 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandEr
             call.session.pass_part(reply, call.reply.output());
             Ok(Flow::Done)
         }
-        Err(error) => Err(CommandError::Owned(format!("ERR {error}").into_bytes())),
+        Err(error) => Err(CommandError::from(format!("ERR {error}"))),
     }
 }

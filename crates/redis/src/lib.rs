@@ -6,7 +6,7 @@
 //!                                                                      ├─ GET, MGET: through the group; misses ─► PendingRead
 //!                                                                      └─ entries: the executor of the backend
 //!                                                                            ├─ answered under the tier's locks, or from a copy
-//!                                                                            ├─ Flow::Relay ─► ClientPipeline, with the client's other commands
+//!                                                                            ├─ joins a ClientPipeline, with the client's other commands
 //!                                                                            └─ Flow::Alone ─► run
 //! ```
 //!
@@ -18,17 +18,15 @@
 //! To add a command, add a row to [`command_table`] and a function to one of the files of
 //! `commands`.
 mod auth;
-mod backend_kind;
 mod begin_command;
 mod cached_replies;
 mod command;
 mod command_access;
 mod command_context;
 mod command_counts;
-mod command_error;
-mod command_flow;
 mod command_handlers;
 mod command_lookup;
+mod command_outcome;
 mod command_queue;
 mod command_rights;
 mod command_spans;
@@ -49,12 +47,9 @@ mod pending_read;
 pub mod plain_gets;
 mod push_messages;
 mod reply_room;
-mod room_for_writes;
 mod session;
 mod slow_commands;
-mod string_values;
 mod subscribed_topics;
-mod tag_options;
 #[cfg(test)]
 mod tests;
 mod tracked_reads;
@@ -62,17 +57,17 @@ mod tracking_client;
 mod transaction;
 mod transaction_steps;
 mod upstream;
+mod waiting_replies;
 
-pub use begin_command::{begin, join, pipeline, refuse, run};
+pub use begin_command::{begin, refuse, run};
 pub use command::{Command, Flags, Keys, Leaves};
 pub use command_access::CommandAccess;
-pub use command_flow::{Flow, Joined};
 pub use command_lookup::{COMMANDS, FoundCommand, find, find_for, subcommands};
+pub use command_outcome::Flow;
 pub use command_rights::catalog;
 pub use commands::client::last_command;
 pub use commands::maintenance::tells_to_move;
 pub use executor::{NodeRefusal, pipeline::ClientPipeline, run_for_node};
-pub use foreign_protocol::PROXY;
 pub use limited_commands::{count_against_limits, is_for_entries};
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;

@@ -2,7 +2,7 @@
 //! that it answers itself, in the same form.
 use super::{
     command::{Command, CommandKind, Flags},
-    command_flow::Flow,
+    command_outcome::Flow,
     session::Session,
 };
 use larder_core::app::Worker;

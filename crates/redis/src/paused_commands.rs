@@ -18,8 +18,8 @@ pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, paused: Paused
     };
     match found {
         Some(command) if !command.takes(args.len()) => false,
-        Some(command) if !session.authenticated() && !command.flags.has(Flags::NO_AUTH) => false,
-        None if !session.authenticated() => false,
+        Some(command) if !session.authenticated && !command.flags.has(Flags::NO_AUTH) => false,
+        None if !session.authenticated => false,
         None if !is_forwarded(worker, args) => false,
         _ if paused == Paused::All => true,
         Some(command) if matches!(command.kind, CommandKind::Transaction(TransactionStep::Exec)) => session

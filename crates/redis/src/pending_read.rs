@@ -1,6 +1,6 @@
 //! Reads that wait for the source.
 use super::{
-    command_error::{CommandError, WRONG_TYPE_TEXT},
+    command_outcome::{CommandError, WRONG_TYPE_TEXT},
     command_times::TimedCommand,
     session::Session,
 };

@@ -3,10 +3,10 @@
 //! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
 //! command.
 use super::{
-    command_counts::count_calls, command_lookup::GET, keys_ahead::AHEAD, pending_read::PendingRead, session::Session,
-    string_values::reply_value,
+    command_counts::count_calls, command_lookup::GET, commands::get::read_one, keys_ahead::AHEAD,
+    pending_read::PendingRead, session::Session,
 };
-use larder_core::{app::Worker, read::StartedRead};
+use larder_core::app::Worker;
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
@@ -50,7 +50,7 @@ pub fn begin(
 ) -> GetRun {
     let mut gets = GetRun::default();
     let app = &worker.app;
-    if !session.reads_plainly()
+    if !session.plain_reads
         || app.throttle.is_on()
         || app.telemetry.recorder.is_on()
         || app.clients.monitors().any()
@@ -83,21 +83,16 @@ pub fn begin(
         }
         gets.commands += 1;
         gets.consumed += len;
-        match group.begin(key, now, batch, |entry| reply_value(&mut reply, &entry)) {
-            StartedRead::Hit(()) => {}
-            StartedRead::Absent => reply.null(),
-            StartedRead::Wait(wait) => {
-                gets.waiting += 1;
-                sent += reply.output().len() - before;
-                let mut read = PendingRead::one(wait, session.resp3, false);
-                read.timed = Some(session.times.get_later());
-                let goes_on = replies.wait(read);
-                let (out, limit) = replies.output();
-                (before, enough) = (out.len(), limit);
-                reply = Reply::new(out, session.resp3);
-                if !goes_on {
-                    break;
-                }
+        if let Some(mut read) = read_one(group, key, now, batch, &mut reply) {
+            gets.waiting += 1;
+            sent += reply.output().len() - before;
+            read.timed = Some(session.times.get_later());
+            let goes_on = replies.wait(read);
+            let (out, limit) = replies.output();
+            (before, enough) = (out.len(), limit);
+            reply = Reply::new(out, session.resp3);
+            if !goes_on {
+                break;
             }
         }
     }

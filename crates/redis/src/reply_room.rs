@@ -1,5 +1,5 @@
 //! Memory for the reply of a single command, which could be longer than all buffers together.
-use super::command_error::{CommandError, CommandResult};
+use super::command_outcome::{CommandError, CommandResult};
 use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
 use larder_proto::output::Room;
 use larder_units::show_size;
@@ -93,7 +93,7 @@ impl ReplyRoom {
     #[cold]
     pub(super) fn no_room(&self) -> CommandError {
         let limit = show_size(self.buffers.limit() as u64);
-        CommandError::Owned(format!("{NO_ROOM}, which may hold {limit} (max-buffers)").into_bytes())
+        CommandError::from(format!("{NO_ROOM}, which may hold {limit} (max-buffers)"))
     }
     /// Whether it is that error.
     pub(super) fn is_no_room(error: &CommandError) -> bool {

@@ -1,8 +1,5 @@
 //! The state of one client connection of the Redis protocol.
-mod user;
-
-use super::{
-    backend_kind::Backend,
+use crate::{
     command::{Command, CommandKind},
     command_access::CommandAccess,
     command_lookup::GET,
@@ -16,26 +13,28 @@ use super::{
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
-use larder_base::{
-    identity::User,
-    telemetry::{Counters, recorded_args},
-};
+use larder_base::telemetry::{Counters, recorded_args};
 use larder_core::{
     app::Worker,
     clients::{About, Client, Moves},
-    read::WatchedKeys,
+    read::{Group, WatchedKeys},
 };
 use larder_engine::Millis;
 use larder_proto::resp::gets_ahead;
+use larder_ring::replica::ReplicaRequest;
 use larder_source::DedicatedConnection;
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
+    ops::{Deref, DerefMut},
     rc::Rc,
     sync::Arc,
     task::Waker,
     time::Duration,
 };
+
+mod user;
+use self::user::SessionUser;
 
 /// One client's protocol version, login, transaction, reply mode, and its connections to an
 /// upstream.
@@ -46,51 +45,93 @@ pub struct Session {
     pub(super) counters: Arc<Counters>,
     /// True for RESP3, false for RESP2.
     pub(super) resp3: bool,
-    authenticated: bool,
+    /// The kind of backend that runs the client's commands on data.
+    pub(super) backend: Backend,
     /// The commands that clients of this listener may call.
     pub(super) access: Arc<CommandAccess>,
-    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the
-    /// rules of the user.
-    restricted: bool,
-    /// The user whose rules hold for this client.
-    user: Arc<User>,
-    /// The rules of the user refuse something.
-    user_restricted: bool,
-    /// The [`Users::generation`](larder_base::identity::Users::generation) of which `user` is. For a user
-    /// of the upstream, the version of its rights.
-    users_seen: u64,
-    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if
-    /// there is such a user.
-    certificate_user: Option<Box<str>>,
-    /// Only the upstream knows what the client's user may do: every command on data goes there.
-    asks_upstream: bool,
+    user: SessionUser,
     /// The client is a replica that forwards its clients' writes (LARDER.FORWARDED).
     pub(super) is_forwarded: bool,
-    replies: ReplyMode,
-    outstanding: Outstanding,
-    /// The transaction that MULTI opened.
-    pub(super) multi: Option<OpenTransaction>,
+    /// The client is a replica, which asked for this (LARDER.REPLICATE).
+    pub(super) replica: Option<Box<ReplicaRequest>>,
     /// The keys that WATCH named, until the transaction ends.
     pub(super) watch: Watch,
     /// The command that runs, and since when.
     pub(super) times: CommandTimes,
-    /// The kind of backend that runs the client's commands on data.
-    pub(super) backend: Backend,
+    /// Memory for long replies.
+    pub(super) room: Rc<ReplyRoom>,
+    /// Bytes of the names that the client has given itself and its library.
+    names: usize,
+    /// Read as fields of the session, and written with [`Session::change`].
+    state: SessionState,
+    /// Computed from `state`: a command must leave the short path. The client has not authenticated, is
+    /// in a transaction, has replies off, a dedicated connection, or commands that are not answered.
+    pub(super) unusual: bool,
+    /// Computed from `state`: runs of plain GETs may begin. Only waiting reads may be outstanding.
+    pub(super) plain_reads: bool,
+}
+
+/// The state by which a client's commands may have to leave the short path.
+pub struct SessionState {
+    pub(super) authenticated: bool,
+    /// Some commands are refused: by the listener (`deny-commands`, `allow-commands`), or by the
+    /// rules of the user.
+    pub(super) restricted: bool,
+    /// Only the upstream knows what the client's user may do: every command on data goes there.
+    pub(super) asks_upstream: bool,
+    replies: ReplyMode,
+    pub(super) outstanding: Outstanding,
+    /// The transaction that MULTI opened.
+    pub(super) multi: Option<OpenTransaction>,
     /// The dedicated connection to an upstream Redis. While it exists, every command on data goes
     /// over it.
     pub(super) dedicated: Option<Box<dyn DedicatedConnection>>,
     /// The state that an upstream Redis keeps for this client.
     pub(super) upstream: UpstreamState,
-    /// Bytes of the names that the client has given itself and its library.
-    names: usize,
     /// CLIENT TRACKING, where Larder does the tracking.
     pub(super) tracker: Option<Box<Tracker>>,
     /// The client's subscriptions, where there is no upstream Redis.
     pub(super) subscriptions: Option<Box<SubscribedTopics>>,
-    /// Memory for long replies.
-    pub(super) room: Rc<ReplyRoom>,
-    unusual: bool,
-    plain_reads: bool,
+}
+
+impl Deref for Session {
+    type Target = SessionState;
+    #[inline]
+    fn deref(&self) -> &SessionState {
+        &self.state
+    }
+}
+
+/// Changes the state of a session. When it is dropped, what is computed from the state is right
+/// again.
+pub(super) struct StateChange<'s>(&'s mut Session);
+impl Deref for StateChange<'_> {
+    type Target = SessionState;
+    fn deref(&self) -> &SessionState {
+        &self.0.state
+    }
+}
+impl DerefMut for StateChange<'_> {
+    fn deref_mut(&mut self) -> &mut SessionState {
+        &mut self.0.state
+    }
+}
+impl Drop for StateChange<'_> {
+    fn drop(&mut self) {
+        let state = &self.0.state;
+        let special = !state.authenticated
+            || state.replies != ReplyMode::On
+            || state.multi.is_some()
+            || state.dedicated.is_some()
+            || self.0.has_upstream_state()
+            || state.asks_upstream
+            || state.tracker.is_some()
+            || state.subscriptions.is_some()
+            || state.restricted && !self.0.access.passes(GET);
+        let outstanding = state.outstanding;
+        self.0.unusual = special || outstanding != Outstanding::Nothing;
+        self.0.plain_reads = !special && outstanding != Outstanding::Forwarded;
+    }
 }
 
 /// The keys that must not change before EXEC (WATCH).
@@ -173,30 +214,35 @@ impl Session {
             client,
             counters: worker.counters.clone(),
             resp3: false,
-            authenticated: false,
-            restricted: true,
+            backend: Backend::of(worker.groups.default()),
             access,
-            user: worker.app.users.powerless(),
-            user_restricted: true,
-            users_seen: worker.app.users.generation(),
-            certificate_user: None,
-            asks_upstream: false,
+            user: SessionUser::powerless(worker),
             is_forwarded: false,
-            replies: ReplyMode::On,
-            outstanding: Outstanding::Nothing,
-            multi: None,
+            replica: None,
             watch: Watch::default(),
             times: CommandTimes::new(),
-            backend: Backend::of(worker.groups.default()),
-            dedicated: None,
-            upstream: UpstreamState::default(),
-            names: 0,
-            tracker: None,
-            subscriptions: None,
             room: Rc::new(ReplyRoom::new(&worker.app.buffers)),
+            names: 0,
+            state: SessionState {
+                authenticated: false,
+                restricted: true,
+                asks_upstream: false,
+                replies: ReplyMode::On,
+                outstanding: Outstanding::Nothing,
+                multi: None,
+                dedicated: None,
+                upstream: UpstreamState::default(),
+                tracker: None,
+                subscriptions: None,
+            },
             unusual: true,
             plain_reads: false,
         }
+    }
+
+    /// Changes the state.
+    pub(super) fn change(&mut self) -> StateChange<'_> {
+        StateChange(self)
     }
 
     /// A turn begins: the next command begins now.
@@ -229,39 +275,9 @@ impl Session {
         }
     }
 
-    /// Whether the client may call every command.
-    #[inline]
-    pub(super) fn may_call_anything(&self) -> bool {
-        !self.restricted
-    }
-
-    /// Whether the client has authenticated, or need not.
-    #[inline]
-    pub fn authenticated(&self) -> bool {
-        self.authenticated
-    }
-
-    /// Whether a command must leave the short path: not authenticated, in a transaction, replies
-    /// off, a dedicated connection.
-    #[inline]
-    pub(super) fn is_unusual(&self) -> bool {
-        self.unusual
-    }
-
-    /// Whether [`plain_gets::begin`](super::plain_gets::begin) may begin this client's GETs. Only
-    /// waiting reads may be outstanding.
-    #[inline]
-    pub(super) fn reads_plainly(&self) -> bool {
-        self.plain_reads
-    }
-
     /// Sets what the connection has not yet answered.
     pub fn set_outstanding(&mut self, outstanding: Outstanding) {
-        self.outstanding = outstanding;
-        self.settle();
-    }
-    pub(super) fn has_outstanding(&self, outstanding: Outstanding) -> bool {
-        self.outstanding == outstanding
+        self.change().outstanding = outstanding;
     }
     /// Whether this command may begin before the outstanding commands are answered. Reads of the
     /// memory tier and forwarded commands use different connections. They must not overtake
@@ -283,25 +299,8 @@ impl Session {
         self.upstream.database.is_none()
     }
 
-    /// Computes the cached flags again. Call this after each change of a field that other files may
-    /// write.
-    pub(super) fn settle(&mut self) {
-        let special = !self.authenticated
-            || self.replies != ReplyMode::On
-            || self.multi.is_some()
-            || self.dedicated.is_some()
-            || self.has_upstream_state()
-            || self.asks_upstream
-            || self.tracker.is_some()
-            || self.subscriptions.is_some()
-            || self.restricted && !self.access.passes(GET);
-        self.unusual = special || self.outstanding != Outstanding::Nothing;
-        self.plain_reads = !special && self.outstanding != Outstanding::Forwarded;
-    }
-
     pub(super) fn authenticate(&mut self, authenticated: bool) {
-        self.authenticated = authenticated;
-        self.settle();
+        self.change().authenticated = authenticated;
     }
 
     pub(super) fn set_resp3(&mut self, resp3: bool) {
@@ -320,9 +319,8 @@ impl Session {
     pub(super) fn set_replies(&mut self, replies: ReplyMode) {
         // SKIP does not end OFF.
         if !(self.replies == ReplyMode::Off && replies == ReplyMode::SkipNext) {
-            self.replies = replies;
+            self.change().replies = replies;
         }
-        self.settle();
     }
 
     /// Whether the running command gets no reply.
@@ -332,17 +330,23 @@ impl Session {
 
     /// Ends a command. SKIP counts commands.
     pub(super) fn command_over(&mut self) {
-        self.replies = match self.replies {
-            ReplyMode::Skip => ReplyMode::On,
-            ReplyMode::SkipNext => ReplyMode::Skip,
-            same => same,
-        };
-        self.settle();
+        match self.replies {
+            ReplyMode::Skip => self.change().replies = ReplyMode::On,
+            ReplyMode::SkipNext => self.change().replies = ReplyMode::Skip,
+            ReplyMode::On | ReplyMode::Off => {}
+        }
+    }
+
+    /// The subscribing command that was read is answered, or refused.
+    pub(super) fn no_longer_subscribing(&mut self) {
+        if self.upstream.subscribing.is_some() {
+            self.change().upstream.subscribing = None;
+        }
     }
 
     /// Ends the transaction, if one is open, and the watch.
     pub(super) fn end_transaction(&mut self) {
-        self.multi = None;
+        self.change().multi = None;
         self.unwatch();
         self.client.about.lock().queued = None;
     }
@@ -361,19 +365,21 @@ impl Session {
 
     /// Returns the session to the state of a new connection (RESET).
     pub(super) fn reset(&mut self, worker: &Worker) {
+        let mut state = self.change();
         // The connection is dropped, not released: it still has the client's state.
-        self.dedicated = None;
-        self.upstream = UpstreamState::default();
-        self.asks_upstream = false;
-        self.tracker = None;
-        self.subscriptions = None;
+        state.dedicated = None;
+        state.upstream = UpstreamState::default();
+        state.asks_upstream = false;
+        state.tracker = None;
+        state.subscriptions = None;
+        state.replies = ReplyMode::On;
+        drop(state);
         self.note_subscriptions();
         self.end_transaction();
-        self.client.about.lock().database = 0;
-        self.client.about.lock().tracking = None;
-        self.client.about.lock().moves = Moves::default();
+        let mut about = self.client.about.lock();
+        (about.database, about.tracking, about.moves) = (0, None, Moves::default());
+        drop(about);
         self.set_resp3(false);
-        self.replies = ReplyMode::On;
         self.change_names(|about| about.name = "".into());
         self.become_default(worker);
     }
@@ -392,5 +398,33 @@ impl Session {
             + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.bytes)
             + self.tracker.as_ref().map_or(0, |tracker| tracker.bytes)
             + self.push_bytes()
+    }
+}
+
+/// A kind of backend. Each has an [`Executor`](super::executor::executor_trait::Executor).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backend {
+    /// The memory tier has all entries.
+    Memory,
+    /// The memory tiers of all nodes together have all entries, each key in that of its owner.
+    SharedStore,
+    /// A Redis server has the entries. The memory tier has copies.
+    Upstream,
+    /// A store on this machine has the entries. The memory tier has copies.
+    LocalStore,
+    /// The source has values and nothing else: GET and MGET, and SET, MSET and DEL if it takes
+    /// writes.
+    ValueSource,
+}
+impl Backend {
+    /// The backend of a group.
+    pub(super) fn of(group: &Group) -> Backend {
+        match &*group.source {
+            _ if group.is_store() && group.peers.is_some() => Backend::SharedStore,
+            source if source.as_redis().is_some() => Backend::Upstream,
+            source if source.as_local().is_some() => Backend::LocalStore,
+            source if source.reads_through() => Backend::ValueSource,
+            _ => Backend::Memory,
+        }
     }
 }

@@ -7,7 +7,6 @@ use super::{
 };
 use larder_engine::Tier;
 use larder_proto::resp::Args;
-use larder_source::RedisServer;
 
 /// Notes what a command will read, before the source answers it. Invalidations that arrive
 /// meanwhile are delivered after the reply.
@@ -24,7 +23,7 @@ pub(super) fn note_first(call: &CommandContext<'_>) {
 
 fn note(call: &CommandContext<'_>, command: &Command, args: Args<'_>) {
     let known = match command.kind {
-        CommandKind::Forward => call.group().source.as_redis().and_then(RedisServer::known_commands),
+        CommandKind::Forward => call.known_commands(),
         _ => return call.session.note_read(command, args),
     };
     if let (Some(known), Some(tracker)) = (known, call.session.tracker.as_ref().filter(|tracker| tracker.notes())) {
@@ -57,11 +56,8 @@ impl Session {
 
     /// Ends the effect of CLIENT CACHING, which lasts for one command or one transaction.
     pub(super) fn caching_over(&mut self, command: &Command) {
-        if let Some(tracker) = &mut self.tracker
-            && self.multi.is_none()
-            && !command.flags.has(Flags::KEEPS_CACHING)
-        {
-            tracker.exception = false;
+        if self.tracker.is_some() && self.multi.is_none() && !command.flags.has(Flags::KEEPS_CACHING) {
+            self.change().tracker.iter_mut().for_each(|tracker| tracker.exception = false);
         }
     }
 }

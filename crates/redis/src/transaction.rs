@@ -1,45 +1,45 @@
 //! The parts of a transaction that are the same with every backend: begin, queue, end.
-use super::{
-    command::CommandKind,
+use crate::{
+    command::{Command, CommandKind},
     command_context::CommandContext,
-    command_error::{CommandError, arity},
-    command_flow::Flow,
-    command_handlers::handler,
+    command_handlers::functions,
+    command_outcome::{CommandError, Done, Flow, arity},
     command_queue::{CommandQueue, OpenTransaction},
     commands::tags,
     forwarded_commands,
     session::{Session, Watch},
 };
-use larder_proto::resp::Reply;
+use larder_proto::resp::{Args, Reply};
 use std::mem;
 
 /// Maximum bytes of one client's queued commands, in addition to one value of `max-value`.
 const MAX_QUEUED: usize = 64 * 1024 * 1024;
 
 /// Queues a command.
-pub(super) fn queue(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(super) fn queue(call: &mut CommandContext<'_>) -> Done {
     let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
     let size: usize = call.args.from(0).map(<[u8]>::len).sum();
     let fits = |multi: &OpenTransaction| multi.queue.size() + size <= limit;
     let checked = call.check_keys().and_then(|()| check_forwarded(call)).and_then(|()| tags::check_queued(call));
-    let session = &mut *call.session;
-    let multi = session.multi.as_mut().expect("queued within MULTI");
+    let mut state = call.session.change();
+    let multi = state.multi.as_mut().expect("queued within MULTI");
     if let Err(fault) = checked {
         multi.spoil();
         return Err(fault);
     }
     if !fits(multi) {
         multi.spoil();
-        return Err(CommandError::Owned(
-            format!("ERR a transaction has at most {limit} bytes (follows from max-value)").into_bytes(),
-        ));
+        return Err(CommandError::from(format!(
+            "ERR a transaction has at most {limit} bytes (follows from max-value)"
+        )));
     }
     if !multi.spoiled {
         multi.queue.push(call.command, call.args);
     }
-    session.client.about.lock().queued = Some(multi.queue.len());
-    call.reply.simple("QUEUED");
-    Ok(Flow::Done)
+    let queued = multi.queue.len();
+    drop(state);
+    call.session.client.about.lock().queued = Some(queued);
+    call.simple("QUEUED")
 }
 
 /// Refuses a command that the source would not queue. MULTI has made sure that the source's command
@@ -48,7 +48,7 @@ fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
     if call.command.kind != CommandKind::Forward {
         return Ok(());
     }
-    let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+    let known = call.known_commands();
     let Some(known) = known.filter(|known| !known.is_empty()) else { return Ok(()) };
     forwarded_commands::check_queued(&known, call.args)
 }
@@ -64,32 +64,55 @@ pub(super) fn abort(session: &mut Session, why: &CommandError, reply: &mut Reply
 /// MULTI.
 pub(super) fn begin(call: &mut CommandContext<'_>) -> Flow {
     let session = &mut *call.session;
-    session.multi = Some(OpenTransaction::default());
+    session.change().multi = Some(OpenTransaction::default());
     session.client.about.lock().queued = Some(0);
-    session.settle();
     call.reply.ok();
     Flow::Done
 }
 
 /// Ends the transaction. Returns its commands and its watch.
 pub(super) fn end(call: &mut CommandContext<'_>) -> (CommandQueue, Watch) {
-    let queue = call.session.multi.take().unwrap_or_default().queue;
+    let queue = call.session.change().multi.take().unwrap_or_default().queue;
     let watch = mem::take(&mut call.session.watch);
     call.session.end_transaction();
     (queue, watch)
 }
 
 /// UNWATCH, the only transaction command that can be queued.
-pub(super) fn unwatch(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(super) fn unwatch(call: &mut CommandContext<'_>) -> Done {
     call.session.unwatch();
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// Runs a queued command that concerns the connection or the server.
-pub(super) fn run_local(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    match handler(call.command).local() {
+pub(super) fn run_local(call: &mut CommandContext<'_>) -> Done {
+    match functions(call.command).local {
         Some(run) => run(call),
         None => Err(arity(call.command.name)),
+    }
+}
+
+/// The state between the commands.
+#[derive(Default)]
+pub(super) struct TransactionReplies {
+    closes: bool,
+}
+impl TransactionReplies {
+    /// Runs one command. If there is no room for its reply, the reply is an error.
+    pub(super) fn run(
+        &mut self,
+        call: &mut CommandContext<'_>,
+        command: &'static Command,
+        args: Args<'_>,
+        run: impl FnOnce(&mut CommandContext<'_>) -> Done,
+    ) {
+        let fits = call.session.room.reserve_next(call.reply.output().owned());
+        let flow = call.nested(command, args, |call| fits.and_then(|()| run(call)));
+        self.closes |= matches!(flow, Flow::Close);
+    }
+
+    /// What the connection does after the transaction.
+    pub(super) fn flow(self) -> Flow {
+        if self.closes { Flow::Close } else { Flow::Done }
     }
 }

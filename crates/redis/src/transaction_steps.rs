@@ -1,18 +1,16 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: checks the order of the commands, then calls the executor.
-use super::{
-    backend_kind::Backend,
+use crate::{
     command::TransactionStep,
     command_context::CommandContext,
-    command_error::{CommandError, EXEC_ABORT, NOT_IN_MULTI, READ_ONLY_REPLICA},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, EXEC_ABORT, Flow, NOT_IN_MULTI, READ_ONLY_REPLICA},
     executor::{executor, executor_trait::Executor},
     forwarded_writes::{WritesGo, of_transaction},
-    session::Session,
+    session::{Backend, Session},
     transaction,
 };
 
 /// Runs one of the transaction commands.
-pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Result<Flow, CommandError> {
+pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Done {
     let within = call.session.multi.is_some();
     let executor = executor(call.session.backend);
     match step {
@@ -21,8 +19,7 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
         TransactionStep::Discard if !within => Err(CommandError::Static("ERR DISCARD without MULTI")),
         TransactionStep::Discard => {
             call.session.end_transaction();
-            call.reply.ok();
-            Ok(Flow::Done)
+            call.ok()
         }
         TransactionStep::Watch => {
             call.check_keys()?;
@@ -38,10 +35,10 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Resu
 /// refuse EXEC too.
 fn nested(call: &mut CommandContext<'_>, step: TransactionStep) -> CommandError {
     let known = match call.session.backend {
-        Backend::Upstream => call.group().source.as_redis().and_then(|server| server.known_commands()),
+        Backend::Upstream => call.known_commands(),
         _ => None,
     };
-    if let Some(multi) = &mut call.session.multi
+    if let Some(multi) = &mut call.session.change().multi
         && known.is_some_and(|known| known.find(call.args).is_some_and(|row| row.no_multi))
     {
         multi.spoil();
@@ -53,7 +50,7 @@ fn nested(call: &mut CommandContext<'_>, step: TransactionStep) -> CommandError 
     })
 }
 
-fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Result<Flow, CommandError> {
+fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Done {
     if let Some(refusal) = no_longer_allowed(call.session) {
         transaction::abort(call.session, &refusal, &mut call.reply);
         return Ok(Flow::Done);

@@ -9,8 +9,8 @@ use larder_core::{
     clients::Client,
 };
 use larder_redis::{
-    COMMANDS, Command, CommandAccess, Flags, Leaves,
-    connection::{BufferPool, ClientConnection, Step},
+    COMMANDS, Command, CommandAccess, Flags, Flow, Leaves,
+    connection::{BufferPool, ClientConnection},
 };
 use larder_store::clock;
 use std::{future::poll_fn, sync::Arc, task::Waker};
@@ -66,13 +66,13 @@ impl Place {
             while conn.is_waiting() {
                 poll_fn(|cx| conn.poll_waiting(&self.worker, cx)).await;
             }
-            let step = if step == Step::Alone { conn.run_alone(&self.worker).await } else { step };
+            let step = if let Flow::Alone(command) = step { conn.run_alone(&self.worker, command).await } else { step };
             said = said.or_else(|| conn.out.to_vec().first().copied());
             conn.out.clear();
             match step {
-                Step::Input { .. } => break,
-                Step::Close | Step::Replicate => return (false, said),
-                Step::Turn | Step::Full | Step::Behind | Step::Alone | Step::Paused => {}
+                Flow::Input { .. } => break,
+                Flow::Close | Flow::Replicate => return (false, said),
+                Flow::Done | Flow::Waits | Flow::Full | Flow::Behind | Flow::Alone(_) | Flow::Paused => {}
             }
         }
         conn.input.rest(&self.pool);

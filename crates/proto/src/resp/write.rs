@@ -63,6 +63,11 @@ impl<'o> Reply<'o> {
         self.out.put(bytes);
         self.out.put(b"\r\n");
     }
+    /// A name, behind which its value stands.
+    pub fn named(&mut self, name: &str) -> &mut Reply<'o> {
+        self.bulk(name.as_bytes());
+        self
+    }
     /// A bulk string, linked if it is large.
     pub fn shared(&mut self, bytes: Bytes) {
         if bytes.len() < SHARED_FROM {

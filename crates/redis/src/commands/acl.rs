@@ -2,9 +2,8 @@
 //! commands.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX, arity, integer},
-    command_flow::Flow,
     command_lookup::{COMMANDS, FoundCommand, find_for},
+    command_outcome::{CommandError, Done, Flow, SYNTAX, arity, integer},
     command_rights,
     commands::client::check_length,
 };
@@ -12,16 +11,11 @@ use larder_base::identity::{AclLogEntry, ChangedUsers, DEFAULT_USER, Refusal, Re
 use larder_config::Categories;
 use std::{fmt::Write as _, sync::Arc};
 
-type Done = Result<Flow, CommandError>;
-
-/// ACL WHOAMI
 pub(crate) fn whoami(call: &mut CommandContext<'_>) -> Done {
     let name = call.session.client.about.lock().user.clone();
-    call.reply.bulk(name.as_bytes());
-    Ok(Flow::Done)
+    call.bulk(name.as_bytes())
 }
 
-/// ACL USERS
 pub(crate) fn users(call: &mut CommandContext<'_>) -> Done {
     let users = call.worker.app.users.all();
     call.reply.array(users.len());
@@ -29,7 +23,6 @@ pub(crate) fn users(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// ACL LIST
 pub(crate) fn list(call: &mut CommandContext<'_>) -> Done {
     let users = call.worker.app.users.all();
     call.reply.array(users.len());
@@ -40,16 +33,13 @@ pub(crate) fn list(call: &mut CommandContext<'_>) -> Done {
 /// ACL GETUSER name
 pub(crate) fn getuser(call: &mut CommandContext<'_>) -> Done {
     let Some(user) = find(call, call.arg(2)) else {
-        call.reply.null();
-        return Ok(Flow::Done);
+        return call.null();
     };
     let reply = &mut call.reply;
     reply.map(6);
-    reply.bulk(b"flags");
-    reply.set(user.flags().count());
+    reply.named("flags").set(user.flags().count());
     user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
-    reply.bulk(b"passwords");
-    reply.array(user.hashes().len());
+    reply.named("passwords").array(user.hashes().len());
     user.hashes().for_each(|hash| reply.bulk(hash.as_bytes()));
     let mut selectors = user.descriptions();
     let names: [&[u8]; 3] = [b"commands", b"keys", b"channels"];
@@ -57,8 +47,7 @@ pub(crate) fn getuser(call: &mut CommandContext<'_>) -> Done {
         reply.bulk(name);
         reply.bulk(&text);
     }
-    reply.bulk(b"selectors");
-    reply.array(selectors.len());
+    reply.named("selectors").array(selectors.len());
     for selector in selectors {
         reply.map(3);
         for (name, text) in names.into_iter().zip(selector) {
@@ -94,7 +83,7 @@ fn rejected(why: RejectedRule) -> CommandError {
     let (before, rule, after) = match &why {
         RejectedRule::NoRoom { most } => {
             let text = format!("ERR users made with ACL SETUSER may occupy {most} bytes, an eighth of max-buffers");
-            return CommandError::Owned(text.into_bytes());
+            return CommandError::from(text);
         }
         RejectedRule::Rule { rule, error } => ("ERR Error in ACL SETUSER modifier '", rule, format!("': {error}")),
         RejectedRule::Unmatched(rule) => {
@@ -141,7 +130,7 @@ pub(crate) fn dryrun(call: &mut CommandContext<'_>) -> Done {
         return Err(CommandError::quoting("ERR User '", call.arg(2), usize::MAX, "' not found"));
     };
     let args = call.args.skip(3);
-    let known = call.group().source.as_redis().and_then(|server| server.known_commands());
+    let known = call.known_commands();
     let row = known.as_ref().and_then(|known| known.find(args));
     let (checked, name): (_, Box<str>) = match find_for(args) {
         FoundCommand::Command(command) => match command.takes(args.len()) {
@@ -162,15 +151,13 @@ pub(crate) fn dryrun(call: &mut CommandContext<'_>) -> Done {
     let who = format!("User {} has no permissions to", user.name);
     let text = match checked {
         Ok(()) => {
-            call.reply.ok();
-            return Ok(Flow::Done);
+            return call.ok();
         }
         Err(Refusal::Command) => format!("{who} run the '{name}' command"),
         Err(Refusal::Key(at)) => format!("{who} access the '{}' key", quoted(at)),
         Err(Refusal::Channel(at)) => format!("{who} access the '{}' channel", quoted(Some(at))),
     };
-    call.reply.bulk(text.as_bytes());
-    Ok(Flow::Done)
+    call.bulk(text.as_bytes())
 }
 
 /// ACL LOG [count | RESET]
@@ -181,8 +168,7 @@ pub(crate) fn log(call: &mut CommandContext<'_>) -> Done {
         Some(_) if call.args.len() > 3 => return Err(arity(call.command.name)),
         Some(what) if what.eq_ignore_ascii_case(b"reset") => {
             log.reset();
-            call.reply.ok();
-            return Ok(Flow::Done);
+            return call.ok();
         }
         Some(count) => usize::try_from(integer(count)?).unwrap_or(0),
     };
@@ -200,8 +186,7 @@ fn show(call: &mut CommandContext<'_>, entry: &AclLogEntry) {
     let reply = &mut call.reply;
     reply.map(10);
     let mut number = |name: &str, number: i64| {
-        reply.bulk(name.as_bytes());
-        reply.integer(number);
+        reply.named(name).integer(number);
     };
     number("count", i64::try_from(entry.count).unwrap_or(i64::MAX));
     let reply = &mut call.reply;
@@ -212,20 +197,16 @@ fn show(call: &mut CommandContext<'_>, entry: &AclLogEntry) {
         ("username", entry.user.as_bytes()),
     ];
     for (name, text) in texts {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text);
+        reply.named(name).bulk(text);
     }
-    reply.bulk(b"age-seconds");
-    reply.double(entry.created.0.elapsed().as_secs_f64());
-    reply.bulk(b"client-info");
-    reply.bulk(entry.client.trim_end().as_bytes());
+    reply.named("age-seconds").double(entry.created.0.elapsed().as_secs_f64());
+    reply.named("client-info").bulk(entry.client.trim_end().as_bytes());
     for (name, number) in [
         ("entry-id", i64::try_from(entry.id).unwrap_or(i64::MAX)),
         ("timestamp-created", millis(entry.created.1)),
         ("timestamp-last-updated", millis(entry.updated)),
     ] {
-        reply.bulk(name.as_bytes());
-        reply.integer(number);
+        reply.named(name).integer(number);
     }
 }
 
@@ -233,21 +214,18 @@ const NO_FILE: CommandError = CommandError::Static(
     "ERR This Larder instance is not configured to use a users file. You may want to set `users-file`.",
 );
 
-/// ACL LOAD
 pub(crate) fn load(call: &mut CommandContext<'_>) -> Done {
     let users = &call.worker.app.users;
     if users.file().is_none() {
         return Err(NO_FILE);
     }
-    let changed =
-        users.load().map_err(|problems| CommandError::Owned(format!("ERR {}", problems.join("; ")).into_bytes()))?;
+    let changed = users.load().map_err(|problems| CommandError::from(format!("ERR {}", problems.join("; "))))?;
     tracing::warn!(by = %call.session.client.peer, "ACL LOAD: the users file was read again");
     let is_own = call.worker.app.users_changed(&changed, call.session.client.id);
     call.reply.ok();
     Ok(if is_own { Flow::Close } else { Flow::Done })
 }
 
-/// ACL SAVE
 pub(crate) fn save(call: &mut CommandContext<'_>) -> Done {
     let users = &call.worker.app.users;
     if users.file().is_none() {
@@ -259,8 +237,7 @@ pub(crate) fn save(call: &mut CommandContext<'_>) -> Done {
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         )
     })?;
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// `ACL GENPASS [bits]`
@@ -284,6 +261,5 @@ pub(crate) fn genpass(call: &mut CommandContext<'_>) -> Done {
         text
     });
     text.truncate(digits);
-    call.reply.bulk(text.as_bytes());
-    Ok(Flow::Done)
+    call.bulk(text.as_bytes())
 }

@@ -1,29 +1,28 @@
-//! CLIENT: names, lists and closes connections.
+//! CLIENT: names, lists, pauses, unblocks and closes connections.
 use crate::{
     auth,
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX, c_str, integer},
-    command_flow::Flow,
     command_lookup::COMMANDS,
+    command_outcome::{CommandError, Done, Flow, SYNTAX, c_str, integer},
     forwarded_commands::FORWARDED,
     session::ReplyMode,
+    upstream::requests,
 };
+use larder_base::lifecycle::pause::Paused;
 use larder_core::{
     clients::{Client, Tracks},
     read::Group,
 };
 use larder_engine::Millis;
+use larder_proto::resp;
 use larder_source::UpstreamCommands;
 use std::{
     fmt::Write as _,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-type Done = Result<Flow, CommandError>;
-
 fn done(call: &mut CommandContext<'_>) -> Done {
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// Checks text that CLIENT LIST will show, so that it cannot break the list.
@@ -35,7 +34,7 @@ pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
 /// Refuses names that are longer than those of clients, libraries and users may be.
 pub(super) fn check_length(name: &[u8]) -> Result<(), CommandError> {
     match name.len() > MAX_NAME {
-        true => Err(CommandError::Owned(format!("ERR a name has at most {MAX_NAME} bytes").into_bytes())),
+        true => Err(CommandError::from(format!("ERR a name has at most {MAX_NAME} bytes"))),
         false => Ok(()),
     }
 }
@@ -47,10 +46,8 @@ fn printable(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|_| fine)
 }
 
-/// CLIENT ID
 pub(crate) fn id(call: &mut CommandContext<'_>) -> Done {
-    call.reply.integer(call.session.client.id as i64);
-    Ok(Flow::Done)
+    call.integer(call.session.client.id as i64)
 }
 
 /// CLIENT SETNAME name
@@ -60,12 +57,12 @@ pub(crate) fn setname(call: &mut CommandContext<'_>) -> Done {
     done(call)
 }
 
-/// CLIENT GETNAME
 pub(crate) fn getname(call: &mut CommandContext<'_>) -> Done {
     let name = call.session.client.about.lock().name.clone();
-    match name.is_empty() {
-        true => call.reply.null(),
-        false => call.reply.bulk(name.as_bytes()),
+    if name.is_empty() {
+        call.reply.null()
+    } else {
+        call.reply.bulk(name.as_bytes())
     }
     Ok(Flow::Done)
 }
@@ -93,15 +90,7 @@ pub(crate) fn setinfo(call: &mut CommandContext<'_>) -> Done {
 /// read counts for the policy.
 pub(crate) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     let mode = call.arg(2);
-    match mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") {
-        true => done(call),
-        false => Err(SYNTAX),
-    }
-}
-
-/// CLIENT CAPA: accepted without effect.
-pub(crate) fn accept(call: &mut CommandContext<'_>) -> Done {
-    done(call)
+    if mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") { done(call) } else { Err(SYNTAX) }
 }
 
 /// CLIENT REPLY ON | OFF | SKIP
@@ -121,12 +110,10 @@ pub(crate) fn reply(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// CLIENT INFO
 pub(crate) fn info(call: &mut CommandContext<'_>) -> Done {
     let mut text = String::new();
     describe(&mut text, &call.session.client, call.now, known(call).as_deref());
-    call.reply.verbatim(text.as_bytes());
-    Ok(Flow::Done)
+    call.verbatim(text.as_bytes())
 }
 
 /// CLIENT LIST [TYPE type | ID id …]
@@ -199,10 +186,7 @@ pub(crate) fn kill(call: &mut CommandContext<'_>) -> Done {
     for client in call.worker.app.clients.list() {
         if filter.selects(&client, me, call.now) {
             killed += 1;
-            match client.id == me {
-                true => myself = true,
-                false => client.close(),
-            }
+            if client.id == me { myself = true } else { client.close() }
         }
     }
     match (old_form, killed) {
@@ -210,10 +194,7 @@ pub(crate) fn kill(call: &mut CommandContext<'_>) -> Done {
         (true, _) => call.reply.ok(),
         (false, _) => call.reply.integer(killed),
     }
-    match myself {
-        true => Ok(Flow::Close),
-        false => Ok(Flow::Done),
-    }
+    if myself { Ok(Flow::Close) } else { Ok(Flow::Done) }
 }
 
 #[derive(Debug, Default)]
@@ -242,7 +223,7 @@ impl<'a> Filter<'a> {
                 b"laddr" => filter.local = Some(value),
                 b"type" => filter.kind = Some(Type::named(value)?),
                 // Only Redis knows which users exist.
-                b"user" if auth::exists(call, value) || call.group().source.as_redis().is_some() => {
+                b"user" if auth::exists(call, value) || call.redis().is_some() => {
                     filter.user = Some(value);
                 }
                 b"user" => {
@@ -281,7 +262,7 @@ impl<'a> Filter<'a> {
 
 /// The source's command table, which has the names of forwarded commands.
 fn known(call: &CommandContext<'_>) -> Option<Arc<UpstreamCommands>> {
-    call.group().source.as_redis()?.known_commands()
+    call.redis()?.known_commands()
 }
 
 /// The name of a client's last command, for those outside of this room.
@@ -347,4 +328,70 @@ fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&Upst
         about.lib_name,
         about.lib_version,
     );
+}
+
+/// `CLIENT PAUSE milliseconds [WRITE | ALL]`
+pub(crate) fn pause(call: &mut CommandContext<'_>) -> Done {
+    let what = match call.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        _ if call.args.len() > 4 => {
+            return Err(CommandError::quoting(
+                "ERR unknown subcommand or wrong number of arguments for '",
+                call.arg(1),
+                128,
+                "'. Try CLIENT HELP.",
+            ));
+        }
+        None | Some(b"all") => Paused::All,
+        Some(b"write") => Paused::Writes,
+        Some(_) => return Err(CommandError::Static("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let time =
+        integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))?;
+    let time = u64::try_from(time).map_err(|_| CommandError::Static("ERR timeout is negative"))?;
+    call.worker.app.pause.begin(call.now.saturating_add(time), what);
+    call.reply.ok();
+    Ok(Flow::Paused)
+}
+
+pub(crate) fn unpause(call: &mut CommandContext<'_>) -> Done {
+    call.worker.app.pause.end();
+    call.ok()
+}
+
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`
+pub(crate) fn unblock(call: &mut CommandContext<'_>) -> Done {
+    let reason = call.args.get(3).unwrap_or(b"timeout");
+    if call.args.len() > 4 || !(reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")) {
+        return Err(CommandError::Static("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+    }
+    if waits_on(call)?.is_some() {
+        return call.alone();
+    }
+    call.integer(0)
+}
+
+/// The upstream connection on which the named client waits.
+fn waits_on(call: &CommandContext<'_>) -> Result<Option<i64>, CommandError> {
+    let id = integer(call.arg(2))?;
+    let client = u64::try_from(id).ok().and_then(|id| call.worker.app.clients.get(id));
+    Ok(client.and_then(|client| {
+        let mut about = client.about.lock();
+        let waits = about.waits.as_mut()?;
+        waits.unblocked = true;
+        Some(waits.connection)
+    }))
+}
+
+/// Asks the upstream to end the wait.
+pub(crate) async fn unblocked(call: &mut CommandContext<'_>) -> Done {
+    let Some(connection) = waits_on(call)? else {
+        // The blocking command was answered meanwhile.
+        return call.integer(0);
+    };
+    let connection = connection.to_string();
+    let reason = call.args.get(3).unwrap_or(b"timeout");
+    let command = resp::encode(&[b"CLIENT", b"UNBLOCK", connection.as_bytes(), reason]);
+    let replies = requests::own_server(call)?.relay(command.into(), 1, call.session.resp3).await?;
+    call.session.pass_part(replies.last(), call.reply.output());
+    Ok(Flow::Done)
 }

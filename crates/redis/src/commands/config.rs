@@ -3,16 +3,13 @@
 use super::config_larder;
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, SYNTAX},
 };
 use larder_config::{LogLevel, SavePoint};
 use larder_engine::Eviction;
 use larder_proto::{glob, resp::parse_i64};
 use larder_source::{ModeRule, mode_rules_text, parse_mode_rules};
 use std::time::Duration;
-
-type Done = Result<Flow, CommandError>;
 
 /// The nearest of Redis's names for the eviction policy: any key may be evicted. S3-FIFO counts how
 /// often a key is read; the others ask whether it was read lately.
@@ -118,7 +115,7 @@ fn find(name: &[u8]) -> Option<&'static Parameter> {
 
 /// CONFIG GET pattern [pattern …]
 pub(crate) fn get(call: &mut CommandContext<'_>) -> Done {
-    if call.group().source.as_redis().is_some() {
+    if call.redis().is_some() {
         return config_larder::get(call);
     }
     let patterns = call.args.from(2);
@@ -142,7 +139,7 @@ pub(crate) fn set(call: &mut CommandContext<'_>) -> Done {
         return Err(SYNTAX);
     }
     check_lengths(call)?;
-    if call.group().source.as_redis().is_some() {
+    if call.redis().is_some() {
         return config_larder::set(call);
     }
     let mut seen: Vec<&str> = Vec::new();
@@ -259,9 +256,10 @@ pub(super) fn possible_points(
     name: &[u8],
     points: Vec<SavePoint>,
 ) -> Result<Vec<SavePoint>, CommandError> {
-    match points.is_empty() || call.worker.app.snapshots.has_file() {
-        true => Ok(points),
-        false => Err(failed(name, "no snapshot-file is set")),
+    if points.is_empty() || call.worker.app.snapshots.has_file() {
+        Ok(points)
+    } else {
+        Err(failed(name, "no snapshot-file is set"))
     }
 }
 
@@ -304,14 +302,12 @@ fn memory(text: &[u8]) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// CONFIG RESETSTAT
 pub(crate) fn resetstat(call: &mut CommandContext<'_>) -> Done {
-    if call.group().source.as_redis().is_some() {
+    if call.redis().is_some() {
         return call.alone();
     }
     reset(call);
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 /// Resets the counters of this process.
 pub(crate) fn reset(call: &CommandContext<'_>) {
@@ -320,7 +316,6 @@ pub(crate) fn reset(call: &CommandContext<'_>) {
     call.worker.app.commands.reset();
 }
 
-/// CONFIG REWRITE
 pub(crate) fn rewrite(_call: &mut CommandContext<'_>) -> Done {
     Err(CommandError::Static("ERR The server is running without a config file"))
 }

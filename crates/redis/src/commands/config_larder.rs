@@ -4,13 +4,14 @@ use super::config::{
     ConfigChanges, MIN_MEMORY, MODE_RULES, MOST_SLOW, SLOW_LEN, SLOWER_THAN, TRACKED_KEYS, WATCH_FROM, failed,
     mode_rules, parse_modes, possible_memory, possible_points, unknown,
 };
-use crate::{command_context::CommandContext, command_error::CommandError, command_flow::Flow};
+use crate::{
+    command_context::CommandContext,
+    command_outcome::{CommandError, Done, Flow},
+};
 use larder_config::{LogLevel, SavePoint, all_settings};
 use larder_proto::{glob, resp::Args};
 use larder_units::{parse_short_duration, parse_size, show_short_duration, show_size};
 use std::time::Duration;
-
-type Done = Result<Flow, CommandError>;
 
 const PREFIX: &str = "larder-";
 const MAX_MEMORY: &str = "max-memory";

@@ -1,14 +1,14 @@
-//! The handshake, and commands on the connection itself.
-use super::client::valid_name;
+//! The handshake (HELLO, AUTH), SELECT, and commands on the connection itself. The functions `…_later`
+//! wait: for an upstream Redis, or for a password that takes long to compare.
 use crate::{
     auth,
     command_context::CommandContext,
-    command_error::{CommandError, NO_CLUSTER, SYNTAX, arity},
-    command_flow::Flow,
-    upstream::login::Login,
+    command_outcome::{CommandError, CommandResult, DB_INDEX, Done, Flow, NO_CLUSTER, SYNTAX, arity, int},
+    commands::client::valid_name,
+    upstream::{login::Login, replies::is_error, requests},
 };
 use larder_base::identity::{DEFAULT_USER, User};
-use larder_proto::resp::parse_i64;
+use larder_proto::resp::{Args, encode, parse_i64};
 use larder_source::RedisServer;
 use std::sync::Arc;
 
@@ -17,12 +17,11 @@ use std::sync::Arc;
 pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 /// `PING [message]`
-pub(crate) fn ping(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn ping(call: &mut CommandContext<'_>) -> Done {
     match call.args.len() {
         1 | 2 if call.session.is_subscriber() => {
             call.reply.array(2);
-            call.reply.bulk(b"pong");
-            call.reply.bulk(call.args.get(1).unwrap_or_default());
+            call.reply.named("pong").bulk(call.args.get(1).unwrap_or_default());
         }
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
@@ -32,35 +31,25 @@ pub(crate) fn ping(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
 }
 
 /// ECHO message
-pub(crate) fn echo(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    call.reply.bulk(call.arg(1));
-    Ok(Flow::Done)
+pub(crate) fn echo(call: &mut CommandContext<'_>) -> Done {
+    call.bulk(call.arg(1))
 }
 
-/// QUIT
-pub(crate) fn quit(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn quit(call: &mut CommandContext<'_>) -> Done {
     call.reply.ok();
     Ok(Flow::Close)
 }
 
-/// RESET
-pub(crate) fn reset(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     call.session.reset(call.worker);
     call.reply.set_resp3(false);
-    call.reply.simple("RESET");
-    Ok(Flow::Done)
+    call.simple("RESET")
 }
 
 /// READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis that is
 /// not a cluster refuses them.
-pub(crate) fn accept(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    match call.group().source.as_redis().is_some_and(RedisServer::is_single) {
-        true => Err(NO_CLUSTER),
-        false => {
-            call.reply.ok();
-            Ok(Flow::Done)
-        }
-    }
+pub(crate) fn accept(call: &mut CommandContext<'_>) -> Done {
+    if call.redis().is_some_and(RedisServer::is_single) { Err(NO_CLUSTER) } else { call.ok() }
 }
 
 /// The credentials in `AUTH [user] password`.
@@ -73,12 +62,12 @@ pub(crate) fn login<'a>(call: &CommandContext<'a>) -> Result<Login<'a>, CommandE
 }
 
 /// `AUTH [user] password`
-pub(crate) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn auth(call: &mut CommandContext<'_>) -> Done {
     let login = login(call)?;
     if login.is_for_redis(call) {
         return call.alone();
     }
-    let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
+    let single = call.redis().is_some_and(RedisServer::is_single);
     let users = &call.worker.app.users;
     if login.user.is_none() && !single && users.default_user().has_no_password() && !users.take_tokens() {
         return Err(CommandError::Static(
@@ -89,13 +78,12 @@ pub(crate) fn auth(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
     if check(call, login)?.is_some() {
         return call.alone();
     }
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// Logs the client in. Returns the user if the password must be compared apart from other work.
 pub(super) fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<Option<Arc<User>>, CommandError> {
-    let single = call.group().source.as_redis().is_some_and(RedisServer::is_single);
+    let single = call.redis().is_some_and(RedisServer::is_single);
     if call.worker.app.users.are_own() || !single {
         return auth::check(call, login.user.unwrap_or(DEFAULT_USER.as_bytes()), login.password);
     }
@@ -143,14 +131,14 @@ impl<'a> Hello<'a> {
 }
 
 /// HELLO [2 | 3 [AUTH user password] [SETNAME name]]
-pub(crate) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn hello(call: &mut CommandContext<'_>) -> Done {
     let hello = Hello::parse(call)?;
     match hello.login {
         Some(login) if login.is_for_redis(call) => return call.alone(),
         Some(login) if check(call, login)?.is_some() => return call.alone(),
         Some(_) | None => {}
     }
-    if !call.session.authenticated() {
+    if !call.session.authenticated {
         return Err(CommandError::Static(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
@@ -162,9 +150,7 @@ pub(crate) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
         // The dedicated connection must change its protocol too.
         Some(_) if call.session.dedicated.is_some() => call.alone(),
         // The first connection to Redis will tell which Redis it is.
-        _ if !call.nested && call.group().source.as_redis().is_some_and(|server| server.identity().is_none()) => {
-            call.alone()
-        }
+        _ if !call.nested && call.redis().is_some_and(|server| server.identity().is_none()) => call.alone(),
         resp3 => {
             welcome(call, resp3.unwrap_or(call.session.resp3));
             Ok(Flow::Done)
@@ -176,7 +162,7 @@ pub(crate) fn hello(call: &mut CommandContext<'_>) -> Result<Flow, CommandError>
 pub(crate) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     call.session.set_resp3(resp3);
     call.reply.set_resp3(resp3);
-    let identity = call.group().source.as_redis().map(|server| server.identity().unwrap_or_default());
+    let identity = call.redis().map(|server| server.identity().unwrap_or_default());
     let (server, version, role) = match &identity {
         Some(redis) => (&*redis.server, &*redis.version, &*redis.role),
         // Clients compare this name.
@@ -184,19 +170,100 @@ pub(crate) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     };
     let reply = &mut call.reply;
     reply.map(7);
-    reply.bulk(b"server");
-    reply.bulk(server.as_bytes());
-    reply.bulk(b"version");
-    reply.bulk(version.as_bytes());
-    reply.bulk(b"proto");
-    reply.integer(if resp3 { 3 } else { 2 });
-    reply.bulk(b"id");
-    reply.integer(call.session.client.id as i64);
+    reply.named("server").bulk(server.as_bytes());
+    reply.named("version").bulk(version.as_bytes());
+    reply.named("proto").integer(if resp3 { 3 } else { 2 });
+    reply.named("id").integer(call.session.client.id as i64);
     reply.bulk(b"mode");
     // A cluster behind Larder looks like one server to its clients.
-    reply.bulk(b"standalone");
-    reply.bulk(b"role");
+    reply.named("standalone").bulk(b"role");
     reply.bulk(role.as_bytes());
-    reply.bulk(b"modules");
-    reply.array(0);
+    reply.named("modules").array(0);
+}
+
+pub(crate) fn select(call: &mut CommandContext<'_>) -> Done {
+    let index = int(call.arg(1))?;
+    let home = call.redis().map(RedisServer::database);
+    match (home, u32::try_from(index)) {
+        (None, Ok(0)) => {}
+        (Some(home), Ok(index)) if index == call.session.upstream.database.unwrap_or(home) => {}
+        (Some(_), Ok(_)) => return call.alone(),
+        (_, Err(_)) | (None, Ok(_)) => return Err(DB_INDEX),
+    }
+    call.ok()
+}
+
+/// SELECT of another database, on the client's dedicated connection.
+pub(crate) async fn select_later(call: &mut CommandContext<'_>) -> Done {
+    let replies = requests::ask(call, requests::encoded(call.args)).await?;
+    note_database(call, call.args, &replies[0]);
+    call.pass_on(&replies);
+    call.session.release_dedicated();
+    Ok(Flow::Done)
+}
+
+/// Notes the database after `SELECT index`, alone or in a transaction.
+pub(crate) fn note_database(call: &mut CommandContext<'_>, args: Args<'_>, reply: &[u8]) {
+    if reply == b"+OK\r\n" {
+        let home = call.redis().map(RedisServer::database);
+        let index = args.get(1).and_then(|index| u32::try_from(int(index).ok()?).ok());
+        call.session.change().upstream.database = index.filter(|index| Some(*index) != home);
+        call.session.client.about.lock().database = index.unwrap_or_default();
+    }
+}
+
+/// AUTH of a user that Redis knows.
+pub(crate) async fn auth_later(call: &mut CommandContext<'_>) -> Done {
+    let login = login(call)?;
+    if login.is_for_redis(call) {
+        login.log_in(call).await?
+    } else {
+        compare(call, login).await?
+    }
+    call.reply.ok();
+    call.session.note_subscriptions();
+    Ok(Flow::Done)
+}
+
+/// Logs in a user of Larder's own whose password takes long to compare.
+async fn compare(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), CommandError> {
+    match check(call, login)? {
+        Some(user) => auth::compare(call, user, login.password).await,
+        None => Ok(()),
+    }
+}
+
+/// HELLO that has to wait.
+pub(crate) async fn hello_later(call: &mut CommandContext<'_>) -> Done {
+    greet(call).await?;
+    call.session.note_subscriptions();
+    Ok(Flow::Done)
+}
+async fn greet(call: &mut CommandContext<'_>) -> CommandResult {
+    if let Some(server) = call.redis() {
+        server.wait_identity().await;
+    }
+    let hello = Hello::parse(call)?;
+    let resp3 = hello.resp3.unwrap_or(call.session.resp3);
+    match hello.login {
+        Some(login) if login.is_for_redis(call) => login.log_in(call).await?,
+        Some(login) if !call.session.authenticated || call.worker.app.users.are_own() => compare(call, login).await?,
+        Some(_) | None => {}
+    }
+    hello.set_name(call);
+    if resp3 == call.session.resp3 || call.session.dedicated.is_none() {
+        welcome(call, resp3);
+        return Ok(());
+    }
+    let replies = requests::ask(call, encode(&[b"HELLO", if resp3 { b"3" } else { b"2" }])).await?;
+    if is_error(&replies[0]) {
+        call.pass_on(&replies);
+        return Ok(());
+    }
+    call.session.skip_replies(0, call.reply.output());
+    if let Some(dedicated) = &mut call.session.change().dedicated {
+        dedicated.note_protocol(resp3);
+    }
+    welcome(call, resp3);
+    Ok(())
 }

@@ -2,7 +2,7 @@
 use super::strings::{check_latest, invalid_expire};
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, integer},
+    command_outcome::{CommandError, Done, Flow, integer},
 };
 use larder_engine::{Change, Expiry, Millis, Tier};
 use larder_store::clock;
@@ -50,41 +50,25 @@ impl Conditions {
     }
 }
 
-/// EXPIRE key seconds [NX | XX | GT | LT]
-pub(crate) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let now = call.now;
-    change(call, tier, 1000, Some(now))
+/// From when a time counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    Now,
+    /// The Unix epoch, by the wall clock.
+    Epoch,
 }
 
-/// PEXPIRE key milliseconds [NX | XX | GT | LT]
-pub(crate) fn pexpire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let now = call.now;
-    change(call, tier, 1, Some(now))
-}
-
-/// EXPIREAT key unix-seconds [NX | XX | GT | LT]
-pub(crate) fn expireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    change(call, tier, 1000, WALL)
-}
-
-/// PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]
-pub(crate) fn pexpireat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    change(call, tier, 1, WALL)
-}
-
-/// The argument is a moment of the wall clock.
-const WALL: Option<Millis> = None;
-
-/// Sets an expiry. The argument counts in units of `unit` milliseconds from `base`.
-fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: Option<Millis>) -> CommandResult {
+/// `EXPIRE key time [NX | XX | GT | LT]` and related commands. The time counts in units of `unit`
+/// milliseconds.
+pub(crate) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, since: Since) -> Done {
     let conditions = Conditions::parse(call)?;
     let at = integer(call.arg(2))?
         .checked_mul(unit)
-        .and_then(|time| time.checked_add_unsigned(base.unwrap_or(0)))
+        .and_then(|time| time.checked_add_unsigned(if since == Since::Now { call.now } else { 0 }))
         .ok_or_else(|| invalid_expire(call.command.name))?;
     check_latest(at, call.command.name)?;
     let at = match Millis::try_from(at) {
-        Ok(wall) if base.is_none() => clock::of_wall(wall) as i64,
+        Ok(wall) if since == Since::Epoch => clock::of_wall(wall) as i64,
         _ => at,
     };
     let (key, now) = (call.key(1), call.now);
@@ -95,54 +79,29 @@ fn change(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i64, base: O
         },
         _ => (Change::Keep, false),
     })?;
-    call.reply.integer(i64::from(changed));
-    Ok(())
+    call.integer(i64::from(changed))
 }
 
 /// PERSIST key
-pub(crate) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
         Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
         _ => (Change::Keep, false),
     })?;
-    call.reply.integer(i64::from(changed));
-    Ok(())
+    call.integer(i64::from(changed))
 }
 
-/// TTL key
-pub(crate) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let now = call.now;
-    show(call, tier, |at| seconds(at.saturating_sub(now)))
-}
-
-/// PTTL key
-pub(crate) fn pttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    let now = call.now;
-    show(call, tier, |at| at.saturating_sub(now))
-}
-
-/// EXPIRETIME key
-pub(crate) fn expiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    show(call, tier, |at| seconds(clock::to_wall(at)))
-}
-
-/// PEXPIRETIME key
-pub(crate) fn pexpiretime(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    show(call, tier, clock::to_wall)
-}
-
-/// Replies with the entry's expiry as `view` shows it, -1 if it has none, -2 if there is no entry.
-fn show(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, view: impl FnOnce(Millis) -> Millis) -> CommandResult {
+/// TTL and related commands: the entry's expiry in units of `unit` milliseconds, rounded like Redis;
+/// -1 if it has none, -2 if there is no entry.
+pub(crate) fn ttl(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: u64, since: Since) -> Done {
     let expiry = tier.peek(call.key(1), call.now, |entry| entry.expiry());
     call.reply.integer(match expiry {
         None => -2,
         Some(None) => -1,
-        Some(Some(at)) => view(at) as i64,
+        Some(Some(at)) => {
+            let millis = if since == Since::Now { at.saturating_sub(call.now) } else { clock::to_wall(at) };
+            (millis.saturating_add(unit / 2) / unit) as i64
+        }
     });
-    Ok(())
-}
-
-/// Rounds like Redis.
-fn seconds(millis: Millis) -> Millis {
-    millis.saturating_add(500) / 1000
+    Ok(Flow::Done)
 }

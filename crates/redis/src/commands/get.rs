@@ -2,40 +2,48 @@
 //! source.
 use crate::{
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, WRONG_TYPE},
     keys_ahead,
     pending_read::{PendingRead, Slot},
-    string_values::{reply_value, reply_value_or_null},
 };
-use larder_core::read::StartedRead;
-use larder_engine::{Entry, Key, Tier};
+use larder_core::read::{Group, StartedRead};
+use larder_engine::{Entry, Key, Millis, Tier};
 use larder_proto::resp::Reply;
 use larder_source::{Fetch, Reads, is_document};
 
-/// GET.
+/// GET. `read` becomes the read that waits for the source, if it does.
 #[inline]
-pub(crate) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+pub(crate) fn get(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>, read: &mut Option<PendingRead>) -> Done {
     call.check_keys()?;
     let (group, key) = (call.group(), call.key(1));
-    let reply = &mut call.reply;
-    match group.begin(key, call.now, batch, |entry| reply_value(reply, &entry)) {
-        StartedRead::Hit(()) => Ok(Flow::Done),
-        StartedRead::Absent => {
-            reply.null();
-            Ok(Flow::Done)
-        }
-        StartedRead::Wait(wait) => Ok(Flow::Pending(PendingRead::one(wait, reply.is_resp3(), false))),
+    *read = read_one(group, key, call.now, batch, &mut call.reply);
+    Ok(Flow::Done)
+}
+
+/// Reads one value: writes the reply, or returns the read that waits for the source.
+#[inline]
+pub(crate) fn read_one(
+    group: &Group,
+    key: Key<'_>,
+    now: Millis,
+    batch: &mut Vec<Fetch>,
+    reply: &mut Reply<'_>,
+) -> Option<PendingRead> {
+    match group.begin(key, now, batch, |entry| reply_value(reply, &entry)) {
+        StartedRead::Hit(()) => {}
+        StartedRead::Absent => reply.null(),
+        StartedRead::Wait(wait) => return Some(PendingRead::one(wait, reply.is_resp3(), false)),
     }
+    None
 }
 
 /// GET on the memory tier alone.
-pub(crate) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
+pub(crate) fn get_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let key = call.key(1);
     if read_in(call, tier, key, reply_value).is_none() {
         call.reply.null();
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// Reads a key of the memory tier alone.
@@ -55,13 +63,12 @@ fn read_in(
     shown
 }
 
-/// MGET.
-pub(crate) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+/// MGET. `read` becomes the read that waits for the source, if there is one.
+pub(crate) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>, read: &mut Option<PendingRead>) -> Done {
     call.check_keys()?;
     let source = &call.group().source;
     if !source.reads_through() {
-        mget_in(call, &mut call.lock())?;
-        return Ok(Flow::Done);
+        return mget_in(call, &mut call.lock());
     }
     // A table has no writers.
     if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
@@ -71,18 +78,21 @@ pub(crate) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Res
         let mut keys = call.command.keys.of(call.args);
         let policy = &call.group().policy;
         if keys.all(|key| policy.serves(key) && tier.peek(cache.key(key), now, |_| ()).is_some()) {
-            mget_in(call, &mut tier)?;
-            return Ok(Flow::Done);
+            return mget_in(call, &mut tier);
         }
         if call.args.len() > 2 {
             return Ok(Flow::Alone(call.command));
         }
     }
-    mget_each(call, batch)
+    *read = mget_each(call, batch)?;
+    Ok(Flow::Done)
 }
 
-/// MGET, key by key.
-pub(crate) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+/// MGET, key by key. Returns the read if it waits for the source.
+pub(crate) fn mget_each(
+    call: &mut CommandContext<'_>,
+    batch: &mut Vec<Fetch>,
+) -> Result<Option<PendingRead>, CommandError> {
     let group = call.group();
     let reply = &mut call.reply;
     let mark = reply.output().mark();
@@ -118,14 +128,14 @@ pub(crate) fn mget_each(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -
         }
     }
     if slots.is_empty() {
-        return Ok(Flow::Done);
+        return Ok(None);
     }
     let resp3 = reply.is_resp3();
-    Ok(Flow::Pending(PendingRead::many(reply.output().split_off(mark), slots, known, resp3)))
+    Ok(Some(PendingRead::many(reply.output().split_off(mark), slots, known, resp3)))
 }
 
 /// MGET on the memory tier alone.
-pub(crate) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<(), CommandError> {
+pub(crate) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
     for row in keys_ahead::rows(call.cache(), keys) {
@@ -136,5 +146,24 @@ pub(crate) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Res
             }
         }
     }
-    Ok(())
+    Ok(Flow::Done)
+}
+
+/// Replies with the value of a string, or with the error for another type.
+#[inline]
+pub(super) fn reply_value(reply: &mut Reply<'_>, entry: &Entry<'_>) {
+    // Without attributes this is one test of a word that is at hand.
+    if entry.has_attributes() && is_document(entry.metadata()) {
+        return WRONG_TYPE.reply(reply);
+    }
+    reply.value(entry.value);
+}
+
+/// The same for one of several values: what is no string is null.
+#[inline]
+pub(super) fn reply_value_or_null(reply: &mut Reply<'_>, entry: &Entry<'_>) {
+    if entry.has_attributes() && is_document(entry.metadata()) {
+        return reply.null();
+    }
+    reply.value(entry.value);
 }

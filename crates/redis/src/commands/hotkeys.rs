@@ -9,14 +9,11 @@
 //! says; Redis's do not (redis/redis#15837).
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX, integer},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, SYNTAX, integer},
 };
 use larder_base::telemetry::{CpuTime, HotKey, SessionOptions};
 use larder_proto::resp::Reply;
 use std::time::Duration;
-
-type Done = Result<Flow, CommandError>;
 
 /// Metrics that there are: CPU and NET.
 const METRICS: i64 = 2;
@@ -42,8 +39,7 @@ pub(crate) fn start(call: &mut CommandContext<'_>) -> Done {
     if !hot_keys.start(options, CpuTime::now(), call.now) {
         return Err(in_progress);
     }
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 fn options(call: &CommandContext<'_>) -> Result<SessionOptions, CommandError> {
@@ -95,9 +91,10 @@ fn options(call: &CommandContext<'_>) -> Result<SessionOptions, CommandError> {
 
 /// `HOTKEYS STOP`
 pub(crate) fn stop(call: &mut CommandContext<'_>) -> Done {
-    match call.worker.app.telemetry.hot_keys.stop(CpuTime::now(), call.now) {
-        true => call.reply.ok(),
-        false => call.reply.null(),
+    if call.worker.app.telemetry.hot_keys.stop(CpuTime::now(), call.now) {
+        call.reply.ok()
+    } else {
+        call.reply.null()
     }
     Ok(Flow::Done)
 }
@@ -111,16 +108,16 @@ pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     if !hot_keys.reset(call.now) {
         return Err(CommandError::Static("ERR hotkey tracking session in progress, stop tracking first"));
     }
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// `HOTKEYS GET`: an array with one map, so that replies of several nodes can be put together.
 pub(crate) fn get(call: &mut CommandContext<'_>) -> Done {
     let Some(session) = call.worker.app.telemetry.hot_keys.session(CpuTime::now(), call.now) else {
-        match stands_for_valkey(call) {
-            true => latest(call),
-            false => call.reply.null(),
+        if stands_for_valkey(call) {
+            latest(call)
+        } else {
+            call.reply.null()
         }
         return Ok(Flow::Done);
     };
@@ -130,8 +127,7 @@ pub(crate) fn get(call: &mut CommandContext<'_>) -> Done {
     let reply = &mut call.reply;
     number(reply, "tracking-active", session.is_active.into());
     number(reply, "sample-ratio", sample);
-    reply.bulk(b"selected-slots");
-    reply.array(1);
+    reply.named("selected-slots").array(1);
     reply.array(2);
     reply.integer(0);
     reply.integer(LAST_SLOT);
@@ -160,14 +156,12 @@ fn micros(time: Duration) -> u64 {
 }
 
 fn number(reply: &mut Reply<'_>, name: &str, value: u64) {
-    reply.bulk(name.as_bytes());
-    reply.integer(value.try_into().unwrap_or(i64::MAX));
+    reply.named(name).integer(value.try_into().unwrap_or(i64::MAX));
 }
 
 /// Keys and their numbers in turn.
 fn list(reply: &mut Reply<'_>, name: &str, keys: &[HotKey]) {
-    reply.bulk(name.as_bytes());
-    reply.array(2 * keys.len());
+    reply.named(name).array(2 * keys.len());
     for key in keys {
         reply.bulk(&key.name);
         reply.integer(key.count.try_into().unwrap_or(i64::MAX));
@@ -175,7 +169,7 @@ fn list(reply: &mut Reply<'_>, name: &str, keys: &[HotKey]) {
 }
 
 fn stands_for_valkey(call: &CommandContext<'_>) -> bool {
-    let identity = call.group().source.as_redis().and_then(|server| server.identity());
+    let identity = call.redis().and_then(|server| server.identity());
     identity.is_some_and(|identity| &*identity.server == "valkey")
 }
 
@@ -187,8 +181,7 @@ fn latest(call: &mut CommandContext<'_>) {
     call.reply.array(keys().count());
     for key in keys() {
         call.reply.map(3);
-        call.reply.bulk(b"key");
-        call.reply.bulk(&key.name);
+        call.reply.named("key").bulk(&key.name);
         number(&mut call.reply, "db", 0);
         number(&mut call.reply, "qps", (key.count * 1000).div_ceil(report.span.max(1000)));
     }

@@ -1,36 +1,27 @@
 //! Counters: INCR and related commands.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandResult, DECREMENT_OVERFLOW, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
+    command_outcome::{DECREMENT_OVERFLOW, Done, NOT_FINITE, NOT_FLOAT, NOT_INTEGER, OVERFLOW, integer},
+    commands::strings::check_string,
     long_double::LongDouble,
-    string_values::check_string,
 };
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;
 
-/// INCR key
-pub(crate) fn incr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    add(call, tier, 1)
-}
-
-/// DECR key
-pub(crate) fn decr(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    add(call, tier, -1)
-}
-
 /// INCRBY key increment
-pub(crate) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = integer(call.arg(2))?;
     add(call, tier, by)
 }
 
 /// DECRBY key decrement
-pub(crate) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = integer(call.arg(2))?.checked_neg().ok_or(DECREMENT_OVERFLOW)?;
     add(call, tier, by)
 }
 
-fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandResult {
+/// Adds to an integer.
+pub(crate) fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Done {
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
@@ -48,12 +39,11 @@ fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> CommandRe
             }
         }
     })??;
-    call.reply.integer(sum);
-    Ok(())
+    call.integer(sum)
 }
 
 /// INCRBYFLOAT key increment
-pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = call.arg(2);
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
@@ -77,8 +67,7 @@ pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) ->
             }
         }
     })??;
-    call.reply.bulk(sum.as_bytes());
-    Ok(())
+    call.bulk(sum.as_bytes())
 }
 
 /// A counter keeps its expiry. A new one gets the group's.

@@ -7,7 +7,7 @@ use super::{
     info_larder::larder,
     replication,
 };
-use crate::{command_context::CommandContext, command_error::CommandError, command_flow::Flow};
+use crate::{command_context::CommandContext, command_outcome::Done};
 use larder_base::telemetry::{CommandNumbers, ProcessStats};
 use larder_config::Transport;
 use larder_core::{app::App, snapshot::LoadStatus};
@@ -65,8 +65,8 @@ impl Info<'_, '_> {
 }
 
 /// INFO [section …]
-pub(crate) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let of_redis = call.group().source.as_redis().is_some();
+pub(crate) fn info(call: &mut CommandContext<'_>) -> Done {
+    let of_redis = call.redis().is_some();
     if of_redis && whose(call.args) != Whose::Larder {
         return call.alone();
     }
@@ -80,8 +80,7 @@ pub(crate) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
         info.section(LARDER, larder);
     }
     let text = info.text;
-    call.reply.verbatim(text.as_bytes());
-    Ok(Flow::Done)
+    call.verbatim(text.as_bytes())
 }
 
 fn is_asked(args: Args<'_>, name: &str, by_default: bool) -> bool {
@@ -104,10 +103,7 @@ pub(crate) fn is_larder(section: &[u8]) -> bool {
 }
 /// Which server has the sections that are asked for.
 pub(crate) fn whose(args: Args<'_>) -> Whose {
-    match args.len() > 1 && args.from(1).all(is_larder) {
-        true => Whose::Larder,
-        false => Whose::Both,
-    }
+    if args.len() > 1 && args.from(1).all(is_larder) { Whose::Larder } else { Whose::Both }
 }
 /// The sections of this process that are asked for, in front of a Redis. `has_redis`: Redis has
 /// answered.
@@ -152,7 +148,7 @@ pub(crate) fn of_one_server(text: &[u8]) -> Vec<u8> {
 /// The reply when Redis does not answer: what it last said about itself, and the fields that
 /// clients check before they call a server ready.
 pub(crate) fn last_known(call: &CommandContext<'_>) -> Vec<u8> {
-    let identity = call.group().source.as_redis().and_then(|server| server.identity()).unwrap_or_default();
+    let identity = call.redis().and_then(|server| server.identity()).unwrap_or_default();
     let server = match &*identity.about {
         "" => format!("# Server\r\nredis_version:{}\r\nredis_mode:standalone", identity.version),
         about => about.to_owned(),

@@ -1,17 +1,13 @@
 //! COMMAND: the command table for clients and people. A Redis source has its own table, which has
 //! more. Also HELP of every command that has subcommands.
-use super::subcommand_arguments::subcommand_arguments;
 use crate::{
     command::Command,
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, SYNTAX},
-    command_flow::Flow,
     command_lookup::{COMMANDS, FoundCommand, find_for, subcommands},
+    command_outcome::{CommandError, Done, Flow, SYNTAX},
 };
 use larder_engine::Tier;
 use larder_proto::{glob, resp::Reply};
-
-type Done = Result<Flow, CommandError>;
 
 fn top_level() -> impl Iterator<Item = &'static Command> + Clone {
     COMMANDS.iter().filter(|command| !command.is_sub)
@@ -22,21 +18,18 @@ fn by_name(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// COMMAND
-pub(crate) fn all(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn all(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
     call.reply.array(top_level().count());
     top_level().for_each(|command| info_of(&mut call.reply, command));
-    Ok(())
+    Ok(Flow::Done)
 }
 
-/// COMMAND COUNT
-pub(crate) fn count(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
-    call.reply.integer(top_level().count() as i64);
-    Ok(())
+pub(crate) fn count(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
+    call.integer(top_level().count() as i64)
 }
 
 /// COMMAND INFO [name …]
-pub(crate) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let names = call.args.from(2);
     if names.len() == 0 {
         return all(call, tier);
@@ -51,7 +44,7 @@ pub(crate) fn info(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
             None => call.reply.null(),
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 fn info_of(reply: &mut Reply<'_>, command: &Command) {
@@ -73,7 +66,7 @@ fn info_of(reply: &mut Reply<'_>, command: &Command) {
 }
 
 /// COMMAND DOCS [name …]
-pub(crate) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
     let commands: Vec<&Command> = match call.args.len() {
         2 => top_level().collect(),
         _ => call.args.from(2).filter_map(by_name).collect(),
@@ -85,7 +78,7 @@ pub(crate) fn docs(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandRe
         }
         docs_of(&mut call.reply, command);
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 fn docs_of(reply: &mut Reply<'_>, command: &Command) {
@@ -94,18 +87,16 @@ fn docs_of(reply: &mut Reply<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
     reply.map(3 + usize::from(count > 0));
     for (name, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(text.as_bytes());
+        reply.named(name).bulk(text.as_bytes());
     }
     if count > 0 {
-        reply.bulk(b"subcommands");
-        reply.map(count);
+        reply.named("subcommands").map(count);
         subs.for_each(|sub| docs_of(reply, sub));
     }
 }
 
 /// COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p]
-pub(crate) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
     let is =
         |index: usize, name: &str| call.args.get(index).is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()));
     let pattern = match call.args.len() {
@@ -120,11 +111,11 @@ pub(crate) fn list(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandRe
     let names: Vec<&Command> = COMMANDS.iter().filter(matching).collect();
     call.reply.array(names.len());
     names.iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// COMMAND GETKEYS command [argument …]
-pub(crate) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
     let args = call.args.skip(2);
     let FoundCommand::Command(command) = find_for(args) else {
         return Err(CommandError::Static("ERR Invalid command specified"));
@@ -138,7 +129,7 @@ pub(crate) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Comman
     let keys = command.keys.of(args);
     call.reply.array(keys.len());
     keys.for_each(|key| call.reply.bulk(key));
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// HELP of any command that has subcommands.
@@ -158,4 +149,64 @@ pub(crate) fn help(call: &mut CommandContext<'_>) -> Done {
         call.reply.simple(&format!("    {summary}"));
     }
     Ok(Flow::Done)
+}
+
+/// In the notation of Redis's HELP; `None`: the subcommand has none.
+fn subcommand_arguments(parent: &str, name: &str) -> Option<&'static str> {
+    Some(match (parent, name) {
+        ("acl", "cat") => "[<category>]",
+        ("acl", "deluser") => "<username> [<username> ...]",
+        ("acl", "dryrun") => "<username> <command> [<arg> ...]",
+        ("acl", "genpass") => "[<bits>]",
+        ("acl", "getuser") => "<username>",
+        ("acl", "log") => "[<count> | RESET]",
+        ("acl", "setuser") => "<username> [<rule> ...]",
+        ("client", "caching") => "(YES|NO)",
+        ("client", "capa") => "<capability> [<capability> ...]",
+        ("client", "kill") => "<ip:port> | <option> <value> [<option> <value> ...]",
+        ("client", "list") => "[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> [<id> ...]]",
+        ("client", "maint_notifications") => "(ON|OFF) [<parameter> <value> ...]",
+        ("client", "no-evict" | "no-touch") => "(ON|OFF)",
+        ("client", "pause") => "<timeout> [WRITE|ALL]",
+        ("client", "reply") => "(ON|OFF|SKIP)",
+        ("client", "setinfo") => "<option> <value>",
+        ("client", "setname") => "<name>",
+        ("client", "tracking") => "(ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+        ("client", "unblock") => "<id> [TIMEOUT|ERROR]",
+        ("command", "docs" | "info") => "[<command> ...]",
+        ("command", "getkeys") => "<command> [<arg> ...]",
+        ("command", "list") => "[FILTERBY (MODULE <module>|ACLCAT <category>|PATTERN <pattern>)]",
+        ("config", "get") => "<pattern> [<pattern> ...]",
+        ("config", "set") => "<name> <value> [<name> <value> ...]",
+        ("function", "flush") => "[ASYNC|SYNC]",
+        ("hotkeys", "start") => "METRICS <count> [CPU] [NET] [COUNT <k>] [DURATION <seconds>] [SAMPLE <ratio>]",
+        ("json.debug", "memory") => "<key> [<path>]",
+        ("latency", "graph" | "history") => "<event>",
+        ("latency", "histogram") => "[<command> ...]",
+        ("latency", "reset") => "[<event> ...]",
+        ("memory", "usage") => "<key> [SAMPLES <count>]",
+        ("object", "encoding" | "freq" | "idletime" | "refcount") => "<key>",
+        ("pubsub", "channels" | "shardchannels") => "[<pattern>]",
+        ("pubsub", "numsub" | "shardnumsub") => "[<channel> ...]",
+        ("slowlog", "get") => "[<count>]",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_lookup::COMMANDS;
+
+    #[test]
+    fn those_that_the_arity_allows_are_shown() {
+        for command in COMMANDS.iter() {
+            let Some((parent, name)) = command.name.split_once('|') else { continue };
+            let shown = subcommand_arguments(parent, name);
+            assert_eq!(shown.is_some(), command.arity != 2, "{}", command.name);
+            // An argument that must be there is not in brackets.
+            let is_optional = shown.is_none_or(|shown| shown.starts_with('['));
+            assert_eq!(is_optional, command.takes(2) && command.name != "hotkeys|start", "{}", command.name);
+        }
+    }
 }

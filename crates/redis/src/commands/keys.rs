@@ -1,44 +1,42 @@
 //! Keys: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, and flushing the keyspace.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandResult, DB_INDEX, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
+    command_outcome::{CommandResult, DB_INDEX, Done, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
 };
 use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
 use larder_source::kind_of;
 use larder_store::ValueKind;
 
 /// Replies with the number of keys for which `holds` returns true.
-fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> CommandResult {
+fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> Done {
     let cache = call.cache();
     let keys = call.command.keys.of(call.args);
     let count = keys.filter(|key| holds(cache.key(key))).count();
-    call.reply.integer(count as i64);
-    Ok(())
+    call.integer(count as i64)
 }
 
 /// DEL key [key …]. UNLINK does the same, because deleting is cheap.
-pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let now = call.now;
     count(call, |key| tier.delete(key, now))
 }
 
 /// EXISTS key [key …]
-pub(crate) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let now = call.now;
     count(call, |key| tier.peek(key, now, |_| ()).is_some())
 }
 
 /// TOUCH key [key …]
-pub(crate) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let now = call.now;
     count(call, |key| tier.get(key, now, |_| ()).is_some())
 }
 
 /// TYPE key
-pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let kind = tier.peek(call.key(1), call.now, |entry| kind_of(entry.metadata()));
-    call.reply.simple(kind.map_or("none", type_name));
-    Ok(())
+    call.simple(kind.map_or("none", type_name))
 }
 
 /// The name that clients know a type by.
@@ -51,36 +49,31 @@ pub(super) fn type_name(kind: ValueKind) -> &'static str {
 }
 
 /// RENAME key new-key
-pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if call.arg(1) == call.arg(2) {
         return match tier.peek(call.key(1), call.now, |_| ()) {
-            Some(()) => {
-                call.reply.ok();
-                Ok(())
-            }
+            Some(()) => call.ok(),
             None => Err(NO_SUCH_KEY),
         };
     }
     duplicate(call, tier, Condition::Always)?.ok_or(NO_SUCH_KEY)?;
     tier.delete(call.key(1), call.now);
-    call.reply.ok();
-    Ok(())
+    call.ok()
 }
 
 /// RENAMENX key new-key
-pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     // A key that is renamed to itself already exists.
     let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
     let moved = stored != Stored::Unmet;
     if moved {
         tier.delete(call.key(1), call.now);
     }
-    call.reply.integer(i64::from(moved));
-    Ok(())
+    call.integer(i64::from(moved))
 }
 
 /// `COPY source destination [DB 0] [REPLACE]`
-pub(crate) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let mut condition = Condition::IfAbsent;
     let mut parts = call.args.from(3);
     while let Some(part) = parts.next() {
@@ -101,8 +94,7 @@ pub(crate) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
         None | Some(Stored::Unmet) => 0,
         Some(_) => 1,
     };
-    call.reply.integer(copied);
-    Ok(())
+    call.integer(copied)
 }
 
 /// Stores the first key's value, expiry and tags under the second key. `None` if the first key does
@@ -129,18 +121,15 @@ fn duplicate(
     tier.set(call.key(2), write, call.now).map(Some)
 }
 
-/// DBSIZE
-pub(crate) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    call.reply.integer(tier.len() as i64);
-    Ok(())
+pub(crate) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
+    call.integer(tier.len() as i64)
 }
 
 /// FLUSHALL [ASYNC | SYNC]. FLUSHDB does the same, because there is one database.
-pub(crate) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     flush_options(call)?;
     tier.clear();
-    call.reply.ok();
-    Ok(())
+    call.ok()
 }
 
 /// Checks the options of FLUSHALL.

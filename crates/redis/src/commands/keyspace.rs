@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult},
+    command_outcome::{CommandError, Done, Flow},
 };
 use bytes::Bytes;
 use larder_core::read::KeyGuard;
 use larder_proto::glob;
-use larder_source::{LocalFuture, LocalStore, Page, Scan, SourceError};
+use larder_source::{LocalStore, Page, Scan, SourceError};
 use std::{
     ops::Bound::{self, Excluded, Included, Unbounded},
     rc::Rc,
@@ -28,43 +28,22 @@ const CURSOR_LOST: CommandError = CommandError::Static(
     "ERR invalid cursor: the server has restarted or too many other scans have started since; start again with 0",
 );
 
-type Future<'a> = LocalFuture<'a, CommandResult>;
-
-/// SCAN
-pub(crate) fn scan<'a>(call: &'a mut CommandContext<'_>, _: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
-    Box::pin(write_scan(call))
+pub(crate) async fn dbsize(call: &mut CommandContext<'_>) -> Done {
+    let count = call.group().local()?.count().await?;
+    call.integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
-/// KEYS
-pub(crate) fn keys<'a>(call: &'a mut CommandContext<'_>, _: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
-    Box::pin(write_keys(call))
-}
-/// DBSIZE
-pub(crate) fn dbsize<'a>(call: &'a mut CommandContext<'_>, _: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
-    Box::pin(async move {
-        let count = call.group().local()?.count().await?;
-        call.reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
-        Ok(())
-    })
-}
-/// RANDOMKEY
-pub(crate) fn randomkey<'a>(call: &'a mut CommandContext<'_>, _: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
-    Box::pin(async move {
-        match random(call.group().local()?).await? {
-            Some(key) => call.reply.bulk(&key),
-            None => call.reply.null(),
-        }
-        Ok(())
-    })
+pub(crate) async fn randomkey(call: &mut CommandContext<'_>) -> Done {
+    match random(call.group().local()?).await? {
+        Some(key) => call.reply.bulk(&key),
+        None => call.reply.null(),
+    }
+    Ok(Flow::Done)
 }
 /// FLUSHDB, FLUSHALL. The caller holds all key locks.
-pub(crate) fn flush<'a>(call: &'a mut CommandContext<'_>, held: Option<&'a Rc<KeyGuard>>) -> Future<'a> {
-    Box::pin(async move {
-        let Some(held) = held else { return Err(CommandError::Static("ERR all keys must be held")) };
-        flush_options(call)?;
-        call.group().clear_source(held).await?;
-        call.reply.ok();
-        Ok(())
-    })
+pub(crate) async fn flush(call: &mut CommandContext<'_>, held: &Rc<KeyGuard>) -> Done {
+    flush_options(call)?;
+    call.group().clear_source(held).await?;
+    call.ok()
 }
 
 /// A page of the keys of a range, in order.
@@ -77,7 +56,7 @@ async fn page(
     store.scan(Scan { start, end, reverse: false, limit, max_bytes: PAGE, keys_only: true }).await
 }
 
-async fn write_scan(call: &mut CommandContext<'_>) -> CommandResult {
+pub(crate) async fn scan(call: &mut CommandContext<'_>) -> Done {
     let store = call.group().local()?;
     let walk = Walk::parse(call)?;
     let cursors = &call.worker.app.cursors;
@@ -91,10 +70,10 @@ async fn write_scan(call: &mut CommandContext<'_>) -> CommandResult {
     call.reply.array(2);
     call.reply.bulk_unsigned(page.next.map_or(0, |last| cursors.keep(last, walk.cursor)));
     found.reply(call);
-    Ok(())
+    Ok(Flow::Done)
 }
 
-async fn write_keys(call: &mut CommandContext<'_>) -> CommandResult {
+pub(crate) async fn keys(call: &mut CommandContext<'_>) -> Done {
     let store = call.group().local()?;
     let pattern = call.arg(1);
     let (mut start, end) = glob::range(Some(pattern));
@@ -109,7 +88,7 @@ async fn write_keys(call: &mut CommandContext<'_>) -> CommandResult {
         }
     }
     found.reply(call);
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// A random key. Its bytes are chosen one by one, each between the bytes of the first and the last

@@ -1,13 +1,13 @@
 //! LATENCY: when commands of this process took long, and how long each command takes, with every
 //! source.
 use super::latency_graph::latency_graph;
-use crate::{command_context::CommandContext, command_error::CommandError, command_flow::Flow};
+use crate::{
+    command_context::CommandContext,
+    command_outcome::{CommandError, Done, Flow},
+};
 use larder_base::telemetry::CommandNumbers;
 use std::{collections::HashSet, fmt::Write as _};
 
-type Done = Result<Flow, CommandError>;
-
-/// LATENCY LATEST
 pub(crate) fn latest(call: &mut CommandContext<'_>) -> Done {
     let events = call.worker.app.telemetry.slow.events();
     call.reply.array(events.len());
@@ -43,8 +43,7 @@ pub(crate) fn graph(call: &mut CommandContext<'_>) -> Done {
     };
     let samples = telemetry.slow.event_samples(call.arg(2));
     let graph = latency_graph(&event, &samples, telemetry.time().as_secs());
-    call.reply.verbatim(graph.as_bytes());
-    Ok(Flow::Done)
+    call.verbatim(graph.as_bytes())
 }
 
 /// LATENCY RESET [event …]
@@ -53,8 +52,7 @@ pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     let is_named =
         |event: &str| names.len() == 0 || names.clone().any(|name| name.eq_ignore_ascii_case(event.as_bytes()));
     let count = call.worker.app.telemetry.slow.reset_events(is_named);
-    call.reply.integer(count as i64);
-    Ok(Flow::Done)
+    call.integer(count as i64)
 }
 
 /// LATENCY HISTOGRAM [command …]: for each command, how many calls took at most 1, 2, 4, … µs.
@@ -70,10 +68,8 @@ pub(crate) fn histogram(call: &mut CommandContext<'_>) -> Done {
     call.reply.map(commands.len());
     for CommandNumbers { name, times, .. } in commands {
         let times = times.unwrap_or_default();
-        call.reply.bulk(name.as_bytes());
-        call.reply.map(2);
-        call.reply.bulk(b"calls");
-        call.reply.integer(times.count() as i64);
+        call.reply.named(name).map(2);
+        call.reply.named("calls").integer(times.count() as i64);
         call.reply.bulk(b"histogram_usec");
         let counts = steps(times.powers().map(|(end, count)| (end.as_nanos() as i64 / 1000, count)));
         call.reply.map(counts.len());
@@ -96,7 +92,6 @@ fn steps(counts: impl Iterator<Item = (i64, u64)>) -> Vec<(i64, u64)> {
     steps
 }
 
-/// LATENCY DOCTOR
 pub(crate) fn doctor(call: &mut CommandContext<'_>) -> Done {
     let slow = &call.worker.app.telemetry.slow;
     let mut report = String::new();
@@ -104,7 +99,7 @@ pub(crate) fn doctor(call: &mut CommandContext<'_>) -> Done {
     match slow.watches_from() {
         None => {
             // In front of a Redis, the name without a prefix is that of its own monitor.
-            let parameter = match call.group().source.as_redis() {
+            let parameter = match call.redis() {
                 Some(_) => "larder-latency-monitor-threshold 100ms",
                 None => "latency-monitor-threshold 100",
             };
@@ -132,8 +127,7 @@ pub(crate) fn doctor(call: &mut CommandContext<'_>) -> Done {
     if !slow.is_empty() {
         let _ = writeln!(report, "SLOWLOG GET shows the latest commands that took long.");
     }
-    call.reply.verbatim(report.as_bytes());
-    Ok(Flow::Done)
+    call.verbatim(report.as_bytes())
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@
 //!   inbox is read between commands only.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX, integer},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, SYNTAX, integer},
     commands::subscriptions::check_name,
     tracking_client::{Choice, Tracker, overlapping},
 };
@@ -30,27 +29,23 @@ struct Asked<'a> {
     prefixes: Vec<&'a [u8]>,
 }
 
-/// CLIENT GETREDIR
-pub(crate) fn getredir(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn getredir(call: &mut CommandContext<'_>) -> Done {
     let redirect = call.session.tracker.as_ref().map_or(-1, |tracker| tracker.redirect as i64);
-    call.reply.integer(redirect);
-    Ok(Flow::Done)
+    call.integer(redirect)
 }
 
 /// `CLIENT TRACKING ON|OFF [REDIRECT id] [BCAST] [PREFIX prefix]… [OPTIN] [OPTOUT] [NOLOOP]`
-pub(crate) fn tracking(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn tracking(call: &mut CommandContext<'_>) -> Done {
     let asked = Asked::parse(call)?;
     if call.arg(2).eq_ignore_ascii_case(b"on") {
         asked.check(call.session.tracker.as_deref())?;
         start(call, asked);
     } else if call.arg(2).eq_ignore_ascii_case(b"off") {
-        call.session.tracker = None;
+        call.session.change().tracker = None;
     } else {
         return Err(SYNTAX);
     }
-    call.session.settle();
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 impl<'a> Asked<'a> {
@@ -164,11 +159,12 @@ fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
 }
 
 fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
-    let (tracking, client) = (&call.worker.app.tracking, &call.session.client);
+    let (tracking, client) = (&call.worker.app.tracking, call.session.client.clone());
     // BCAST without a prefix means all keys.
     let empty: &[&[u8]] = &[b""];
     let added = if asked.mode.bcast && asked.prefixes.is_empty() { empty } else { &asked.prefixes };
-    let mut tracker = call.session.tracker.take().unwrap_or_else(|| {
+    let tracker = call.session.change().tracker.take();
+    let mut tracker = tracker.unwrap_or_else(|| {
         Box::new(Tracker {
             tracking: tracking.clone(),
             client: client.clone(),
@@ -189,14 +185,15 @@ fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
             tracker.bytes += 2 * prefix.len() + 256;
         }
     }
-    tracking.add(client, asked.mode, asked.redirect, added.iter().copied());
-    call.session.tracker = Some(tracker);
+    tracking.add(&client, asked.mode, asked.redirect, added.iter().copied());
+    call.session.change().tracker = Some(tracker);
 }
 
 /// CLIENT CACHING YES|NO
-pub(crate) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn caching(call: &mut CommandContext<'_>) -> Done {
     let answer = call.arg(2);
-    let Some(tracker) = &mut call.session.tracker else {
+    let mut state = call.session.change();
+    let Some(tracker) = &mut state.tracker else {
         return Err(CommandError::Static(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));
@@ -210,12 +207,11 @@ pub(crate) fn caching(call: &mut CommandContext<'_>) -> Result<Flow, CommandErro
         return Err(CommandError::Static(why));
     }
     tracker.exception = true;
-    call.reply.ok();
-    Ok(Flow::Done)
+    drop(state);
+    call.ok()
 }
 
-/// CLIENT TRACKINGINFO
-pub(crate) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn info(call: &mut CommandContext<'_>) -> Done {
     let mut flags = Vec::new();
     let (none, mut redirect) = (BTreeSet::new(), -1);
     let mut prefixes = &none;
@@ -238,13 +234,10 @@ pub(crate) fn info(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
     }
     let reply = &mut call.reply;
     reply.map(3);
-    reply.bulk(b"flags");
-    reply.set(flags.len());
+    reply.named("flags").set(flags.len());
     flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
-    reply.bulk(b"redirect");
-    reply.integer(redirect);
-    reply.bulk(b"prefixes");
-    reply.array(prefixes.len());
+    reply.named("redirect").integer(redirect);
+    reply.named("prefixes").array(prefixes.len());
     prefixes.iter().for_each(|prefix| reply.bulk(prefix));
     Ok(Flow::Done)
 }

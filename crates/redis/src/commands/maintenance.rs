@@ -8,8 +8,7 @@
 //! node-redis exits when it gets a push without an address that it did not ask for.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, SYNTAX},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, SYNTAX},
     session::Session,
 };
 use larder_core::{
@@ -23,7 +22,7 @@ use larder_store::clock;
 const WITH_ADDRESS: [&[u8]; 4] = [b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn"];
 
 /// `CLIENT MAINT_NOTIFICATIONS ON | OFF [moving-endpoint-type type]`
-pub(crate) fn notifications(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(crate) fn notifications(call: &mut CommandContext<'_>) -> Done {
     let moves = match call.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => Moves::Elsewhere,
         b"off" => Moves::Untold,
@@ -41,8 +40,7 @@ pub(crate) fn notifications(call: &mut CommandContext<'_>) -> Result<Flow, Comma
         Some(_) => return Err(SYNTAX),
     };
     call.session.client.about.lock().moves = with_type;
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }
 
 /// Whether the drain has begun and this client gets the push.

@@ -6,29 +6,12 @@
 use super::{config, config_larder, info};
 use crate::{
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::{Flow, Later},
+    command_outcome::{Done, Flow},
     upstream::{replies::is_error, requests},
 };
 use bytes::Bytes;
 use larder_proto::resp::{View, encode, view};
 use larder_source::SourceError;
-
-/// INFO
-pub(crate) fn info<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        write_info(call).await;
-        Ok(Flow::Done)
-    })
-}
-/// CONFIG GET
-pub(crate) fn config_get<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move { write_config(call).await.map(|()| Flow::Done) })
-}
-/// CONFIG RESETSTAT
-pub(crate) fn resetstat<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move { reset_both(call).await.map(|()| Flow::Done) })
-}
 
 /// Sends a command and returns the reply. The caller passes it on.
 async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<Bytes, SourceError> {
@@ -37,7 +20,7 @@ async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Result<Bytes, S
     Ok(replies.last())
 }
 
-async fn write_info(call: &mut CommandContext<'_>) {
+pub(crate) async fn info(call: &mut CommandContext<'_>) -> Done {
     let parts: Vec<&[u8]> = call.args.from(0).filter(|part| !info::is_larder(part)).collect();
     let reply = ask(call, encode(&parts)).await;
     let mut text = match reply.as_deref().map(view) {
@@ -48,7 +31,8 @@ async fn write_info(call: &mut CommandContext<'_>) {
         }
         Err(_) => info::last_known(call),
         Ok(_) => {
-            return call.session.pass_part(reply.unwrap_or_default(), call.reply.output());
+            call.session.pass_part(reply.unwrap_or_default(), call.reply.output());
+            return Ok(Flow::Done);
         }
     };
     let own = info::own_sections(call, reply.is_ok());
@@ -56,30 +40,30 @@ async fn write_info(call: &mut CommandContext<'_>) {
         text.extend_from_slice(b"\r\n");
     }
     text.extend_from_slice(own.as_bytes());
-    call.reply.verbatim(&text);
+    call.verbatim(&text)
 }
 
-async fn write_config(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+pub(crate) async fn config_get(call: &mut CommandContext<'_>) -> Done {
     let reply = ask(call, requests::encoded(call.args)).await?;
     let (Ok(View::Map(theirs) | View::Array(theirs)), Some(head)) =
         (view(&reply), reply.iter().position(|b| *b == b'\n'))
     else {
         call.session.pass_part(reply, call.reply.output());
-        return Ok(());
+        return Ok(Flow::Done);
     };
     let ours = config_larder::asked(call);
     call.reply.map(theirs.count() / 2 + ours.len());
     call.reply.output().put_bytes(reply.slice(head + 1..));
     config_larder::put(call, &ours);
-    Ok(())
+    Ok(Flow::Done)
 }
 
-/// Resets the counters of both.
-async fn reset_both(call: &mut CommandContext<'_>) -> Result<(), CommandError> {
+/// CONFIG RESETSTAT: resets the counters of both.
+pub(crate) async fn resetstat(call: &mut CommandContext<'_>) -> Done {
     let reply = ask(call, requests::encoded(call.args)).await?;
     if !is_error(&reply) {
         config::reset(call);
     }
     call.session.pass_part(reply, call.reply.output());
-    Ok(())
+    Ok(Flow::Done)
 }

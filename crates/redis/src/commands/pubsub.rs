@@ -1,15 +1,12 @@
 //! PUBLISH and PUBSUB without an upstream, among the clients of this process.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, arity},
-    command_flow::{Flow, Later},
+    command_outcome::{Done, Flow, arity},
     commands::subscriptions::check_name,
 };
 use larder_core::clients::SubscriptionKind;
 use larder_proto::glob;
 use std::sync::Arc;
-
-type Done = Result<Flow, CommandError>;
 
 /// Steps of comparing a channel with patterns after which other connections have their turn.
 const STEPS_IN_A_TURN: usize = 1 << 20;
@@ -26,21 +23,19 @@ pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
     send(call, SubscriptionKind::Channel, &matching)
 }
 /// PUBLISH to a channel whose comparison with all patterns takes long.
-pub(crate) fn publish_in_turns<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
-        for pattern in call.worker.app.pubsub.patterns().iter() {
-            if glob::matches(pattern, channel, false) {
-                matching.push(pattern.clone());
-            }
-            done += glob::most_steps(pattern, channel);
-            if done > STEPS_IN_A_TURN {
-                done = 0;
-                tokio::task::yield_now().await;
-            }
+pub(crate) async fn publish_in_turns(call: &mut CommandContext<'_>) -> Done {
+    let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
+    for pattern in call.worker.app.pubsub.patterns().iter() {
+        if glob::matches(pattern, channel, false) {
+            matching.push(pattern.clone());
         }
-        send(call, SubscriptionKind::Channel, &matching)
-    })
+        done += glob::most_steps(pattern, channel);
+        if done > STEPS_IN_A_TURN {
+            done = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    send(call, SubscriptionKind::Channel, &matching)
 }
 /// SPUBLISH channel message
 pub(crate) fn spublish(call: &mut CommandContext<'_>) -> Done {
@@ -49,19 +44,11 @@ pub(crate) fn spublish(call: &mut CommandContext<'_>) -> Done {
 }
 fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind, matching: &[Arc<[u8]>]) -> Done {
     let receivers = call.worker.app.pubsub.post(kind, call.arg(1), call.arg(2), matching);
-    call.reply.integer(receivers as i64);
-    Ok(Flow::Done)
+    call.integer(receivers as i64)
 }
 
-/// `PUBSUB CHANNELS [pattern]`
-pub(crate) fn channels(call: &mut CommandContext<'_>) -> Done {
-    list(call, SubscriptionKind::Channel)
-}
-/// `PUBSUB SHARDCHANNELS [pattern]`
-pub(crate) fn shardchannels(call: &mut CommandContext<'_>) -> Done {
-    list(call, SubscriptionKind::Shard)
-}
-fn list(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+/// `PUBSUB CHANNELS [pattern]`, `PUBSUB SHARDCHANNELS [pattern]`
+pub(crate) fn channels(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     if call.args.len() > 3 {
         return Err(arity(call.command.name));
     }
@@ -71,15 +58,8 @@ fn list(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     Ok(Flow::Done)
 }
 
-/// `PUBSUB NUMSUB [channel …]`
-pub(crate) fn numsub(call: &mut CommandContext<'_>) -> Done {
-    count(call, SubscriptionKind::Channel)
-}
-/// `PUBSUB SHARDNUMSUB [channel …]`
-pub(crate) fn shardnumsub(call: &mut CommandContext<'_>) -> Done {
-    count(call, SubscriptionKind::Shard)
-}
-fn count(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+/// `PUBSUB NUMSUB [channel …]`, `PUBSUB SHARDNUMSUB [channel …]`
+pub(crate) fn numsub(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     let channels = call.args.from(2);
     call.reply.array(2 * channels.len());
     for channel in channels {
@@ -90,9 +70,7 @@ fn count(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
     Ok(Flow::Done)
 }
 
-/// PUBSUB NUMPAT
 pub(crate) fn numpat(call: &mut CommandContext<'_>) -> Done {
     let patterns = call.worker.app.pubsub.totals()[SubscriptionKind::Pattern as usize];
-    call.reply.integer(patterns as i64);
-    Ok(Flow::Done)
+    call.integer(patterns as i64)
 }

@@ -3,8 +3,7 @@
 use crate::{
     auth,
     command_context::CommandContext,
-    command_error::{CommandError, NO_AUTH, SYNTAX, integer},
-    command_flow::{Flow, Later},
+    command_outcome::{CommandError, Done, Flow, NO_AUTH, SYNTAX, integer},
 };
 use larder_base::identity::Credential;
 use larder_config::PrimaryAddress;
@@ -15,8 +14,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
-
-type Done = Result<Flow, CommandError>;
 
 /// Longest name of a host that is dialled (RFC 1035).
 const LONGEST_HOST: usize = 253;
@@ -29,7 +26,7 @@ pub(crate) fn replicaof(call: &mut CommandContext<'_>) -> Done {
     let (host, port) = (call.arg(1), call.arg(2));
     if host.len() > LONGEST_HOST {
         let text = format!("ERR the name of a host has at most {LONGEST_HOST} bytes");
-        return Err(CommandError::Owned(text.into_bytes()));
+        return Err(CommandError::from(text));
     }
     let replication = &call.worker.app.replication;
     let primary = match host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
@@ -65,7 +62,7 @@ pub(crate) fn replicate(call: &mut CommandContext<'_>) -> Done {
     if has_secret {
         auth::may_try(call, Credential::ReplicationSecret)?;
     }
-    if !replication.admits(call.arg(2), call.session.authenticated()) {
+    if !replication.admits(call.arg(2), call.session.authenticated) {
         if !has_secret {
             return Err(NO_AUTH);
         }
@@ -80,7 +77,7 @@ pub(crate) fn replicate(call: &mut CommandContext<'_>) -> Done {
     }
     if let Some(primary) = replication.primary() {
         let text = format!("ERR this server is a replica itself: replicate from its primary, {primary}");
-        return Err(CommandError::Owned(text.into_bytes()));
+        return Err(CommandError::from(text));
     }
     let text = |index| std::str::from_utf8(call.arg(index)).ok();
     let (port, id) =
@@ -91,7 +88,8 @@ pub(crate) fn replicate(call: &mut CommandContext<'_>) -> Done {
     let records = if records.len() == replication.positions() { records } else { &[] };
     let records = records.iter().map(|record| u64::from_le_bytes(*record)).collect();
     call.reply.simple("LARDER");
-    Ok(Flow::Replicate(Box::new(ReplicaRequest { port, id, records })))
+    call.session.replica = Some(Box::new(ReplicaRequest { port, id, records }));
+    Ok(Flow::Replicate)
 }
 
 /// LARDER.FORWARDED: what the connection carries are writes of a replica's clients, which go no
@@ -102,17 +100,15 @@ pub(crate) fn forwarded(call: &mut CommandContext<'_>) -> Done {
     let replication = &call.worker.app.replication;
     if let Some(primary) = replication.primary() {
         let text = format!("READONLY this server is a replica itself: forward to its primary, {primary}");
-        return Err(CommandError::Owned(text.into_bytes()));
+        return Err(CommandError::from(text));
     }
-    call.reply.simple(&replication.place().to_string());
-    Ok(Flow::Done)
+    call.simple(&replication.place().to_string())
 }
 
 fn cannot(hindrance: &str) -> CommandError {
-    CommandError::Owned(format!("ERR this server cannot take part in replication: {hindrance}").into_bytes())
+    CommandError::from(format!("ERR this server cannot take part in replication: {hindrance}"))
 }
 
-/// ROLE
 pub(crate) fn role(call: &mut CommandContext<'_>) -> Done {
     let replication = &call.worker.app.replication;
     match replication.primary().filter(|_| replication.is_read_only()) {
@@ -173,23 +169,19 @@ pub(crate) fn wait(call: &mut CommandContext<'_>) -> Done {
     if !call.nested && !has_none && count < wanted {
         return call.alone();
     }
-    call.reply.integer(count as i64);
-    Ok(Flow::Done)
+    call.integer(count as i64)
 }
 
 /// Waits.
-pub(crate) fn run_wait<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async {
-        let (wanted, limit) = wait_of(call)?;
-        let blocked = &call.session.client.blocked;
-        blocked.store(true, Relaxed);
-        let replication = Arc::clone(&call.worker.app.replication);
-        let count = replication.wait(wanted, limit).await;
-        blocked.store(false, Relaxed);
-        call.session.times.restart();
-        call.reply.integer(count as i64);
-        Ok(Flow::Done)
-    })
+pub(crate) async fn run_wait(call: &mut CommandContext<'_>) -> Done {
+    let (wanted, limit) = wait_of(call)?;
+    let blocked = &call.session.client.blocked;
+    blocked.store(true, Relaxed);
+    let replication = Arc::clone(&call.worker.app.replication);
+    let count = replication.wait(wanted, limit).await;
+    blocked.store(false, Relaxed);
+    call.session.times.restart();
+    call.integer(count as i64)
 }
 
 /// INFO's section, in Redis's names. Its offsets count changes.

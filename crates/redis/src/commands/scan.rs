@@ -2,7 +2,7 @@
 use super::keys::type_name;
 use crate::{
     command_context::CommandContext,
-    command_error::{CURSOR, CommandError, CommandResult, SYNTAX, integer},
+    command_outcome::{CURSOR, CommandError, Done, Flow, SYNTAX, integer},
 };
 use larder_engine::Tier;
 use larder_proto::{
@@ -62,8 +62,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// SCAN
-pub(crate) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let walk = Walk::parse(call)?;
     let (mut pace, mut found) = (walk.pattern.map(Pace::new), WalkPage::of(call));
     let (mut next, mut left, mut turns) = (walk.cursor, walk.count, 0);
@@ -85,7 +84,7 @@ pub(crate) fn scan(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
     call.reply.array(2);
     call.reply.bulk_unsigned(next);
     found.reply(call);
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// Parses like `strtoul`: a sign and leading zeros are allowed.
@@ -100,7 +99,7 @@ fn cursor(text: &[u8]) -> Option<u64> {
 }
 
 /// KEYS pattern, within a transaction
-pub(crate) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::of(call), 0);
     loop {
         cursor = keys_from(call, tier, cursor, &mut pace, &mut found);
@@ -110,11 +109,11 @@ pub(crate) fn keys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
         }
     }
     found.reply(call);
-    Ok(())
+    Ok(Flow::Done)
 }
 /// KEYS pattern. Other clients have their turns in between, so what they write meanwhile may be listed
 /// or not.
-pub(crate) async fn keys_in_turns(call: &mut CommandContext<'_>) -> CommandResult {
+pub(crate) async fn keys_in_turns(call: &mut CommandContext<'_>) -> Done {
     let (mut pace, mut found, mut cursor) = (Pace::new(call.arg(1)), WalkPage::of(call), 0);
     loop {
         cursor = keys_from(call, &mut call.cache().tier(), cursor, &mut pace, &mut found);
@@ -126,7 +125,7 @@ pub(crate) async fn keys_in_turns(call: &mut CommandContext<'_>) -> CommandResul
         }
     }
     found.reply(call);
-    Ok(())
+    Ok(Flow::Done)
 }
 /// Visits a group of entries. Returns where to go on; 0: done.
 fn keys_from(
@@ -143,15 +142,14 @@ fn keys_from(
     })
 }
 
-/// RANDOMKEY
-pub(crate) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn randomkey(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let seed = fastrand::u64(..);
     let reply = &mut call.reply;
     let found = tier.random(seed, call.now, |entry| reply.bulk(entry.key));
     if found.is_none() {
         reply.null();
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// Found keys. Their number is known only at the end.

@@ -1,11 +1,8 @@
 //! SLOWLOG: the latest commands of this process that took long, with every source.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, integer},
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow, integer},
 };
-
-type Done = Result<Flow, CommandError>;
 
 /// Entries that SLOWLOG GET shows unless it says how many.
 const SHOWN: usize = 10;
@@ -36,15 +33,11 @@ pub(crate) fn get(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// SLOWLOG LEN
 pub(crate) fn len(call: &mut CommandContext<'_>) -> Done {
-    call.reply.integer(call.worker.app.telemetry.slow.len() as i64);
-    Ok(Flow::Done)
+    call.integer(call.worker.app.telemetry.slow.len() as i64)
 }
 
-/// SLOWLOG RESET
 pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     call.worker.app.telemetry.slow.reset();
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }

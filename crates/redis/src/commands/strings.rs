@@ -1,14 +1,15 @@
 //! Strings: SET and related commands, GETEX, GETDEL, APPEND, ranges, MSET.
-use super::tags;
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, OFFSET, SYNTAX, arity, integer},
-    string_values::check_string,
+    command_outcome::{CommandError, CommandResult, Done, Flow, OFFSET, SYNTAX, WRONG_TYPE, arity, integer},
+    commands::tags,
 };
+use bytes::Bytes;
 use larder_engine::{
     Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
 };
 use larder_proto::resp::Args;
+use larder_source::is_document;
 use larder_store::clock;
 use smallvec::SmallVec;
 
@@ -28,31 +29,24 @@ impl Lifetime<'_> {
         if time <= 0 {
             return Err(invalid());
         }
-        let millis = match self.seconds {
-            true => time.checked_mul(1000).ok_or_else(invalid)?,
-            false => time,
-        };
-        let at = match self.relative {
-            true => millis.checked_add_unsigned(now).ok_or_else(invalid)?,
-            false => millis,
-        };
+        let millis = if self.seconds { time.checked_mul(1000).ok_or_else(invalid)? } else { time };
+        let at = if self.relative { millis.checked_add_unsigned(now).ok_or_else(invalid)? } else { millis };
         check_latest(at, command)?;
         Ok(if self.relative { at as Millis } else { clock::of_wall(at as Millis) })
     }
 }
 
 pub(super) fn invalid_expire(command: &str) -> CommandError {
-    CommandError::Owned(format!("ERR invalid expire time in '{command}' command").into_bytes())
+    CommandError::from(format!("ERR invalid expire time in '{command}' command"))
 }
 
 /// Refuses an expiry that Redis takes, but that no entry can have.
 pub(super) fn check_latest(at: i64, command: &str) -> CommandResult {
     match at <= MAX_EXPIRY as i64 {
         true => Ok(()),
-        false => Err(CommandError::Owned(
-            format!("ERR invalid expire time in '{command}' command: the latest is {MAX_EXPIRY} ms, in the year 6429")
-                .into_bytes(),
-        )),
+        false => Err(CommandError::from(format!(
+            "ERR invalid expire time in '{command}' command: the latest is {MAX_EXPIRY} ms, in the year 6429"
+        ))),
     }
 }
 
@@ -119,13 +113,12 @@ impl<'a> Options<'a> {
 
 /// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
 #[inline]
-pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (key, value) = (call.key(1), call.arg(2));
     if call.args.len() == 3 {
         call.check_len(value.len())?;
         store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
-        call.reply.ok();
-        return Ok(());
+        return call.ok();
     }
     let options = Options::parse(call, 3, true)?;
     let expiry = options.expiry(call)?;
@@ -143,40 +136,29 @@ pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Command
         Stored::Unmet => call.reply.null(),
         _ => call.reply.ok(),
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// SETNX key value
-pub(crate) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn setnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let value = call.arg(2);
     call.check_len(value.len())?;
     let stored = store(call, tier, call.key(1), value, call.lifetime(call.arg(1)), Condition::IfAbsent)?;
-    call.reply.integer(i64::from(stored != Stored::Unmet));
-    Ok(())
+    call.integer(i64::from(stored != Stored::Unmet))
 }
 
-/// SETEX key seconds value
-pub(crate) fn setex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    set_for(call, tier, true)
-}
-
-/// PSETEX key milliseconds value
-pub(crate) fn psetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    set_for(call, tier, false)
-}
-
-fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> CommandResult {
+/// SETEX key seconds value, PSETEX key milliseconds value
+pub(crate) fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, seconds: bool) -> Done {
     let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
     let expiry = Expiry::At(lifetime.at(call.now, call.command.name)?);
     let value = call.arg(3);
     call.check_len(value.len())?;
     store(call, tier, call.key(1), value, expiry, Condition::Always)?;
-    call.reply.ok();
-    Ok(())
+    call.ok()
 }
 
 /// GETSET key value
-pub(crate) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let value = call.arg(2);
     call.check_len(value.len())?;
     exchange(call, tier, value, call.lifetime(call.arg(1)), Attributes::NONE, Condition::Always)
@@ -202,7 +184,7 @@ fn exchange(
     expiry: Expiry,
     attributes: Attributes<'_>,
     condition: Condition,
-) -> CommandResult {
+) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, scratch| {
@@ -214,24 +196,24 @@ fn exchange(
             None => reply.null(),
         }
         match (condition, entry) {
-            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, Ok(())),
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, Ok(Flow::Done)),
             _ => {
                 scratch.extend_from_slice(value);
-                (Change::Replace(expiry, attributes), Ok(()))
+                (Change::Replace(expiry, attributes), Ok(Flow::Done))
             }
         }
     })?
 }
 
 /// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
-pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let options = Options::parse(call, 2, false)?;
     let (key, now, name) = (call.key(1), call.now, call.command.name);
     let reply = &mut call.reply;
     tier.update(key, now, |entry, _| {
         let Some(entry) = entry else {
             reply.null();
-            return (Change::Keep, Ok(()));
+            return (Change::Keep, Ok(Flow::Done));
         };
         if let Err(fault) = check_string(Some(entry)) {
             return (Change::Keep, Err(fault));
@@ -244,32 +226,31 @@ pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comma
             None => Change::Keep,
         };
         reply.value(entry.value);
-        (change, Ok(()))
+        (change, Ok(Flow::Done))
     })?
 }
 
 /// GETDEL key
-pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
     tier.update(key, call.now, |entry, _| match (entry, check_string(entry)) {
         (_, Err(fault)) => (Change::Keep, Err(fault)),
         (Some(entry), _) => {
             reply.value(entry.value);
-            (Change::Delete, Ok(()))
+            (Change::Delete, Ok(Flow::Done))
         }
         (None, _) => {
             reply.null();
-            (Change::Keep, Ok(()))
+            (Change::Keep, Ok(Flow::Done))
         }
     })?
 }
 
 /// STRLEN key
-pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let len = tier.get(call.key(1), call.now, |entry| check_string(Some(&entry)).map(|()| len(&entry)));
-    call.reply.integer(len.transpose()?.unwrap_or(0) as i64);
-    Ok(())
+    call.integer(len.transpose()?.unwrap_or(0) as i64)
 }
 
 fn len(entry: &Entry<'_>) -> usize {
@@ -277,7 +258,7 @@ fn len(entry: &Entry<'_>) -> usize {
 }
 
 /// GETRANGE key start end; SUBSTR is its old name
-pub(crate) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (start, end) = (integer(call.arg(2))?, integer(call.arg(3))?);
     let (key, reply) = (call.key(1), &mut call.reply);
     let found = tier.get(key, call.now, |entry| {
@@ -286,11 +267,11 @@ pub(crate) fn getrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Co
             (part, Value::Inline(_)) | (part @ [], _) => reply.bulk(part),
             (part, large) => reply.shared(large.to_bytes().slice_ref(part)),
         }
-        Ok(())
+        Ok(Flow::Done)
     });
     found.unwrap_or_else(|| {
         reply.bulk(b"");
-        Ok(())
+        Ok(Flow::Done)
     })
 }
 
@@ -302,14 +283,11 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     let position = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
     let (start, end) = (position(start), position(end).min(len - 1));
-    match start <= end {
-        true => &value[start as usize..=end as usize],
-        false => b"",
-    }
+    if start <= end { &value[start as usize..=end as usize] } else { b"" }
 }
 
 /// APPEND key value
-pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let value = call.arg(2);
     call.check_len(value.len())?;
     let total = tier.update(call.key(1), call.now, |entry, _| {
@@ -319,12 +297,11 @@ pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comm
             Ok(()) => (Change::Append(value), Ok(total)),
         }
     })??;
-    call.reply.integer(total as i64);
-    Ok(())
+    call.integer(total as i64)
 }
 
 /// SETRANGE key offset value
-pub(crate) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let offset = usize::try_from(integer(call.arg(2))?).map_err(|_| OFFSET)?;
     let value = call.arg(3);
     let total = tier.update(call.key(1), call.now, |entry, _| {
@@ -340,20 +317,18 @@ pub(crate) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Co
             Ok(()) => (Change::Splice(offset, value), Ok(old.max(offset + value.len()))),
         }
     })??;
-    call.reply.integer(total as i64);
-    Ok(())
+    call.integer(total as i64)
 }
 
 /// MSET key value [key value …]
-pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     check_pairs(call)?;
     store_pairs(call, tier)?;
-    call.reply.ok();
-    Ok(())
+    call.ok()
 }
 
 /// MSETNX key value [key value …]
-pub(crate) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     check_pairs(call)?;
     let cache = call.cache();
     let mut keys = call.command.keys.of(call.args);
@@ -361,8 +336,7 @@ pub(crate) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comm
     if !exists {
         store_pairs(call, tier)?;
     }
-    call.reply.integer(i64::from(!exists));
-    Ok(())
+    call.integer(i64::from(!exists))
 }
 
 fn check_pairs(call: &CommandContext<'_>) -> CommandResult {
@@ -372,12 +346,12 @@ fn check_pairs(call: &CommandContext<'_>) -> CommandResult {
     call.args.from(2).step_by(2).try_for_each(|value| call.check_len(value.len()))
 }
 
-fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+fn store_pairs(call: &CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     for index in (1..call.args.len()).step_by(2) {
         let (key, value) = (call.key(index), call.arg(index + 1));
         store(call, tier, key, value, call.lifetime(key.bytes()), Condition::Always)?;
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// Whether this SET, MSET, SETEX or PSETEX replaces the whole entry and does not return the old
@@ -400,15 +374,56 @@ pub(crate) fn stored_by_set<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], 
         None => Some((call.arg(2), None)),
     }
 }
-/// What a SETEX stored.
-pub(crate) fn stored_by_setex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
-    stored_for(call, true)
-}
-/// What a PSETEX stored.
-pub(crate) fn stored_by_psetex<'a>(call: &CommandContext<'a>) -> Option<(&'a [u8], Option<Millis>)> {
-    stored_for(call, false)
-}
-fn stored_for<'a>(call: &CommandContext<'a>, seconds: bool) -> Option<(&'a [u8], Option<Millis>)> {
+/// What a SETEX or PSETEX stored.
+pub(crate) fn stored_for<'a>(call: &CommandContext<'a>, seconds: bool) -> Option<(&'a [u8], Option<Millis>)> {
     let lifetime = Lifetime { text: call.arg(2), seconds, relative: true };
     Some((call.arg(3), Some(lifetime.at(call.now, call.command.name).ok()?)))
+}
+
+/// Refuses what is no string; a key without an entry is fine.
+#[inline]
+pub(super) fn check_string(entry: Option<&Entry<'_>>) -> Result<(), CommandError> {
+    match entry {
+        Some(entry) if is_document(entry.metadata()) => Err(WRONG_TYPE),
+        _ => Ok(()),
+    }
+}
+
+const NO_OPTIONS: CommandError = CommandError::Static("ERR this source takes SET without options");
+
+/// SET at a source that takes values.
+pub(crate) async fn set_at_values(call: &mut CommandContext<'_>) -> Done {
+    match call.args.len() {
+        3 => store_at_values(call).await,
+        _ => Err(NO_OPTIONS),
+    }
+}
+
+/// MSET: one write after the other. If one fails, those before it stand and its error is the reply.
+pub(crate) async fn mset_at_values(call: &mut CommandContext<'_>) -> Done {
+    match call.args.len() % 2 {
+        1 => store_at_values(call).await,
+        _ => Err(arity(call.command.name)),
+    }
+}
+
+/// DEL, key by key.
+pub(crate) async fn del_at_values(call: &mut CommandContext<'_>) -> Done {
+    let mut deleted = 0;
+    for at in 1..call.args.len() {
+        deleted += i64::from(call.group().delete(call.arg(at)).await?);
+    }
+    call.integer(deleted)
+}
+
+/// Stores the values of a list of keys and values.
+async fn store_at_values(call: &mut CommandContext<'_>) -> Done {
+    for at in (2..call.args.len()).step_by(2) {
+        call.check_len(call.arg(at).len())?;
+    }
+    for at in (1..call.args.len()).step_by(2) {
+        let value = Bytes::copy_from_slice(call.arg(at + 1));
+        call.group().put(call.arg(at), value, None).await?;
+    }
+    call.ok()
 }

@@ -3,8 +3,7 @@
 use crate::{
     command::Command,
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::{Flow, Later},
+    command_outcome::{CommandError, Done, Flow},
     session::Session,
     subscribed_topics::SubscribedTopics,
     upstream::{client_state::UpstreamSubscriptions, replies::is_error, requests},
@@ -12,43 +11,22 @@ use crate::{
 use larder_core::{app::Worker, clients::SubscriptionKind};
 use larder_source::answers_ping;
 
-type Done = Result<Flow, CommandError>;
-
-/// SUBSCRIBE
-pub(crate) fn subscribe(call: &mut CommandContext<'_>) -> Done {
-    begin_subscribe(call, SubscriptionKind::Channel)
-}
-/// PSUBSCRIBE
-pub(crate) fn psubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin_subscribe(call, SubscriptionKind::Pattern)
-}
-/// SSUBSCRIBE
-pub(crate) fn ssubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin_subscribe(call, SubscriptionKind::Shard)
-}
-/// UNSUBSCRIBE
-pub(crate) fn unsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, SubscriptionKind::Channel))
-}
-/// PUNSUBSCRIBE
-pub(crate) fn punsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, SubscriptionKind::Pattern))
-}
-/// SUNSUBSCRIBE
-pub(crate) fn sunsubscribe(call: &mut CommandContext<'_>) -> Done {
-    begin(call, |call| remove(call, SubscriptionKind::Shard))
-}
-
-fn begin_subscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
-    if call.group().source.as_redis().is_some() {
+/// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE
+pub(crate) fn subscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+    if call.redis().is_some() {
         note_subscribing(call.worker, call.session);
     }
     begin(call, |call| add(call, kind))
 }
+/// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE
+pub(crate) fn unsubscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> Done {
+    begin(call, |call| remove(call, kind))
+}
+
 /// Notes that the client's next command subscribes at the upstream. PUBLISH of other clients waits
 /// for it.
 fn note_subscribing(worker: &Worker, session: &mut Session) {
-    session.upstream.subscribing.get_or_insert_with(|| worker.app.subscribes.begin());
+    session.change().upstream.subscribing.get_or_insert_with(|| worker.app.subscribes.begin());
 }
 /// Notes a command that has to wait for others of its client, if it subscribes at the upstream.
 pub(crate) fn note_behind(worker: &Worker, session: &mut Session, command: &Command) {
@@ -59,7 +37,7 @@ pub(crate) fn note_behind(worker: &Worker, session: &mut Session, command: &Comm
 }
 
 fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'_>)) -> Done {
-    match call.group().source.as_redis() {
+    match call.redis() {
         Some(_) => call.alone(),
         None => {
             call.args.from(1).try_for_each(|topic| check_name(call, "a channel or pattern", topic))?;
@@ -72,52 +50,33 @@ fn begin(call: &mut CommandContext<'_>, local: impl FnOnce(&mut CommandContext<'
 pub(super) fn check_name(call: &CommandContext<'_>, what: &str, name: &[u8]) -> Result<(), CommandError> {
     let limit = call.worker.app.settings.max_key;
     match name.len() > limit {
-        true => Err(CommandError::Owned(format!("ERR {what} has at most {limit} bytes (max-key)").into_bytes())),
+        true => Err(CommandError::from(format!("ERR {what} has at most {limit} bytes (max-key)"))),
         false => Ok(()),
     }
 }
 
-/// MONITOR
 pub(crate) fn monitor(call: &mut CommandContext<'_>) -> Done {
-    match call.group().source.as_redis() {
+    match call.redis() {
         Some(_) => call.alone(),
         None => Err(CommandError::Static("ERR MONITOR needs a Redis source (setting source)")),
     }
 }
 
-/// SUBSCRIBE and related commands at an upstream Redis.
-pub(crate) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        at_upstream(call, false).await?;
-        call.session.settle();
-        call.session.note_subscriptions();
-        Ok(Flow::Done)
-    })
-}
-
-/// MONITOR at an upstream Redis.
-pub(crate) fn run_monitor<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        at_upstream(call, true).await?;
-        call.session.settle();
-        call.session.note_subscriptions();
-        Ok(Flow::Done)
-    })
-}
-
-async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(), CommandError> {
+/// SUBSCRIBE and related commands at an upstream Redis, and MONITOR.
+pub(crate) async fn at_upstream(call: &mut CommandContext<'_>) -> Done {
+    let monitor = call.command.name == "monitor";
     // A node of a cluster has only the shard channels of its own slots. All nodes have the others.
     let is_of_slot = matches!(call.command.name, "ssubscribe" | "sunsubscribe");
     let is_apart = is_of_slot && !requests::own_server(call)?.is_single();
-    if call.session.upstream.subscriptions_of(is_apart).is_none() {
+    if call.session.change().upstream.subscriptions_of(is_apart).is_none() {
         let relay = requests::server(call)?.get().open_dedicated(call.args, true).await?;
         let subscribed = UpstreamSubscriptions { relay, counts: [0; 3], monitor: None };
-        *call.session.upstream.subscriptions_of(is_apart) = Some(subscribed);
+        *call.session.change().upstream.subscriptions_of(is_apart) = Some(subscribed);
     }
     let resp3 = call.session.resp3;
     let silent = call.session.is_silent();
-    let mut taken = call.session.upstream.subscriptions_of(is_apart).take();
-    let Some(subscribed) = &mut taken else { return Ok(()) };
+    let mut taken = call.session.change().upstream.subscriptions_of(is_apart).take();
+    let Some(subscribed) = &mut taken else { return Ok(Flow::Done) };
     if monitor {
         subscribed.relay.pushes().expect_lines();
     }
@@ -128,8 +87,11 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
             // Lines of MONITOR may have come with its OK. They stand behind it.
             let first = subscribed.relay.pushes().replies() - replies.iter().len() as u64;
             for (before, reply) in (first..).zip(replies.iter()) {
-                let to = if silent { &mut call.session.upstream.held_pushes } else { &mut *out };
-                subscribed.take(before, to, resp3, &call.session.counters);
+                let counters = call.session.counters.clone();
+                let mut state = call.session.change();
+                let to = if silent { &mut state.upstream.held_pushes } else { &mut *out };
+                subscribed.take(before, to, resp3, &counters);
+                drop(state);
                 // Confirmations come as pushes. Any other reply, except that of the final PING, is an error or
                 // MONITOR's OK.
                 if !monitor && answers_ping(reply) {
@@ -145,8 +107,9 @@ async fn at_upstream(call: &mut CommandContext<'_>, monitor: bool) -> Result<(),
         Err(error) => return Err(error.into()),
     }
     let is_used = |subscribed: &UpstreamSubscriptions| subscribed.counts != [0; 3] || subscribed.monitor.is_some();
-    *call.session.upstream.subscriptions_of(is_apart) = taken.filter(is_used);
-    Ok(())
+    *call.session.change().upstream.subscriptions_of(is_apart) = taken.filter(is_used);
+    call.session.note_subscriptions();
+    Ok(Flow::Done)
 }
 
 /// Runs `change` without an upstream.
@@ -158,26 +121,27 @@ fn locally(call: &mut CommandContext<'_>, change: impl FnOnce(&mut CommandContex
         // Confirmations are pushes, so they are not suppressed.
         session.hold_pushes(call.reply.output(), mark);
     }
-    session.subscriptions = session.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());
+    session.change().subscriptions.take_if(|subscriptions| subscriptions.is_empty());
     session.note_subscriptions();
-    session.settle();
     Flow::Done
 }
 
 fn add(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
     for topic in call.args.from(1) {
-        let client = &call.session.client;
-        let subscriptions = call.session.subscriptions.get_or_insert_with(|| {
+        let client = call.session.client.clone();
+        let mut state = call.session.change();
+        let subscriptions = state.subscriptions.get_or_insert_with(|| {
             let pubsub = call.worker.app.pubsub.clone();
-            Box::new(SubscribedTopics { pubsub, client: client.clone(), topics: Default::default(), bytes: 0 })
+            Box::new(SubscribedTopics { pubsub, client, topics: Default::default(), bytes: 0 })
         });
         subscriptions.insert(kind, topic);
+        drop(state);
         confirm(call, Some(topic), kind);
     }
 }
 
 fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
-    let subscriptions = call.session.subscriptions.as_mut();
+    let subscriptions = call.session.subscriptions.as_ref();
     let topics: Vec<Box<[u8]>> = match (call.args.len(), subscriptions) {
         (1, None) => Vec::new(),
         (1, Some(subscriptions)) => subscriptions.topics[kind as usize].iter().cloned().collect(),
@@ -194,7 +158,7 @@ fn remove(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         call.session.deliver_all(call.reply.output());
     }
     for topic in topics {
-        if let Some(subscriptions) = &mut call.session.subscriptions {
+        if let Some(subscriptions) = &mut call.session.change().subscriptions {
             subscriptions.remove(kind, &topic);
         }
         confirm(call, Some(&topic), kind);

@@ -1,10 +1,9 @@
 //! LARDER.TAG and LARDER.CLEARTAG: what is in memory, by tag. They concern Larder only, also in
 //! front of a source.
 use crate::{
-    backend_kind::Backend,
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, SYNTAX},
-    command_flow::{Flow, Later},
+    command_outcome::{CommandError, Done, Flow, SYNTAX},
+    session::Backend,
 };
 use bytes::Bytes;
 use larder_core::read::{check_tags, too_many_tags};
@@ -22,8 +21,6 @@ const TAG_NOT_QUEUED: CommandError = CommandError::Static(
     "ERR LARDER.TAG is not available in a transaction on a disk store: it tags the copy in memory, which is made when the transaction has ended",
 );
 
-type Done = Result<Flow, CommandError>;
-
 /// Refuses what could not be done at EXEC.
 pub(crate) fn check_queued(call: &CommandContext<'_>) -> Result<(), CommandError> {
     match call.command.name {
@@ -40,7 +37,7 @@ pub(crate) fn tag(call: &mut CommandContext<'_>) -> Done {
 }
 
 /// The same through a tier, whose locks may be held.
-pub(crate) fn tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     call.check_keys()?;
     let tags: Vec<&[u8]> = call.args.from(2).collect();
     check(&tags)?;
@@ -51,8 +48,7 @@ pub(crate) fn tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comm
     };
     // Each tag was checked by itself: there are too many together.
     let is_held = is_held.map_err(|_| too_many())?;
-    call.reply.integer(i64::from(is_held));
-    Ok(())
+    call.integer(i64::from(is_held))
 }
 
 /// `LARDER.CLEARTAG tag [SOFT]`
@@ -66,27 +62,23 @@ pub(crate) fn clear_tag(call: &mut CommandContext<'_>) -> Done {
 }
 
 /// The same through a tier, at this node alone.
-pub(crate) fn clear_tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn clear_tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (tag, soft) = clear_of(call)?;
     let carried = tier.clear_tag(tag, soft, call.now);
-    call.reply.integer(carried as i64);
-    Ok(())
+    call.integer(carried as i64)
 }
 
 /// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag
 /// at this one.
-pub(crate) fn clear_tag_everywhere<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async {
-        let (tag, soft) = clear_of(call)?;
-        let (scope, carried) = (ClearScope::Tag(Bytes::copy_from_slice(tag)), Cell::new(0));
-        let clear = || carried.set(carried.get().max(call.cache().tier().clear_tag(tag, soft, clock::now())));
-        match &call.group().peers {
-            Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
-            None => clear(),
-        }
-        call.reply.integer(carried.get() as i64);
-        Ok(Flow::Done)
-    })
+pub(crate) async fn clear_tag_everywhere(call: &mut CommandContext<'_>) -> Done {
+    let (tag, soft) = clear_of(call)?;
+    let (scope, carried) = (ClearScope::Tag(Bytes::copy_from_slice(tag)), Cell::new(0));
+    let clear = || carried.set(carried.get().max(call.cache().tier().clear_tag(tag, soft, clock::now())));
+    match &call.group().peers {
+        Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
+        None => clear(),
+    }
+    call.integer(carried.get() as i64)
 }
 
 /// The tag, and whether what carries it may still be served stale.
@@ -102,9 +94,9 @@ fn clear_of<'c>(call: &CommandContext<'c>) -> Result<(&'c [u8], bool), CommandEr
 
 /// The limits of tags.
 pub(super) fn check(tags: &[&[u8]]) -> Result<(), CommandError> {
-    check_tags(tags).map_err(|limit| CommandError::Owned(format!("ERR {limit}").into_bytes()))
+    check_tags(tags).map_err(|limit| CommandError::from(format!("ERR {limit}")))
 }
 
 fn too_many() -> CommandError {
-    CommandError::Owned(format!("ERR {}", too_many_tags()).into_bytes())
+    CommandError::from(format!("ERR {}", too_many_tags()))
 }

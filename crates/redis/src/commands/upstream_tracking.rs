@@ -3,29 +3,22 @@
 use super::local_tracking;
 use crate::{
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::{Flow, Later},
+    command_outcome::{CommandError, Done, Flow},
     upstream::{requests, tracking_redirect::TrackingRedirect},
 };
 use larder_core::clients::Tracks;
 use larder_proto::resp::{Args, View, encode, view};
 use larder_source::ClientTracking;
 
-type Done = Result<Flow, CommandError>;
-
-/// CLIENT TRACKING
 pub(crate) fn tracking(call: &mut CommandContext<'_>) -> Done {
     begin(call, starts(call), local_tracking::tracking)
 }
-/// CLIENT CACHING
 pub(crate) fn caching(call: &mut CommandContext<'_>) -> Done {
     begin(call, false, local_tracking::caching)
 }
-/// CLIENT TRACKINGINFO
 pub(crate) fn info(call: &mut CommandContext<'_>) -> Done {
     begin(call, false, local_tracking::info)
 }
-/// CLIENT GETREDIR
 pub(crate) fn getredir(call: &mut CommandContext<'_>) -> Done {
     begin(call, false, local_tracking::getredir)
 }
@@ -35,7 +28,7 @@ fn starts(call: &CommandContext<'_>) -> bool {
 }
 
 fn begin(call: &mut CommandContext<'_>, starts: bool, local: fn(&mut CommandContext<'_>) -> Done) -> Done {
-    let waits = match call.group().source.as_redis() {
+    let waits = match call.redis() {
         Some(server) if server.client_tracking() == ClientTracking::Server => starts || call.session.upstream.tracking,
         Some(server) if starts && server.client_tracking() == ClientTracking::Nobody => {
             return Err(CommandError::Static(
@@ -54,72 +47,61 @@ fn begin(call: &mut CommandContext<'_>, starts: bool, local: fn(&mut CommandCont
 }
 
 /// CLIENT TRACKING at an upstream Redis.
-pub(crate) fn run_tracking<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        let server = requests::own_server(call)?;
-        if server.client_tracking() != ClientTracking::Server {
-            server.commands().await?;
-            return local_tracking::tracking(call);
-        }
-        let starts = starts(call);
-        let (encoded, redirect) = match starts {
-            true => prepare(call).await?,
-            false => (without_redirect(call)?, None),
-        };
-        let replies = requests::ask(call, encoded).await?;
-        if replies[0] == *b"+OK\r\n" {
-            call.session.client.about.lock().tracking = starts.then(|| Tracks {
-                bcast: is_broadcast(call.args),
-                redirect: redirect.as_ref().map_or(0, TrackingRedirect::target),
-                broken: false,
-            });
-            call.session.upstream.tracking = starts;
-            call.session.upstream.redirect = redirect;
-        }
-        call.pass_on(&replies);
-        Ok(finish(call))
-    })
+pub(crate) async fn run_tracking(call: &mut CommandContext<'_>) -> Done {
+    let server = requests::own_server(call)?;
+    if server.client_tracking() != ClientTracking::Server {
+        server.commands().await?;
+        return local_tracking::tracking(call);
+    }
+    let starts = starts(call);
+    let (encoded, redirect) = if starts { prepare(call).await? } else { (without_redirect(call)?, None) };
+    let replies = requests::ask(call, encoded).await?;
+    if replies[0] == *b"+OK\r\n" {
+        call.session.client.about.lock().tracking = starts.then(|| Tracks {
+            bcast: is_broadcast(call.args),
+            redirect: redirect.as_ref().map_or(0, TrackingRedirect::target),
+            broken: false,
+        });
+        call.session.change().upstream.tracking = starts;
+        call.session.change().upstream.redirect = redirect;
+    }
+    call.pass_on(&replies);
+    Ok(finish(call))
 }
 
 /// CLIENT CACHING at an upstream Redis.
-pub(crate) fn run_caching<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        let replies = requests::ask(call, requests::encoded(call.args)).await?;
-        call.pass_on(&replies);
-        Ok(finish(call))
-    })
+pub(crate) async fn run_caching(call: &mut CommandContext<'_>) -> Done {
+    let replies = requests::ask(call, requests::encoded(call.args)).await?;
+    call.pass_on(&replies);
+    Ok(finish(call))
 }
 
 /// CLIENT TRACKINGINFO at an upstream Redis. Redis knows Larder's connections, not Larder's
 /// clients.
-pub(crate) fn run_info<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        let replies = requests::ask(call, requests::encoded(call.args)).await?;
-        match &call.session.upstream.redirect {
-            Some(redirect) => {
-                let info = redirect.translated(&replies[0], call.session.client.is_redirection_broken());
-                call.session.skip_replies(0, call.reply.output());
-                call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
-            }
-            None => call.pass_on(&replies),
+pub(crate) async fn run_info(call: &mut CommandContext<'_>) -> Done {
+    let replies = requests::ask(call, requests::encoded(call.args)).await?;
+    match &call.session.upstream.redirect {
+        Some(redirect) => {
+            let info = redirect.translated(&replies[0], call.session.client.is_redirection_broken());
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.output().put(info.as_deref().unwrap_or(&replies[0]));
         }
-        Ok(finish(call))
-    })
+        None => call.pass_on(&replies),
+    }
+    Ok(finish(call))
 }
 
 /// CLIENT GETREDIR at an upstream Redis.
-pub(crate) fn run_getredir<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
-    Box::pin(async move {
-        let replies = requests::ask(call, requests::encoded(call.args)).await?;
-        match call.session.upstream.redirect.as_ref().map(TrackingRedirect::target) {
-            Some(target) => {
-                call.session.skip_replies(0, call.reply.output());
-                call.reply.integer(target as i64);
-            }
-            None => call.pass_on(&replies),
+pub(crate) async fn run_getredir(call: &mut CommandContext<'_>) -> Done {
+    let replies = requests::ask(call, requests::encoded(call.args)).await?;
+    match call.session.upstream.redirect.as_ref().map(TrackingRedirect::target) {
+        Some(target) => {
+            call.session.skip_replies(0, call.reply.output());
+            call.reply.integer(target as i64);
         }
-        Ok(finish(call))
-    })
+        None => call.pass_on(&replies),
+    }
+    Ok(finish(call))
 }
 
 fn finish(call: &mut CommandContext<'_>) -> Flow {

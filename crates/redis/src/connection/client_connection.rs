@@ -10,16 +10,16 @@
 //!                          │                                or begun at the front of the queue ─► store
 //!                          └─ alone, behind ─► stops here until everything before it is answered
 //! ```
-use super::{
-    buffer_pool::BufferPool,
-    command_input::CommandInput,
-    refused_commands::{
-        has_room, no_room_error, note_foreign_protocol, overloaded_error, refuse_proxy_header, throttled,
-        throttled_error,
+use crate::{
+    Command, CommandAccess, Flow, Outstanding, PendingRead, Session,
+    connection::{
+        command_input::{BufferPool, CommandInput},
+        refused_commands::{has_room, no_room_error, overloaded_error, throttled, throttled_error},
     },
-    waiting_replies::{RunReplies, WaitingKind, WaitingReply},
+    foreign_protocol::ForeignProtocol,
+    plain_gets::GetReplies,
+    waiting_replies::{WaitingKind, WaitingReply, Waits},
 };
-use crate::{Command, CommandAccess, Flow, Joined, Outstanding, PendingRead, Session};
 use larder_base::{buffers::HeldBytes, lifecycle::queue_delay::Admission, tls::begins_handshake};
 use larder_core::{app::Worker, clients::Client};
 use larder_engine::{Key, Millis};
@@ -28,12 +28,10 @@ use larder_proto::{
     proxy_header::begins_header,
     resp::{Limits, Parsed, Parser},
 };
-use larder_ring::replica::ReplicaRequest;
 use larder_source::{Fetch, SourceError};
 use larder_store::clock;
 use std::{
     collections::VecDeque,
-    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -48,31 +46,6 @@ const MAX_DUE: usize = 1 << 20;
 /// Capacity for waiting replies that is kept between batches.
 const KEPT_QUEUE: usize = 64;
 
-/// Why [`ClientConnection::process`] stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// The input is used up, except for a partial command that lacks at least `more` bytes.
-    Input {
-        /// At least 1.
-        more: usize,
-    },
-    /// There is more to process, but other connections get their turn first.
-    Turn,
-    /// The next command waits until a pause is over (CLIENT PAUSE).
-    Paused,
-    /// Too many bytes are unsent, or too many reads wait. Continue when there are fewer.
-    Full,
-    /// The next command begins again when every command before it is answered.
-    Behind,
-    /// The next command runs alone, when every command before it is answered:
-    /// [`ClientConnection::run_alone`].
-    Alone,
-    /// Send the output, then close.
-    Close,
-    /// Send the output, then the connection is a replica's stream: [`ClientConnection::replica`].
-    Replicate,
-}
-
 /// One client's connection, without the socket.
 pub struct ClientConnection {
     /// The client as other clients see it.
@@ -81,21 +54,17 @@ pub struct ClientConnection {
     pub input: CommandInput,
     /// The bytes to send to the client.
     pub out: Output,
-    session: Session,
+    pub(super) session: Session,
     parser: Parser,
     limits: Limits,
     queue: VecDeque<WaitingReply>,
     /// Bytes in the `after` outputs of the queue.
     held: usize,
-    /// The command that `run_alone` will run, and its length. It is still at the front of the
-    /// input.
-    alone: Option<(&'static Command, usize)>,
-    /// The client is a replica, which asked for this.
-    pub replica: Option<Box<ReplicaRequest>>,
+    /// Length of the command that `run_alone` will run. It is still at the front of the input.
+    alone: usize,
     max_pipeline: usize,
     /// [`MAX_DUE`], or less when buffers are short.
     max_due: usize,
-    peer: IpAddr,
 }
 
 impl ClientConnection {
@@ -103,7 +72,7 @@ impl ClientConnection {
     pub fn new(worker: &Worker, client: Arc<Client>, access: Arc<CommandAccess>) -> ClientConnection {
         ClientConnection::with_certificate(worker, client, access, None)
     }
-    /// The same, of a client that has shown a certificate of this user.
+    /// Like `new`, for a client that has shown a certificate of this user.
     pub fn with_certificate(
         worker: &Worker,
         client: Arc<Client>,
@@ -121,11 +90,9 @@ impl ClientConnection {
             limits: Limits::new(settings.max_value).within(settings.max_buffers),
             queue: VecDeque::new(),
             held: 0,
-            alone: None,
-            replica: None,
+            alone: 0,
             max_pipeline: settings.max_pipeline.max(1),
             max_due: MAX_DUE,
-            peer: client.peer.ip(),
             client,
         }
     }
@@ -139,20 +106,20 @@ impl ClientConnection {
     /// Processes commands until the input is used up or a step stops it. Then passes the misses to
     /// the source as one batch. Does not wait and does not write: the replies are in
     /// [`ClientConnection::out`].
-    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Step {
+    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow {
         let batch = &mut *pool.batch.borrow_mut();
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
         let already = self.queue.len();
-        let step = self.begin_all(worker, now, batch);
+        let flow = self.begin_all(worker, now, batch);
         self.session.end_turn(worker);
         self.send_forwarded(worker, already);
         if !batch.is_empty() {
             worker.fetch(worker.groups.default(), batch);
         }
-        step
+        flow
     }
 
-    fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Step {
+    fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Flow {
         self.session.begin_turn();
         let mut paused = worker.app.pause.paused(now);
         let mut begun = 0;
@@ -165,10 +132,10 @@ impl ClientConnection {
                 judge_again = begun + JUDGED;
             }
             if self.is_full() {
-                return Step::Full;
+                return Flow::Full;
             }
             if self.input.unread().is_empty() {
-                return Step::Input { more: 1 };
+                return Flow::Input { more: 1 };
             }
             if paused.is_none() && admission != Admission::Nothing {
                 let gets = self.begin_gets(worker, now, batch);
@@ -182,20 +149,23 @@ impl ClientConnection {
             }
             prefetched = prefetched.saturating_sub(1);
             begun += 1;
-            self.limits.authenticated = self.session.authenticated();
-            let (out, behind) = match self.queue.back_mut() {
-                None => (&mut self.out, None),
-                Some(last) => {
-                    let already = last.after.len();
-                    (&mut last.after, Some(already))
+            self.limits.authenticated = self.session.authenticated;
+            let (out, last, counted) = match self.queue.back_mut() {
+                None => (&mut self.out, None, None),
+                Some(WaitingReply { what, after }) => {
+                    let (is_last, counted) = (after.is_empty(), what.bytes() + after.len());
+                    (after, Some((what, is_last)), Some(counted))
                 }
             };
+            let mut waits = Waits::new(batch, last);
+            let is_first = counted.is_none();
+            let foreign = |protocol: ForeignProtocol, out| protocol.refuse(worker, &self.client, out, is_first);
             let (flow, consumed) = match self.parser.parse(self.input.unread(), &self.limits) {
                 // No part of a command, and the end of a line may never come: the client waits for an answer.
                 Ok(Parsed::Incomplete { .. }) | Err(_) if begins_handshake(self.input.unread()) => {
-                    (Flow::ForeignProtocol("TLS"), 0)
+                    (foreign(ForeignProtocol::Tls, out), 0)
                 }
-                Ok(Parsed::Incomplete { more }) => return Step::Input { more },
+                Ok(Parsed::Incomplete { more }) => return Flow::Input { more },
                 Err(error) => {
                     worker.counters.redis_protocol_errors.add(1);
                     error.reply(out);
@@ -205,76 +175,56 @@ impl ClientConnection {
                     let args = self.parser.args(self.input.unread());
                     let flow = if args.is_empty() {
                         // The first line of a binary header is empty.
-                        match begins_header(self.input.unread()) {
-                            true => Flow::ForeignProtocol(crate::PROXY),
-                            false => Flow::Done,
+                        if begins_header(self.input.unread()) {
+                            foreign(ForeignProtocol::Proxy, out)
+                        } else {
+                            Flow::Done
                         }
                     } else if let Some(paused) = paused
                         && crate::waits_for_pause(worker, &self.session, &args, paused)
                     {
-                        return Step::Paused;
+                        return Flow::Paused;
                     } else if let Some(refusal) = throttled(worker, &self.client, args) {
                         worker.counters.redis_throttled.add(1);
-                        crate::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out);
-                        Flow::Done
+                        crate::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out)
                     } else if admission == Admission::Nothing && crate::is_for_entries(args) {
                         worker.counters.redis_overloaded.add(1);
-                        crate::refuse(worker, &mut self.session, &args, overloaded_error(), out);
-                        Flow::Done
+                        crate::refuse(worker, &mut self.session, &args, overloaded_error(), out)
                     } else if !has_room(worker, consumed) {
-                        crate::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out);
-                        Flow::Done
+                        crate::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out)
                     } else {
-                        crate::begin(worker, &mut self.session, &args, now, out, batch)
+                        crate::begin(worker, &mut self.session, &args, now, out, &mut waits)
                     };
                     (flow, consumed)
                 }
             };
-            if let Some(already) = behind {
-                self.held += out.len() - already;
+            let new = waits.new;
+            if let (Some(counted), Some(last)) = (counted, self.queue.back()) {
+                self.held += last.what.bytes() + last.after.len() - counted;
+            }
+            if let Some((what, outstanding)) = new {
+                self.held += what.bytes();
+                self.queue.push_back(WaitingReply { what, after: Output::default() });
+                self.session.set_outstanding(outstanding);
             }
             match flow {
-                Flow::Done => self.input.consume(consumed),
-                Flow::Pending(read) => {
-                    self.input.consume(consumed);
-                    self.wait_for(read);
-                }
-                Flow::Relay(command, held) => match self.forward(worker, now, command, held) {
-                    Joined::Yes => self.input.consume(consumed),
-                    Joined::Not => return Step::Behind,
-                    Joined::Alone => {
-                        self.alone = Some((command, consumed));
-                        return Step::Alone;
-                    }
-                },
-                Flow::Alone(command) => {
-                    self.alone = Some((command, consumed));
-                    return Step::Alone;
-                }
-                Flow::Behind => return Step::Behind,
+                Flow::Done | Flow::Waits => self.input.consume(consumed),
                 Flow::Paused => {
                     self.input.consume(consumed);
                     paused = worker.app.pause.paused(now);
                 }
-                Flow::Close => {
-                    self.input.consume(consumed);
-                    return Step::Close;
+                Flow::Alone(_) => {
+                    self.alone = consumed;
+                    return flow;
                 }
-                Flow::Replicate(request) => {
+                Flow::Behind => return flow,
+                Flow::Close | Flow::Replicate | Flow::Full | Flow::Input { .. } => {
                     self.input.consume(consumed);
-                    self.replica = Some(request);
-                    return Step::Replicate;
-                }
-                Flow::ForeignProtocol(foreign) => {
-                    note_foreign_protocol(worker, foreign, self.client.peer);
-                    if foreign == crate::PROXY && self.queue.is_empty() {
-                        refuse_proxy_header(worker, self.peer, &mut self.out);
-                    }
-                    return Step::Close;
+                    return flow;
                 }
             }
         }
-        Step::Turn
+        Flow::Done
     }
 
     /// Begins the plain GETs at the front of the input. Returns their number.
@@ -283,8 +233,14 @@ impl ClientConnection {
         if !self.parser.is_fresh() {
             return 0;
         }
-        let mut replies =
-            RunReplies::new((&mut self.out, &mut self.queue, &mut self.held), (self.max_due, self.max_pipeline));
+        let mut replies = RunReplies {
+            counted: self.queue.back().map_or(0, |last| last.after.len()),
+            out: &mut self.out,
+            queue: &mut self.queue,
+            held: &mut self.held,
+            max_due: self.max_due,
+            max_waiting: self.max_pipeline,
+        };
         let gets = crate::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, &mut replies, batch);
         replies.count();
         if gets.commands > 0 {
@@ -300,50 +256,12 @@ impl ClientConnection {
     /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that
     /// disconnects meanwhile does not interrupt a write between the source and the memory tier.
     /// The queue must be empty.
-    pub async fn run_alone(&mut self, worker: &Worker) -> Step {
+    pub async fn run_alone(&mut self, worker: &Worker, command: &'static Command) -> Flow {
         debug_assert!(self.queue.is_empty());
-        let Some((command, len)) = self.alone.take() else { return Step::Turn };
         let args = self.parser.args(self.input.unread());
         let flow = crate::run(worker, &mut self.session, (command, &args), &mut self.out).await;
-        self.input.consume(len);
-        match flow {
-            Flow::Done | Flow::Paused => {}
-            Flow::Close => return Step::Close,
-            Flow::Pending(read) => self.wait_for(read),
-            Flow::Alone(_) | Flow::Relay(..) | Flow::Behind | Flow::Replicate(_) | Flow::ForeignProtocol(_) => {
-                unreachable!("it is running alone")
-            }
-        }
-        Step::Turn
-    }
-
-    fn wait_for(&mut self, read: PendingRead) {
-        self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
-        self.session.set_outstanding(Outstanding::Reads);
-    }
-
-    /// Adds the command at the front of the input to the pipeline to the source.
-    fn forward(&mut self, worker: &Worker, now: Millis, command: &'static Command, held: Outstanding) -> Joined {
-        let args = self.parser.args(self.input.unread());
-        let mut before = None;
-        if let Some(WaitingReply { what: WaitingKind::ClientPipeline(together), after }) = self.queue.back_mut() {
-            if together.is_open() && after.is_empty() {
-                let already = together.bytes();
-                let joined = crate::join(worker, &mut self.session, (command, &args), now, together);
-                self.held += together.bytes() - already;
-                return joined;
-            }
-            before = Some(together.is_slow());
-        }
-        let Some(mut together) = crate::pipeline(worker, &self.session, before) else { return Joined::Alone };
-        let joined = crate::join(worker, &mut self.session, (command, &args), now, &mut together);
-        if joined == Joined::Yes {
-            self.held += together.bytes();
-            self.queue
-                .push_back(WaitingReply { what: WaitingKind::ClientPipeline(together), after: Output::default() });
-            self.session.set_outstanding(held);
-        }
-        joined
+        self.input.consume(std::mem::take(&mut self.alone));
+        flow
     }
 
     /// Sends the commands that this turn has added. They come after all replies that were waiting
@@ -395,10 +313,6 @@ impl ClientConnection {
         progress
     }
 
-    /// Whether the client has state at the upstream for which pushes may arrive.
-    pub fn has_upstream_state(&self) -> bool {
-        self.session.has_upstream_state()
-    }
     /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were
     /// any.
     ///
@@ -408,19 +322,6 @@ impl ClientConnection {
         self.session.note_changed_users(worker, clock::now());
         let out = if self.is_full() { None } else { Some(&mut self.out) };
         self.session.poll_pushes(cx, out)
-    }
-    /// Whether the dedicated connection is lost because its unread pushes exceeded `max-backlog`.
-    pub fn exceeded_backlog(&self) -> bool {
-        self.session.exceeded_backlog()
-    }
-
-    /// Writes the push that asks the client to move, because the process will end.
-    pub fn tell_to_move(&mut self, worker: &Worker) {
-        self.session.tell_to_move(worker, &mut self.out);
-    }
-    /// Whether pushes wait in the client's inbox.
-    pub fn has_messages(&self) -> bool {
-        self.client.push_inbox.has_messages()
     }
     /// Moves the pushes from the inbox to the end of the client's output.
     pub fn take_pushes(&mut self, worker: &Worker) {
@@ -441,9 +342,8 @@ impl ClientConnection {
     pub fn holding(&self) -> HeldBytes {
         self.session.release_room();
         // A command that runs alone is copied: for the source, and its keys for the tier.
-        let copied = self.alone.map_or(0, |(_, len)| len);
         let mut holding = HeldBytes {
-            input: self.input.owned() + self.parser.owned() + self.session.owned() + copied,
+            input: self.input.owned() + self.parser.owned() + self.session.owned() + self.alone,
             output: self.out.owned(),
             referred: self.out.referred(),
         };
@@ -462,5 +362,41 @@ impl ClientConnection {
     /// Whether too many bytes are unsent or too many reads wait.
     pub fn is_full(&self) -> bool {
         self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
+    }
+}
+
+/// Takes the replies to a run of plain GETs: into the output, or behind the last waiting reply.
+struct RunReplies<'c> {
+    out: &'c mut Output,
+    queue: &'c mut VecDeque<WaitingReply>,
+    /// Bytes in the `after` outputs of the queue.
+    held: &'c mut usize,
+    /// The run stops when so many bytes are due, or so many replies wait.
+    max_due: usize,
+    max_waiting: usize,
+    /// Bytes behind the last waiting reply that `held` counts already.
+    counted: usize,
+}
+impl<'c> RunReplies<'c> {
+    /// No more replies come for now: counts those behind the last waiting one.
+    fn count(&mut self) {
+        if let Some(last) = self.queue.back() {
+            *self.held += last.after.len() - self.counted;
+            self.counted = last.after.len();
+        }
+    }
+}
+impl GetReplies for RunReplies<'_> {
+    fn output(&mut self) -> (&mut Output, usize) {
+        let room = self.max_due.saturating_sub(self.out.len() + *self.held);
+        let out = self.queue.back_mut().map_or(&mut *self.out, |last| &mut last.after);
+        let enough = out.len() + room;
+        (out, enough)
+    }
+    fn wait(&mut self, read: PendingRead) -> bool {
+        self.count();
+        self.queue.push_back(WaitingReply { what: WaitingKind::Read(read), after: Output::default() });
+        self.counted = 0;
+        self.queue.len() < self.max_waiting
     }
 }

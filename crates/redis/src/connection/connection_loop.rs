@@ -1,10 +1,9 @@
 //! The loop of one connection: reads, processes, writes and waits until the client, a limit or the
 //! drain ends it.
-use super::{
-    buffer_pool::BufferPool,
-    client_connection::{ClientConnection, Step},
+use crate::{
+    Command, CommandAccess, Flow,
+    connection::{client_connection::ClientConnection, command_input::BufferPool},
 };
-use crate::CommandAccess;
 use larder_base::{
     buffers::{BufferAccount, ClientProtocol, HeldBytes},
     lifecycle::{faults::FaultPlace, linger::linger},
@@ -61,7 +60,7 @@ pub async fn serve<S: ClientStream>(
         holder: &holder,
         stream: &mut stream,
         pool: &pool,
-        state: ConnectionStep::Reading { more: 1 },
+        next: Flow::Input { more: 1 },
         lent: false,
         input_ended: false,
         told_to_move: false,
@@ -69,7 +68,7 @@ pub async fn serve<S: ClientStream>(
         is_delayed: false,
     };
     let end = connection.run().await;
-    let request = connection.conn.replica.take();
+    let request = connection.conn.session.replica.take();
     drop(connection);
     if let (End::Replica, Some(request)) = (&end, request) {
         // The stream has none of the connection's buffers.
@@ -120,12 +119,18 @@ enum End {
     Gone,
     /// Larder closes it, after its last reply is sent.
     Ours,
-    /// We do, because it held too much; it can be told why if nothing else was due to it.
+    /// Larder closes it because it held too much. It can be told why if nothing else was due to it.
     Cut { told: bool },
     /// The rest of the connection is a replica's stream.
     Replica,
 }
 
+impl From<io::Error> for End {
+    /// The client has reset the connection.
+    fn from(_: io::Error) -> End {
+        End::Gone
+    }
+}
 impl End {
     /// Who ends it, for the log.
     fn side(&self) -> &'static str {
@@ -138,34 +143,14 @@ impl End {
     }
 }
 
-/// What the connection does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ConnectionStep {
-    /// Process the input.
-    Processing,
-    /// Wait for input; at least `more` bytes are missing.
-    Reading { more: usize },
-    /// Wait until less is unsent, then continue.
-    Full,
-    /// Wait until a pause is over, then process on.
-    Paused,
-    /// Wait until every command before it is answered, then continue.
-    Behind,
-    /// Wait until every command before it is answered, then run the next command.
-    Alone,
-    /// Wait until everything is sent, then close.
-    Closing,
-    /// Wait until everything is sent, then serve a replica.
-    Replicating,
-}
-
 pub(super) struct ConnectionLoop<'c, S> {
     pub(super) worker: &'c Worker,
     pub(super) conn: ClientConnection,
     pub(super) holder: &'c BufferAccount,
     pub(super) stream: &'c mut S,
     pub(super) pool: &'c BufferPool,
-    pub(super) state: ConnectionStep,
+    /// What it does next. `Done`: process the input.
+    next: Flow,
     /// `conn.out` is lent by `pool`.
     pub(super) lent: bool,
     /// No more input will be read: the client closed its side, or Larder is closing.
@@ -180,11 +165,8 @@ pub(super) struct ConnectionLoop<'c, S> {
 impl<S: ClientStream> ConnectionLoop<'_, S> {
     async fn run(&mut self) -> End {
         loop {
-            match poll_fn(|cx| self.poll_event(cx)).await {
-                Err(_reset_by_client) => return End::Gone,
-                Ok(Event::End(end)) => return end,
-                Ok(Event::Progress) if self.state != ConnectionStep::Full => {}
-                Ok(Event::Input | Event::Progress) => self.state = ConnectionStep::Processing,
+            if let Err(end) = poll_fn(|cx| self.poll_event(cx)).await {
+                return end;
             }
             if self.act().await.is_err() {
                 return if self.holder.is_cut() { self.cut() } else { End::Gone };
@@ -195,21 +177,20 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
     /// Does what needs no waiting for the client or for a flight.
     async fn act(&mut self) -> io::Result<()> {
         loop {
-            match self.state {
-                ConnectionStep::Processing => {
+            match self.next {
+                Flow::Done => {
                     self.process();
-                    if self.state == ConnectionStep::Processing {
+                    if self.next == Flow::Done {
                         self.flush()?;
                         self.account();
                         tokio::task::yield_now().await;
                     }
                 }
-                ConnectionStep::Behind if !self.conn.is_waiting() => self.state = ConnectionStep::Processing,
-                ConnectionStep::Alone if !self.conn.is_waiting() => {
+                Flow::Behind if !self.conn.is_waiting() => self.next = Flow::Done,
+                Flow::Alone(command) if !self.conn.is_waiting() => {
                     self.flush()?;
                     self.account();
-                    let step = self.run_alone().await?;
-                    self.follow(step);
+                    self.next = self.run_alone(command).await?;
                 }
                 _ => return self.flush(),
             }
@@ -223,13 +204,13 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
 
     /// Runs the next command. A blocking command ends when its client disconnects, or holds too
     /// much.
-    async fn run_alone(&mut self) -> io::Result<Step> {
+    async fn run_alone(&mut self, command: &'static Command) -> io::Result<Flow> {
         let (client, stream, holder) = (self.conn.client.clone(), &*self.stream, self.holder);
-        let mut run = pin!(self.conn.run_alone(self.worker));
+        let mut run = pin!(self.conn.run_alone(self.worker, command));
         let mut gone = pin!(stream.gone());
         poll_fn(|cx| {
-            if let Poll::Ready(step) = run.as_mut().poll(cx) {
-                return Poll::Ready(Ok(step));
+            if let Poll::Ready(next) = run.as_mut().poll(cx) {
+                return Poll::Ready(Ok(next));
             }
             let closing = client.closing().is_some_and(|closing| closing != Closing::Moving);
             let ends = closing || holder.is_cut();
@@ -256,8 +237,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         first.inspect(|key| cache.prefetch_record(*key));
         self.worker.longest_turn.begin(now, &self.worker.counters.longest_turn);
         self.conn.client.touch(now);
-        let step = self.conn.process(self.worker, self.pool, now);
-        self.follow(step);
+        self.next = self.conn.process(self.worker, self.pool, now);
     }
 
     /// Whether a fault that was ordered delays the input, once.
@@ -270,34 +250,29 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if let Some(delay) = delay {
             self.is_delayed = true;
             self.paused = Some(Box::pin(tokio::time::sleep(delay)));
-            self.state = ConnectionStep::Paused;
+            self.next = Flow::Paused;
         }
         delay.is_some()
     }
 
-    fn follow(&mut self, step: Step) {
-        self.state = match step {
-            Step::Input { more } => ConnectionStep::Reading { more },
-            Step::Turn => ConnectionStep::Processing,
-            Step::Full => ConnectionStep::Full,
-            Step::Paused => ConnectionStep::Paused,
-            Step::Behind => ConnectionStep::Behind,
-            Step::Alone => ConnectionStep::Alone,
-            Step::Close => ConnectionStep::Closing,
-            Step::Replicate => ConnectionStep::Replicating,
-        };
-    }
-
     /// Waits for the first of these: the end, a flight, room in the socket, input.
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.holder.is_cut() {
-            return Poll::Ready(Ok(Event::End(self.cut())));
+            return Poll::Ready(Err(self.cut()));
         }
         let event = self.poll_next(cx);
         if event.is_pending() {
             self.account();
         }
         event
+    }
+
+    /// Replies became ready, or output was sent.
+    fn progress(&mut self) -> Poll<Result<(), End>> {
+        if self.next == Flow::Full {
+            self.next = Flow::Done;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Brings the connection's account up to date.
@@ -308,9 +283,9 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         self.holder.set(holding);
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         let closing = match self.conn.client.closing() {
-            Some(Closing::Now) => return Poll::Ready(Ok(Event::End(End::Gone))),
+            Some(Closing::Now) => return Poll::Ready(Err(End::Gone)),
             Some(Closing::Moving) => {
                 self.tell_to_move();
                 None
@@ -322,71 +297,68 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
             let progress = self.conn.poll_waiting(self.worker, cx);
             self.return_output();
             if progress.is_ready() {
-                return Poll::Ready(Ok(Event::Progress));
+                return self.progress();
             }
         }
-        if self.conn.has_upstream_state() {
+        if self.conn.session.has_upstream_state() {
             self.borrow_output();
             let pushes = self.conn.poll_pushes(self.worker, cx);
             self.return_output();
             match pushes {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Event::Progress)),
+                Poll::Ready(Ok(())) => return self.progress(),
                 Poll::Ready(Err(_lost)) => {
-                    if self.conn.exceeded_backlog() {
+                    if self.conn.session.exceeded_backlog() {
                         self.worker.app.backlog.note_cut_off();
                     }
-                    return Poll::Ready(Ok(Event::End(End::Ours)));
+                    return Poll::Ready(Err(End::Ours));
                 }
                 Poll::Pending => {}
             }
         }
-        if self.conn.has_messages() && !self.conn.is_full() {
+        if self.conn.client.push_inbox.has_messages() && !self.conn.is_full() {
             self.borrow_output();
             self.conn.take_pushes(self.worker);
             self.return_output();
-            return Poll::Ready(Ok(Event::Progress));
+            return self.progress();
         }
         if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
-            return Poll::Ready(Ok(Event::Progress));
+            return self.progress();
         }
         if self.stream.is_unflushed() && self.poll_flush(cx)?.is_ready() {
-            return Poll::Ready(Ok(Event::Progress));
+            return self.progress();
         }
         let mut answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
-        let ends = self.input_ended || matches!(self.state, ConnectionStep::Closing | ConnectionStep::Replicating);
+        let ends = self.input_ended || matches!(self.next, Flow::Close | Flow::Replicate);
         if answered && ends {
             // A stream may have taken replies and not sent them yet.
             answered = self.stream.poll_sent(cx)?.is_ready();
         }
-        match self.state {
-            ConnectionStep::Reading { more } => {
+        match self.next {
+            Flow::Input { more } => {
                 if !self.input_ended && self.poll_read(more, closing.is_some(), cx)?.is_ready() {
-                    return Poll::Ready(Ok(Event::Input));
+                    self.next = Flow::Done;
+                    return Poll::Ready(Ok(()));
                 }
                 if self.input_ended && answered {
                     let end = if closing.is_some() { End::Ours } else { End::Gone };
-                    return Poll::Ready(Ok(Event::End(end)));
+                    return Poll::Ready(Err(end));
                 }
             }
-            ConnectionStep::Full if !self.conn.is_full() => return Poll::Ready(Ok(Event::Progress)),
-            ConnectionStep::Closing if answered => return Poll::Ready(Ok(Event::End(End::Ours))),
-            ConnectionStep::Replicating if answered => return Poll::Ready(Ok(Event::End(End::Replica))),
-            ConnectionStep::Paused => {
+            Flow::Full if !self.conn.is_full() => return self.progress(),
+            Flow::Close if answered => return Poll::Ready(Err(End::Ours)),
+            Flow::Replicate if answered => return Poll::Ready(Err(End::Replica)),
+            Flow::Paused => {
                 let app = self.worker.app.clone();
                 let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
                 self.conn.client.blocked.store(true, Relaxed);
                 if over.as_mut().poll(cx).is_ready() {
                     self.paused = None;
                     self.conn.client.blocked.store(false, Relaxed);
-                    return Poll::Ready(Ok(Event::Input));
+                    self.next = Flow::Done;
+                    return Poll::Ready(Ok(()));
                 }
             }
-            ConnectionStep::Full
-            | ConnectionStep::Behind
-            | ConnectionStep::Alone
-            | ConnectionStep::Closing
-            | ConnectionStep::Replicating
-            | ConnectionStep::Processing => {}
+            _ => {}
         }
         Poll::Pending
     }
@@ -396,17 +368,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if !self.told_to_move {
             self.told_to_move = true;
             self.borrow_output();
-            self.conn.tell_to_move(self.worker);
+            self.conn.session.tell_to_move(self.worker, &mut self.conn.out);
         }
     }
-}
-
-/// The event that woke the connection.
-enum Event {
-    /// Input was read.
-    Input,
-    /// Replies became ready, or output was sent.
-    Progress,
-    /// The connection ends.
-    End(End),
 }

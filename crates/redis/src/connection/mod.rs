@@ -5,17 +5,14 @@
 //! of asking it again.
 //!
 //! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while
-//! too much is due to the client or too many reads wait ([`Step::Full`]). So a client that does not
+//! too much is due to the client or too many reads wait ([`Flow::Full`](crate::Flow)). So a client that does not
 //! read its replies stops itself.
-mod buffer_pool;
 mod client_connection;
 mod command_input;
 mod connection_loop;
 mod refused_commands;
 mod socket_io;
-mod waiting_replies;
 
-pub use buffer_pool::BufferPool;
-pub use client_connection::{ClientConnection, Step};
-pub use command_input::CommandInput;
+pub use client_connection::ClientConnection;
+pub use command_input::{BufferPool, CommandInput};
 pub use connection_loop::serve;

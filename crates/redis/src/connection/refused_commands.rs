@@ -1,5 +1,4 @@
-//! Refuses commands before they begin: over the rate limit, no room in the buffers, or another
-//! protocol.
+//! Refuses commands before they begin: over the rate limit, or no room in the buffers.
 use larder_base::{
     identity::DEFAULT_USER,
     lifecycle::{
@@ -8,12 +7,8 @@ use larder_base::{
     },
 };
 use larder_core::{app::Worker, clients::Client};
-use larder_proto::{output::Output, resp::Args};
+use larder_proto::resp::Args;
 use larder_units::show_size;
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Instant,
-};
 
 /// Commands of at least this length are compared with the free room before they are copied for a
 /// source.
@@ -29,34 +24,6 @@ pub(super) fn throttled(worker: &Worker, client: &Client, args: Args<'_>) -> Opt
     let user = Some(&*user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
     let caller = Caller { address: client.peer.ip(), user };
     crate::count_against_limits(worker, caller, args).err()
-}
-
-/// Counts and logs a request that is not in the Redis protocol. A browser may have been tricked, or
-/// a port is wrong.
-#[cold]
-pub(super) fn note_foreign_protocol(worker: &Worker, foreign: &'static str, peer: SocketAddr) {
-    match foreign {
-        "TLS" => worker.counters.redis_foreign_tls.add(1),
-        crate::PROXY => worker.counters.redis_foreign_proxy.add(1),
-        _ => worker.counters.redis_foreign_http.add(1),
-    }
-    if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
-        tracing::warn!(
-            %peer,
-            not_logged = left_out,
-            "closed a connection to the Redis port: a request of {foreign} arrived instead of a Redis command"
-        );
-    }
-}
-
-/// Says why a PROXY header is not believed.
-#[cold]
-pub(super) fn refuse_proxy_header(worker: &Worker, peer: IpAddr, out: &mut Output) {
-    let why = match worker.app.settings.proxies.trusts(peer) {
-        true => "proxy-protocol is off for this listener, or this is not the beginning of the connection".to_owned(),
-        false => format!("{peer} is not one of trusted-proxies"),
-    };
-    out.put(format!("-ERR PROXY header refused: {why}\r\n").as_bytes());
 }
 
 /// Whether the buffers have room for a command of this length. It is copied on its way to a source.

@@ -2,34 +2,30 @@
 //!
 //! A transaction locks everything that its commands and the watched keys touch. Each of its
 //! commands then runs as it would run alone.
-use super::{
-    executor_trait::Executor,
-    pipeline::ClientPipeline,
-    tier_commands::{on_tier, run_on},
-    transaction_replies::TransactionReplies,
-};
 use crate::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
-    command_error::{CommandError, arity, unknown},
-    command_flow::{Flow, Later},
-    command_handlers::handler,
+    command_handlers::functions,
+    command_outcome::{Done, Flow, Later, arity, unknown},
     command_queue::CommandQueue,
     commands::scan,
-    session::{KeyVersions, Session, Watch},
-    transaction,
+    executor::{
+        executor_trait::Executor,
+        tier_commands::{on_tier, run_on},
+    },
+    session::{KeyVersions, Watch},
+    transaction::{self, TransactionReplies},
+    waiting_replies::Waits,
 };
 use indexmap::IndexMap;
-use larder_core::app::Worker;
 use larder_engine::{Cache, Key, Tier};
-use larder_source::Fetch;
 use std::mem;
 
 pub(super) struct MemoryExecutor;
 
 impl Executor for MemoryExecutor {
     #[inline]
-    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
         if is_in_turns(call.command) {
             return call.alone();
         }
@@ -39,15 +35,11 @@ impl Executor for MemoryExecutor {
     }
 
     /// Notes the command's reads before another client can change the keys.
-    fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Result<Flow, CommandError>> {
+    fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Done> {
         (!is_in_turns(call.command)).then(|| run_tracked(call))
     }
 
-    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-        Ok(transaction::begin(call))
-    }
-
-    fn watch(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    fn watch(&self, call: &mut CommandContext<'_>) -> Done {
         let mut watched = match mem::take(&mut call.session.watch) {
             Watch::Versions(watched) => watched,
             _ => KeyVersions::default(),
@@ -60,11 +52,10 @@ impl Executor for MemoryExecutor {
             }
         }
         call.session.watch = Watch::Versions(watched);
-        call.reply.ok();
-        Ok(Flow::Done)
+        call.ok()
     }
 
-    fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    fn exec(&self, call: &mut CommandContext<'_>) -> Done {
         let (queue, watch) = transaction::end(call);
         let watched = if let Watch::Versions(watched) = watch { watched } else { KeyVersions::default() };
         exec_queue(call, &queue, &watched.keys)
@@ -72,14 +63,8 @@ impl Executor for MemoryExecutor {
 
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
         Box::pin(async {
-            match is_in_turns(call.command) {
-                true => scan::keys_in_turns(call).await.map(|()| Flow::Done),
-                false => Err(unknown(&call.args)),
-            }
+            if is_in_turns(call.command) { scan::keys_in_turns(call).await } else { Err(unknown(&call.args)) }
         })
-    }
-    fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        None
     }
 }
 
@@ -88,7 +73,7 @@ pub(super) fn exec_queue(
     call: &mut CommandContext<'_>,
     queue: &CommandQueue,
     watched: &IndexMap<Box<[u8]>, u64>,
-) -> Result<Flow, CommandError> {
+) -> Done {
     let cache = call.cache();
     let actor = call.session.actor();
     let lock = || {
@@ -123,10 +108,10 @@ pub(super) fn exec_queue(
 }
 
 /// Runs a command of a transaction.
-fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Result<Flow, CommandError> {
+fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Done {
     match (call.command.kind, tier) {
-        (CommandKind::Local, tier) => match (handler(call.command).in_transaction(), tier) {
-            (Some(run), Some(tier)) => run(call, tier).map(|()| Flow::Done),
+        (CommandKind::Local, tier) => match (functions(call.command).tier, tier) {
+            (Some(run), Some(tier)) => run(call, tier),
             _ => transaction::run_local(call),
         },
         (CommandKind::Transaction(_), _) => transaction::unwatch(call),
@@ -136,7 +121,7 @@ fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Result<Flo
     }
 }
 
-fn run_tracked(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+fn run_tracked(call: &mut CommandContext<'_>) -> Done {
     call.check_keys()?;
     let keys = call.command.keys.of(call.args);
     let mut tier = match keys.len() {
@@ -162,7 +147,7 @@ fn version(tier: &mut Tier<'_>, key: Key<'_>, now: u64) -> u64 {
 /// Locks everything that the commands and the watched keys touch.
 fn lock<'c>(cache: &'c Cache, queue: &CommandQueue, watched: &IndexMap<Box<[u8]>, u64>) -> Tier<'c> {
     // A clear of a tag concerns all shards.
-    let clears = |command: &Command| command.keys.first == 0 && handler(command).in_transaction().is_some();
+    let clears = |command: &Command| command.keys.first == 0 && functions(command).tier.is_some();
     let whole = |(command, _): (&Command, _)| command.flags.has(Flags::KEYSPACE) || clears(command);
     if queue.iter().any(whole) {
         return cache.exclusive_all();

@@ -20,7 +20,8 @@
 //! - With a source, every write goes to the source first. The memory tier has copies only.
 //! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an
 //!   upstream Redis, `Group::commit` for a store.
-mod executor_of_backend;
+use crate::session::Backend;
+
 pub(super) mod executor_trait;
 mod local_store;
 pub(super) mod memory;
@@ -28,9 +29,23 @@ pub(super) mod pipeline;
 mod run_for_node;
 mod shared_store;
 mod tier_commands;
-mod transaction_replies;
 mod upstream;
 mod value_source;
 
-pub(super) use executor_of_backend::executor;
+use self::{
+    executor_trait::Executor, local_store::store_executor::LocalStoreExecutor, memory::MemoryExecutor,
+    shared_store::SharedStoreExecutor, upstream::upstream_executor::UpstreamExecutor,
+    value_source::ValueSourceExecutor,
+};
 pub use run_for_node::{NodeRefusal, run_for_node};
+
+/// The executor of a backend.
+pub(crate) fn executor(backend: Backend) -> &'static dyn Executor {
+    match backend {
+        Backend::Memory => &MemoryExecutor,
+        Backend::SharedStore => &SharedStoreExecutor,
+        Backend::Upstream => &UpstreamExecutor,
+        Backend::LocalStore => &LocalStoreExecutor,
+        Backend::ValueSource => &ValueSourceExecutor,
+    }
+}

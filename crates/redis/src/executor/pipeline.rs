@@ -1,6 +1,10 @@
 //! Commands of one client that run together, in the order in which the client sent them.
-use super::{local_store::pipeline::StorePipeline, upstream::pipeline::UpstreamPipeline};
-use crate::{command_context::CommandContext, command_flow::Joined, session::Session};
+use crate::{
+    command_context::CommandContext,
+    command_outcome::Flow,
+    executor::{local_store::pipeline::StorePipeline, upstream::pipeline::UpstreamPipeline},
+    session::{Backend, Session},
+};
 use larder_core::app::Worker;
 use larder_proto::output::Output;
 use std::task::{Context, Poll};
@@ -14,6 +18,15 @@ pub enum ClientPipeline {
 }
 
 impl ClientPipeline {
+    /// An empty pipeline to the source of this command's backend. `behind` says whether the commands
+    /// before it are slow. `None`: the backend has none.
+    pub(crate) fn of(call: &CommandContext<'_>, behind: Option<bool>) -> Option<ClientPipeline> {
+        match call.session.backend {
+            Backend::Upstream => Some(ClientPipeline::Upstream(Box::new(UpstreamPipeline::new(call.session, behind)))),
+            Backend::LocalStore => Some(ClientPipeline::Store(Box::new(StorePipeline::new(call.group())))),
+            Backend::Memory | Backend::SharedStore | Backend::ValueSource => None,
+        }
+    }
     /// Whether more commands may join.
     pub fn is_open(&self) -> bool {
         match self {
@@ -42,8 +55,8 @@ impl ClientPipeline {
             ClientPipeline::Store(pipeline) => pipeline.bytes(),
         }
     }
-    /// Adds a command.
-    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Joined {
+    /// Adds a command, or says why it cannot join: it must run alone, or behind the others.
+    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Flow {
         match self {
             ClientPipeline::Upstream(pipeline) => pipeline.join(call),
             ClientPipeline::Store(pipeline) => pipeline.join(call),

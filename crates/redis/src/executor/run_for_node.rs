@@ -4,9 +4,8 @@ use super::{memory, tier_commands};
 use crate::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
     command_lookup::{FoundCommand, find_for},
+    command_outcome::{CommandError, Done},
     command_queue::CommandQueue,
     session::Session,
     transaction,
@@ -36,7 +35,7 @@ impl From<NodeRefusal> for CommandError {
             NodeRefusal::NotTheOwner => {
                 SourceError::Unavailable("the keys have just come to belong to another node: try again".into()).into()
             }
-            NodeRefusal::Malformed(reason) => CommandError::Owned(format!("ERR {reason}").into_bytes()),
+            NodeRefusal::Malformed(reason) => CommandError::from(format!("ERR {reason}")),
         }
     }
 }
@@ -54,7 +53,7 @@ pub(super) fn written_keys<'a>(command: &Command, args: Args<'a>) -> impl Iterat
 }
 
 /// Runs a command on keys of this node.
-pub(super) fn run_on_tier(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(super) fn run_on_tier(call: &mut CommandContext<'_>) -> Done {
     match call.command.kind {
         CommandKind::Local => transaction::run_local(call),
         _ => tier_commands::run_on(call, &mut call.lock()),
@@ -84,11 +83,12 @@ pub async fn run_for_node(
     let (mut session, mut out) = (Session::of_node(worker, clock::now(), resp3), Output::default());
     {
         let call = &mut CommandContext::new(worker, &mut session, first, args, clock::now(), &mut out);
-        match is_transaction {
-            true => drop(call.answering(|call| memory::exec_queue(call, &queue, &IndexMap::new()))),
-            false => queue.iter().for_each(|(command, args)| {
-                drop(call.nested(command, args, |call| call.check_keys().and_then(|()| run_on_tier(call))));
-            }),
+        if is_transaction {
+            call.answering(|call| memory::exec_queue(call, &queue, &IndexMap::new()));
+        } else {
+            for (command, args) in queue.iter() {
+                call.nested(command, args, |call| call.check_keys().and_then(|()| run_on_tier(call)));
+            }
         }
     }
     let mut written: Vec<Bytes> = queue.iter().flat_map(|(command, args)| written_keys(command, args)).collect();

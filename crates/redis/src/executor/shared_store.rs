@@ -7,27 +7,23 @@
 use super::{
     executor_trait::Executor,
     memory,
-    pipeline::ClientPipeline,
     run_for_node::{is_for_owner, run_for_node, run_on_tier, written_keys},
     tier_commands,
 };
 use crate::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
-    command_error::{CommandError, arity},
-    command_flow::{Flow, Later},
+    command_outcome::{CommandError, Done, Flow, Later, arity},
     command_queue::CommandQueue,
     commands::keys::flush_options,
-    session::Session,
     transaction,
     upstream::requests,
+    waiting_replies::Waits,
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
-use larder_core::app::Worker;
 use larder_proto::resp::{Args, View, encode, view};
 use larder_ring::peer::{ClearScope, Member, OwnerRequest, PeerGroup};
-use larder_source::Fetch;
 use std::{rc::Rc, sync::Arc};
 use tokio::task::JoinHandle;
 
@@ -43,7 +39,7 @@ const NOT_IN_EXEC: CommandError =
 pub(super) struct SharedStoreExecutor;
 
 impl Executor for SharedStoreExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
         call.check_keys()?;
         let command = call.command;
         if command.kind == CommandKind::Tier && tier_commands::answer_without_entries(call)? {
@@ -58,10 +54,7 @@ impl Executor for SharedStoreExecutor {
         }
         run_on_tier(call)
     }
-    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-        Ok(transaction::begin(call))
-    }
-    fn watch(&self, _call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    fn watch(&self, _call: &mut CommandContext<'_>) -> Done {
         Err(NO_WATCH)
     }
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
@@ -72,9 +65,6 @@ impl Executor for SharedStoreExecutor {
                 _ => run_at_owners(call).await,
             }
         })
-    }
-    fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        None
     }
 }
 
@@ -101,7 +91,7 @@ fn parts<'a>(peers: &PeerGroup, command: &Command, args: Args<'a>) -> Vec<Part<'
     parts
 }
 
-async fn run_at_owners(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn run_at_owners(call: &mut CommandContext<'_>) -> Done {
     let (peers, command) = (peers(call)?, call.command);
     let parts = parts(peers, command, call.args);
     match &parts[..] {
@@ -129,7 +119,7 @@ async fn run_at_owners(call: &mut CommandContext<'_>) -> Result<Flow, CommandErr
 
 /// Runs each part at its owner, all at the same time. The reply is the sum of the numbers, or the
 /// first error; what other parts did stands.
-async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Result<Flow, CommandError> {
+async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Done {
     let (peers, resp3) = (peers(call)?, call.session.resp3);
     let mut here = None;
     let mut elsewhere: Vec<JoinHandle<Result<Bytes, CommandError>>> = Vec::new();
@@ -162,9 +152,10 @@ async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Resul
             }
         }
     }
-    match call.command.flags.has(Flags::EXISTENCE) {
-        true => call.reply.integer(sum),
-        false => call.reply.ok(),
+    if call.command.flags.has(Flags::EXISTENCE) {
+        call.reply.integer(sum)
+    } else {
+        call.reply.ok()
     }
     Ok(Flow::Done)
 }
@@ -177,13 +168,14 @@ fn request(commands: Bytes, is_transaction: bool, resp3: bool) -> OwnerRequest {
 async fn ask(peers: Rc<PeerGroup>, owner: Arc<Member>, request: OwnerRequest) -> Result<Bytes, CommandError> {
     match peers.at_owner(&owner, &request).await? {
         Some(answer) => Ok(answer.body),
-        None => Err(CommandError::Owned(
-            format!("ERR the key's owner, peer {}, runs no commands for other nodes", owner.name).into_bytes(),
-        )),
+        None => Err(CommandError::from(format!(
+            "ERR the key's owner, peer {}, runs no commands for other nodes",
+            owner.name
+        ))),
     }
 }
 
-async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn exec(call: &mut CommandContext<'_>) -> Done {
     let (queue, _) = transaction::end(call);
     let peers = peers(call)?;
     let owner = match owner_of_all(peers, &queue)? {
@@ -224,10 +216,9 @@ fn owner_of_all(peers: &PeerGroup, queue: &CommandQueue) -> Result<Option<Arc<Me
 }
 
 /// FLUSHALL empties all nodes.
-async fn flush(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn flush(call: &mut CommandContext<'_>) -> Done {
     flush_options(call)?;
     let everything = ClearScope::Prefix(Bytes::new());
     peers(call)?.clear_everywhere(everything, false, || call.cache().tier().clear()).await;
-    call.reply.ok();
-    Ok(Flow::Done)
+    call.ok()
 }

@@ -3,27 +3,25 @@
 use crate::{
     command::{CommandKind, Flags},
     command_context::CommandContext,
-    command_error::{CommandError, arity},
-    command_flow::Flow,
-    command_handlers::{TierFn, handler},
+    command_handlers::{TierFn, functions},
+    command_outcome::{CommandError, Done, arity},
     commands::get,
 };
 use larder_engine::Tier;
 
 /// The command's function on the memory tier.
 pub(super) fn on_tier(call: &CommandContext<'_>) -> Result<TierFn, CommandError> {
-    handler(call.command).on_tier().ok_or_else(|| arity(call.command.name))
+    functions(call.command).tier.ok_or_else(|| arity(call.command.name))
 }
 
 /// Runs a command on entries. The caller holds the locks.
-pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Result<Flow, CommandError> {
-    match (call.command.kind, handler(call.command).on_tier()) {
-        (CommandKind::Get, _) => get::get_in(call, tier)?,
-        (CommandKind::MultiGet, _) => get::mget_in(call, tier)?,
-        (_, Some(run)) => run(call, tier)?,
-        (_, None) => return Err(arity(call.command.name)),
+pub(super) fn run_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
+    match (call.command.kind, functions(call.command).tier) {
+        (CommandKind::Get, _) => get::get_in(call, tier),
+        (CommandKind::MultiGet, _) => get::mget_in(call, tier),
+        (_, Some(run)) => run(call, tier),
+        (_, None) => Err(arity(call.command.name)),
     }
-    Ok(Flow::Done)
 }
 
 /// Answers from the memory tier, if the command reads one string and the tier has a copy. Returns

@@ -1,16 +1,12 @@
 //! The executor of a source that has values and nothing else: GET and MGET, and SET, MSET and DEL
 //! if it takes writes.
-use super::{executor_trait::Executor, pipeline::ClientPipeline, tier_commands};
+use super::{executor_trait::Executor, tier_commands};
 use crate::{
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::{Flow, Later},
-    command_handlers::{LaterFn, handler},
-    session::Session,
-    transaction,
+    command_handlers::{LaterFn, functions},
+    command_outcome::{CommandError, Done, Flow, Later},
+    waiting_replies::Waits,
 };
-use larder_core::app::Worker;
-use larder_source::Fetch;
 use std::future::ready;
 
 const READS_ONLY: CommandError = CommandError::Static("ERR this source takes no commands but GET and MGET");
@@ -20,20 +16,18 @@ const PLAIN_WRITES_ONLY: CommandError =
 pub(super) struct ValueSourceExecutor;
 
 impl Executor for ValueSourceExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
         call.check_keys()?;
-        match tier_commands::answer_without_entries(call)? {
-            true => Ok(Flow::Done),
-            false => write_of(call).map(|_| Flow::Alone(call.command)),
+        if tier_commands::answer_without_entries(call)? {
+            Ok(Flow::Done)
+        } else {
+            write_of(call).map(|_| Flow::Alone(call.command))
         }
     }
-    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-        Ok(transaction::begin(call))
-    }
-    fn watch(&self, _call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    fn watch(&self, _call: &mut CommandContext<'_>) -> Done {
         Err(READS_ONLY)
     }
-    fn exec(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    fn exec(&self, call: &mut CommandContext<'_>) -> Done {
         call.session.end_transaction();
         Err(READS_ONLY)
     }
@@ -43,15 +37,13 @@ impl Executor for ValueSourceExecutor {
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
-    fn pipeline(&self, _worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        None
-    }
 }
 
 /// The function of a command that writes values.
 fn write_of(call: &CommandContext<'_>) -> Result<LaterFn, CommandError> {
-    match call.group().source.takes_values() {
-        true => handler(call.command).at_value_source().ok_or(PLAIN_WRITES_ONLY),
-        false => Err(READS_ONLY),
+    if call.group().source.takes_values() {
+        functions(call.command).values.ok_or(PLAIN_WRITES_ONLY)
+    } else {
+        Err(READS_ONLY)
     }
 }

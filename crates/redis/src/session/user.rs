@@ -1,6 +1,5 @@
 //! The user of a client: who it is, and whose rules hold for it.
-use super::Session;
-use crate::{command::Command, command_rights, upstream::user::UpstreamUser};
+use crate::{command::Command, command_rights, session::Session, upstream::client_state::UpstreamUser};
 use larder_base::identity::{DEFAULT_USER, Refusal, RightsNow, User, UserRights};
 use larder_core::app::Worker;
 use larder_engine::Millis;
@@ -8,11 +7,31 @@ use larder_proto::resp::Args;
 use larder_store::clock;
 use std::sync::Arc;
 
+/// The user whose rules hold for a client.
+pub(super) struct SessionUser {
+    rules: Arc<User>,
+    /// The rules refuse something.
+    is_restricted: bool,
+    /// The [`Users::generation`](larder_base::identity::Users::generation) of which the rules are. For
+    /// a user of the upstream, the version of its rights.
+    seen: u64,
+    /// The name in the client's certificate (`tls-client-user`): who it is before it logs in, if
+    /// there is such a user.
+    certificate: Option<Box<str>>,
+}
+impl SessionUser {
+    /// The user of a client that may do nothing yet.
+    pub(super) fn powerless(worker: &Worker) -> SessionUser {
+        let users = &worker.app.users;
+        SessionUser { rules: users.powerless(), is_restricted: true, seen: users.generation(), certificate: None }
+    }
+}
+
 impl Session {
     /// The client has shown a certificate with this name.
     pub fn show_certificate(&mut self, worker: &Worker, name: Option<&str>) {
         if let Some(name) = name {
-            self.certificate_user = Some(name.into());
+            self.user.certificate = Some(name.into());
             self.become_default(worker);
         }
     }
@@ -23,8 +42,8 @@ impl Session {
         if worker.app.upstream_rights.is_some() {
             return self.become_default_of_upstream(worker);
         }
-        self.users_seen = worker.app.users.generation();
-        let shown = self.certificate_user.as_ref().and_then(|name| worker.app.users.find(name));
+        self.user.seen = worker.app.users.generation();
+        let shown = self.user.certificate.as_ref().and_then(|name| worker.app.users.find(name));
         let shown = shown.filter(|user| user.is_on());
         let is_shown = shown.is_some();
         let user = shown.unwrap_or_else(|| worker.app.users.default_user());
@@ -48,7 +67,7 @@ impl Session {
                 self.log_in_at_upstream(worker, DEFAULT_USER, UpstreamUser { server, rights: default });
             }
             None => {
-                self.users_seen = worker.app.users.generation();
+                self.user.seen = worker.app.users.generation();
                 self.log_in(worker.app.users.powerless());
                 self.authenticate(false);
             }
@@ -70,28 +89,29 @@ impl Session {
     }
 
     fn set_user(&mut self, user: Arc<User>) {
-        self.user_restricted = !user.permissions().is_unrestricted();
-        self.restricted = self.access.restricts() || self.user_restricted;
-        self.user = user;
+        self.user.is_restricted = !user.permissions().is_unrestricted();
+        self.user.rules = user;
+        let restricted = self.access.restricts() || self.user.is_restricted;
+        self.change().restricted = restricted;
     }
 
     /// The client's user, if its rules refuse something.
     #[inline]
     pub(crate) fn restricted_user(&self) -> Option<&User> {
-        self.user_restricted.then_some(&*self.user)
+        self.user.is_restricted.then_some(&*self.user.rules)
     }
 
     /// The client has logged in as the user that Larder itself is at the upstream.
     pub(crate) fn log_in_as_larder(&mut self, worker: &Worker, name: &str) {
-        self.upstream.user = None;
-        self.asks_upstream = false;
-        self.users_seen = worker.app.users.generation();
+        self.change().upstream.user = None;
+        self.change().asks_upstream = false;
+        self.user.seen = worker.app.users.generation();
         self.log_in_as(name, worker.app.users.default_user());
     }
 
     /// The client has logged in as this user of the upstream.
     pub(crate) fn log_in_at_upstream(&mut self, worker: &Worker, name: &str, user: UpstreamUser) {
-        self.upstream.user = Some(user);
+        self.change().upstream.user = Some(user);
         self.log_in_as(name, worker.app.users.unrestricted());
         self.take_changed_user(worker, clock::now());
     }
@@ -100,10 +120,10 @@ impl Session {
     #[inline]
     pub(crate) fn has_old_user(&self, worker: &Worker, now: Millis) -> bool {
         match &self.upstream.user {
-            None => self.users_seen != worker.app.users.generation(),
+            None => self.user.seen != worker.app.users.generation(),
             // Rules that count again may be the same as before.
             Some(user) => {
-                let is_old = |rights: &Arc<UserRights>| self.asks_upstream || !rights.is_current(self.users_seen, now);
+                let is_old = |rights: &Arc<UserRights>| self.asks_upstream || !rights.is_current(self.user.seen, now);
                 user.rights.as_ref().is_some_and(is_old)
             }
         }
@@ -123,8 +143,8 @@ impl Session {
             let rights = user.rights.clone();
             let version = rights.as_ref().map_or(0, |rights| rights.version());
             let now = rights.map_or(RightsNow::AskSource, |rights| rights.now(now));
-            self.users_seen = version;
-            self.asks_upstream = matches!(now, RightsNow::AskSource);
+            self.user.seen = version;
+            self.change().asks_upstream = matches!(now, RightsNow::AskSource);
             match now {
                 RightsNow::Known(user) => self.set_user(user),
                 RightsNow::AskSource => {}
@@ -133,18 +153,15 @@ impl Session {
                     self.authenticate(false);
                 }
             }
-            return self.settle();
+            return;
         }
-        self.users_seen = worker.app.users.generation();
+        self.user.seen = worker.app.users.generation();
         if worker.app.upstream_rights.is_some() {
             // It has not logged in. The users that have changed are no client's.
             return;
         }
-        match worker.app.users.again(&self.user) {
-            Some(user) => {
-                self.set_user(user);
-                self.settle();
-            }
+        match worker.app.users.again(&self.user.rules) {
+            Some(user) => self.set_user(user),
             None => {
                 self.client.close();
                 self.authenticate(false);
@@ -166,24 +183,14 @@ impl Session {
         }
     }
 
-    /// Whether the client has logged in as a user of the upstream.
-    pub(crate) fn has_upstream_user(&self) -> bool {
-        self.upstream.user.is_some()
-    }
-
     /// What the source has told of the client's user, with `auth = "passthrough"`.
     pub(crate) fn upstream_rights(&self) -> Option<&UserRights> {
         self.upstream.user.as_ref()?.rights.as_deref()
     }
 
-    /// Whether only the upstream knows what the client's user may do.
-    pub(crate) fn asks_upstream(&self) -> bool {
-        self.asks_upstream
-    }
-
     /// Whether the client's user may GET this key.
     #[inline]
     pub(crate) fn may_get(&self, key: &[u8]) -> bool {
-        !self.user_restricted || command_rights::check_get(self.user.permissions(), key).is_ok()
+        !self.user.is_restricted || command_rights::check_get(self.user.rules.permissions(), key).is_ok()
     }
 }

@@ -4,7 +4,10 @@ use super::{
     memory_store::MemoryStore,
     support::{Client, Server, runtime, words},
 };
-use crate::connection::{BufferPool, ClientConnection, Step};
+use crate::{
+    Flow,
+    connection::{BufferPool, ClientConnection},
+};
 use bytes::Bytes;
 use larder_engine::{Cache, Config};
 use larder_proto::resp::{View, encode, view};
@@ -96,7 +99,7 @@ fn what_comes_while_the_store_is_busy_goes_there_together() {
     // Each is read by itself, as from a client that sends one at a time without waiting.
     let send = |conn: &mut ClientConnection, number: usize| {
         conn.input.feed(&encode(&[&b"INCRBY"[..], b"sum", number.to_string().as_bytes()]), &spare);
-        assert_eq!(conn.process(worker, &spare, clock::now()), Step::Input { more: 1 });
+        assert_eq!(conn.process(worker, &spare, clock::now()), Flow::Input { more: 1 });
     };
     runtime().block_on(async {
         let go_on = Arc::new(Notify::new());

@@ -1,8 +1,8 @@
 //! A row of plain GETs is answered as its commands are one by one.
 use super::support::Server;
 use crate::{
-    PendingRead,
-    connection::{BufferPool, ClientConnection, Step},
+    Flow, PendingRead,
+    connection::{BufferPool, ClientConnection},
     plain_gets::{self, GetReplies, GetRun},
 };
 use larder_engine::Write;
@@ -145,7 +145,7 @@ fn a_row_goes_on_behind_misses_and_asks_the_source_once() {
     }
     let before = server.worker.app.commands.total();
     conn.input.feed(&row(&["a", "x", "b", "y", "x", "a", "a"]), &pool);
-    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Step::Input { more: 1 });
+    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Flow::Input { more: 1 });
     assert_eq!(source.asked(), [["x", "y"]]);
     assert_eq!(server.worker.app.commands.total() - before, 7);
     assert_eq!(replies(&server, &mut conn), "$1\r\na\r\n");
@@ -166,11 +166,11 @@ fn a_row_stops_where_too_many_replies_wait() {
     let server = Server::with_source(&["--max-pipeline=2"], source.clone());
     let (mut conn, pool) = (server.conn(), BufferPool::default());
     conn.input.feed(&row(&["x", "y", "z"]), &pool);
-    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Step::Full);
+    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Flow::Full);
     assert_eq!(source.asked(), [["x", "y"]]);
     source.answer(0);
     assert_eq!(replies(&server, &mut conn), "$2\r\nxx\r\n");
-    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Step::Full);
+    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Flow::Full);
     assert_eq!(source.asked(), [vec!["y"], vec!["z"]]);
 }
 
@@ -186,14 +186,14 @@ fn a_row_stops_behind_a_miss_where_enough_bytes_are_due() {
     let before = begun();
     conn.input.feed(&row(&[&["x", "big", "big", "y"][..], &["big"; 6]].concat()), &pool);
     // Four of them are more than a MiB.
-    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Step::Full);
+    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Flow::Full);
     assert_eq!(begun() - before, 6);
     assert_eq!(replies(&server, &mut conn), "");
     source.answer(0);
     source.answer(0);
     let two = format!("${}\r\n{big}\r\n", big.len()).repeat(2);
     assert!(replies(&server, &mut conn) == format!("$2\r\nxx\r\n{two}$2\r\nyy\r\n{two}"));
-    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Step::Full);
+    assert_eq!(conn.process(&server.worker, &pool, clock::now()), Flow::Full);
     assert_eq!(begun() - before, 10);
     assert!(replies(&server, &mut conn) == two.repeat(2));
     assert!(!conn.is_full());

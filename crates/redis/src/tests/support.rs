@@ -1,5 +1,9 @@
 //! A worker without sockets, clients of it, and a real redis-server to compare with.
-use crate::{CommandAccess, Flow, Joined, Session, connection::ClientConnection};
+use crate::{
+    CommandAccess, Flow, Session,
+    connection::ClientConnection,
+    waiting_replies::{WaitingKind, Waits},
+};
 use larder_base::telemetry::Logs;
 use larder_config::Settings;
 use larder_core::{
@@ -150,7 +154,7 @@ impl Client<'_> {
         let mut out = Output::default();
         let mut limits = Limits::new(worker.app.settings.max_value);
         while !self.closed {
-            limits.authenticated = self.session.authenticated();
+            limits.authenticated = self.session.authenticated;
             let consumed = match self.parser.parse(bytes, &limits) {
                 Ok(Parsed::Command { consumed }) => consumed,
                 Ok(Parsed::Incomplete { .. }) => break,
@@ -162,31 +166,31 @@ impl Client<'_> {
             };
             let args = self.parser.args(bytes);
             let (now, mut batch) = (self.now.unwrap_or_else(clock::now), Vec::new());
-            let mut flow = crate::begin(worker, &mut self.session, &args, now, &mut out, &mut batch);
+            let mut waits = Waits::new(&mut batch, None);
+            let mut flow = crate::begin(worker, &mut self.session, &args, now, &mut out, &mut waits);
+            let new = waits.new;
             if !batch.is_empty() {
                 worker.fetch(worker.groups.default(), &mut batch);
-            }
-            if let Flow::Relay(command, _) = flow {
-                let mut together = crate::pipeline(worker, &self.session, None).expect("it has pipelines");
-                flow = Flow::Alone(command);
-                if crate::join(worker, &mut self.session, (command, &args), now, &mut together) == Joined::Yes {
-                    together.send(worker, &self.session);
-                    poll_fn(|cx| together.poll(worker, &mut self.session, cx)).await;
-                    together.reply(&self.server.worker, &mut self.session, &mut out);
-                    flow = Flow::Done;
-                }
             }
             if let Flow::Alone(command) = flow {
                 flow = crate::run(worker, &mut self.session, (command, &args), &mut out).await;
             }
-            match flow {
-                Flow::Done | Flow::Paused => {}
-                Flow::Close | Flow::Replicate(_) | Flow::ForeignProtocol(_) => self.closed = true,
-                Flow::Alone(_) | Flow::Relay(..) | Flow::Behind => panic!("one at a time"),
-                Flow::Pending(mut pending) => {
-                    poll_fn(|cx| pending.poll(worker, &mut None, cx)).await;
-                    pending.reply(&self.server.worker, &mut self.session, &mut out);
+            match new {
+                None => {}
+                Some((WaitingKind::Read(mut read), _)) => {
+                    poll_fn(|cx| read.poll(worker, &mut None, cx)).await;
+                    read.reply(&self.server.worker, &mut self.session, &mut out);
                 }
+                Some((WaitingKind::ClientPipeline(mut together), _)) => {
+                    together.send(worker, &self.session);
+                    poll_fn(|cx| together.poll(worker, &mut self.session, cx)).await;
+                    together.reply(&self.server.worker, &mut self.session, &mut out);
+                }
+            }
+            match flow {
+                Flow::Done | Flow::Waits | Flow::Paused => {}
+                Flow::Close | Flow::Replicate => self.closed = true,
+                Flow::Alone(_) | Flow::Behind | Flow::Input { .. } | Flow::Full => panic!("one at a time"),
             }
             bytes = &bytes[consumed..];
         }

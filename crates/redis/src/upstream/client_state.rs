@@ -1,12 +1,13 @@
 //! The state of one client at an upstream Redis: database, user, tracking, subscriptions.
-use super::{tracking_redirect::TrackingRedirect, user::UpstreamUser};
-use larder_base::telemetry::Counters;
+use crate::upstream::tracking_redirect::TrackingRedirect;
+use larder_base::{identity::UserRights, telemetry::Counters};
 use larder_core::clients::{Monitoring, SubscribeInFlight};
 use larder_proto::{
     output::Output,
     resp::{Reply, View, view},
 };
-use larder_source::DedicatedConnection;
+use larder_source::{DedicatedConnection, RedisServer};
+use std::{rc::Rc, sync::Arc};
 
 /// The state that an upstream Redis keeps on the client's dedicated connections.
 #[derive(Default)]
@@ -106,4 +107,12 @@ fn confirmed(frame: &[u8]) -> Option<(&[u8], usize)> {
         return None;
     };
     Some((kind, usize::try_from(count).ok()?)).filter(|_| kind.ends_with(b"subscribe"))
+}
+
+/// A user other than Larder's own, or any user with `auth = "passthrough"`.
+pub(crate) struct UpstreamUser {
+    /// The server, over connections as this user, which its clients share.
+    pub(crate) server: Rc<dyn RedisServer>,
+    /// What the user may do. `None`: only Redis knows, so every command on data goes there.
+    pub(crate) rights: Option<Arc<UserRights>>,
 }

@@ -58,11 +58,15 @@ impl Session {
         let Some(out) = out else { return Poll::Pending };
         let mut came = false;
         let mut changed = false;
-        for subscribed in self.upstream.subscribed.iter_mut().chain(&mut self.upstream.shards) {
+        let (resp3, counters) = (self.resp3, self.counters.clone());
+        let mut state = self.change();
+        let upstream = &mut state.upstream;
+        for subscribed in upstream.subscribed.iter_mut().chain(&mut upstream.shards) {
             let before = subscribed.counts;
-            came |= subscribed.take(u64::MAX, out, self.resp3, &self.counters);
+            came |= subscribed.take(u64::MAX, out, resp3, &counters);
             changed |= subscribed.counts != before;
         }
+        drop(state);
         if changed {
             self.note_subscriptions();
         }
@@ -93,8 +97,11 @@ impl Session {
         let mut came = false;
         while let Some(frame) = self.dedicated.as_ref().and_then(|dedicated| dedicated.pushes().next(passed)) {
             let Some(frame) = self.known_invalidation(frame) else { continue };
-            let out = if silent { &mut self.upstream.held_pushes } else { &mut *out };
-            out.put(&frame);
+            if silent {
+                self.change().upstream.held_pushes.put(&frame)
+            } else {
+                out.put(&frame)
+            }
             self.counters.tracking_invalidations.add(1);
             came = true;
         }
@@ -103,12 +110,14 @@ impl Session {
 
     /// Holds back what a command wrote after `mark`, because replies are suppressed now.
     pub(crate) fn hold_pushes(&mut self, out: &mut Output, mark: Mark) {
-        self.upstream.held_pushes.append(&mut out.split_off(mark));
+        self.change().upstream.held_pushes.append(&mut out.split_off(mark));
     }
 
     /// Writes the pushes that were held back while a reply was suppressed.
     pub(crate) fn write_held_pushes(&mut self, out: &mut Output) {
-        out.append(&mut self.upstream.held_pushes);
+        if !self.upstream.held_pushes.is_empty() {
+            out.append(&mut self.change().upstream.held_pushes);
+        }
     }
 
     #[inline]
@@ -142,44 +151,44 @@ impl Session {
     /// Passes on replies with the pushes between them.
     fn pass_replies(&mut self, replies: &RawReplies, out: &mut Output) {
         if self.dedicated.is_none() || !self.upstream.tracking {
-            self.upstream.passed += replies.iter().len() as u64;
+            self.change().upstream.passed += replies.iter().len() as u64;
             return out.put_bytes(replies.bytes().clone());
         }
         for reply in replies.iter() {
             self.pass_pushes(out);
             out.put(reply);
-            self.upstream.passed += 1;
+            self.skip_reply();
         }
     }
 
     /// Counts the replies of a transaction's commands and of EXEC. The caller then passes on EXEC's
     /// reply only, so this writes the pushes that came before it.
     pub(crate) fn skip_replies(&mut self, count: usize, out: &mut Output) {
-        self.upstream.passed += count as u64;
+        self.change().upstream.passed += count as u64;
         self.pass_pushes(out);
-        self.upstream.passed += 1;
+        self.skip_reply();
     }
     /// Counts a reply of the dedicated connection that is not passed on.
     pub(crate) fn skip_reply(&mut self) {
-        self.upstream.passed += 1;
+        self.change().upstream.passed += 1;
     }
 
     /// Gives the client a dedicated connection.
     pub(crate) fn dedicate(&mut self, dedicated: Box<dyn DedicatedConnection>) {
-        self.upstream.passed = dedicated.pushes().requests();
-        self.upstream.changed_user = false;
-        self.dedicated = Some(dedicated);
-        self.settle();
+        let mut state = self.change();
+        state.upstream.passed = dedicated.pushes().requests();
+        state.upstream.changed_user = false;
+        state.dedicated = Some(dedicated);
     }
     /// Releases the dedicated connection if no state needs it any more. It can then serve another
     /// client.
     pub(crate) fn release_dedicated(&mut self) {
         let state = &self.upstream;
         if !matches!(self.watch, Watch::Upstream) && !state.tracking && state.database.is_none() {
-            let is_of_other = mem::take(&mut self.upstream.changed_user);
-            let not_needed = self.dedicated.take().filter(|_| !is_of_other);
+            let mut state = self.change();
+            let is_of_other = mem::take(&mut state.upstream.changed_user);
+            let not_needed = state.dedicated.take().filter(|_| !is_of_other);
             not_needed.into_iter().for_each(DedicatedConnection::release);
         }
-        self.settle();
     }
 }

@@ -4,12 +4,12 @@
 //! clients share. With `auth = "passthrough"` its reads are answered from the copies where the
 //! [`rights`] that Redis tells allow it. Without, Larder's own user keeps the normal path, and all
 //! commands on data of any other user go to Redis.
-use super::{requests, rights, user::UpstreamUser};
 use crate::{
     auth,
     command_context::CommandContext,
-    command_error::{CommandError, WRONG_PASS},
+    command_outcome::{CommandError, WRONG_PASS},
     session::Session,
+    upstream::{client_state::UpstreamUser, requests, rights},
 };
 use larder_base::identity::{Credential, DEFAULT_USER, RightsNow, UserRights};
 use larder_core::app::Worker;
@@ -33,7 +33,7 @@ impl Login<'_> {
 
     /// Whether Redis must check the credentials.
     pub(crate) fn is_for_redis(self, call: &CommandContext<'_>) -> bool {
-        let server = call.group().source.as_redis().filter(|_| !call.worker.app.users.are_own());
+        let server = call.redis().filter(|_| !call.worker.app.users.are_own());
         let is_passthrough = call.worker.app.upstream_rights.is_some();
         server.is_some_and(|server| server.is_single() && (is_passthrough || !self.is_larder(server, call.session)))
     }
@@ -66,7 +66,7 @@ impl Login<'_> {
                     auth::failed(call, self.name());
                     return Err(CommandError::Owned(why.trim_ascii_end().to_vec()));
                 }
-                call.session.upstream.changed_user = true;
+                call.session.change().upstream.changed_user = true;
             }
             None if rights.as_ref().is_some_and(|rights| rights.admit(self.password, clock::now())) => {}
             None => {

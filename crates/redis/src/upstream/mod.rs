@@ -8,4 +8,3 @@ pub(crate) mod replies;
 pub(crate) mod requests;
 pub(crate) mod rights;
 pub(crate) mod tracking_redirect;
-pub(crate) mod user;

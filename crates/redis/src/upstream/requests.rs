@@ -2,7 +2,7 @@
 //! else over its worker's shared connection.
 use crate::{
     command_context::CommandContext,
-    command_error::CommandError,
+    command_outcome::CommandError,
     session::{Session, Watch},
 };
 use bytes::Bytes;
@@ -74,7 +74,7 @@ pub(crate) async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Resu
     dedicate(call).await?;
     let sent = send(call, command, 1).await;
     if sent.is_err() && !call.session.has_upstream_state() && !matches!(call.session.watch, Watch::Upstream) {
-        call.session.dedicated = None;
+        call.session.change().dedicated = None;
     }
     Ok(sent?)
 }

@@ -2,7 +2,7 @@
 //! words.
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, TOO_LONG, WRONG_TYPE},
+    command_outcome::{CommandError, CommandResult, Done, Flow, TOO_LONG, WRONG_TYPE},
 };
 use larder_base::buffers::BufferCharge;
 use larder_document::{Edit, EditError, Edited, Found, JsonError, LocateError, Outcome, Path, compact};
@@ -19,31 +19,31 @@ pub(super) const NOT_AT_ROOT: CommandError = CommandError::Static("ERR new objec
 
 /// No value at the path, or none of the kind that the command is for.
 pub(super) fn no_path_or(what: &str) -> CommandError {
-    CommandError::Owned(format!("ERR Path does not exist or {what}").into_bytes())
+    CommandError::from(format!("ERR Path does not exist or {what}"))
 }
 
 /// A value of another kind.
 pub(super) fn expected(kind: &str) -> CommandError {
-    CommandError::Owned(format!("WRONGTYPE wrong type of path value - expected {kind}").into_bytes())
+    CommandError::from(format!("WRONGTYPE wrong type of path value - expected {kind}"))
 }
 
 impl From<JsonError> for CommandError {
     fn from(error: JsonError) -> CommandError {
-        CommandError::Owned(format!("ERR {error}").into_bytes())
+        CommandError::from(format!("ERR {error}"))
     }
 }
 impl From<EditError> for CommandError {
     fn from(error: EditError) -> CommandError {
         match error {
             EditError::TooLarge(_) => TOO_LONG,
-            error => CommandError::Owned(format!("ERR {error}").into_bytes()),
+            error => CommandError::from(format!("ERR {error}")),
         }
     }
 }
 impl From<LocateError> for CommandError {
     fn from(error: LocateError) -> CommandError {
         let setting = if let LocateError::TooLarge(_) = error { " (max-document-query)" } else { "" };
-        CommandError::Owned(format!("ERR {error}{setting}").into_bytes())
+        CommandError::from(format!("ERR {error}{setting}"))
     }
 }
 
@@ -77,10 +77,7 @@ pub(super) fn find_within(
 
 /// The text of a document. Other values are refused.
 pub(super) fn text_of<'e>(entry: &Entry<'e>) -> Result<&'e [u8], CommandError> {
-    match is_document(entry.metadata()) {
-        true => Ok(entry.value.as_bytes()),
-        false => Err(WRONG_TYPE),
-    }
+    if is_document(entry.metadata()) { Ok(entry.value.as_bytes()) } else { Err(WRONG_TYPE) }
 }
 
 /// Reads a document; `None`: there is no such key.
@@ -91,6 +88,48 @@ pub(super) fn read<R>(
     read: impl FnOnce(&Entry<'_>, &[u8]) -> Result<R, CommandError>,
 ) -> Result<Option<R>, CommandError> {
     tier.get(key, call.now, |entry| read(&entry, text_of(&entry)?)).transpose()
+}
+
+/// What `each` says of each value that a path finds; `None`: there is no such key.
+pub(super) fn each_found<T>(
+    call: &CommandContext<'_>,
+    tier: &mut Tier<'_>,
+    key: Key<'_>,
+    path: &Path,
+    each: impl Fn(&[u8]) -> T,
+) -> Result<Option<Vec<T>>, CommandError> {
+    read(call, tier, key, |_, text| {
+        Ok(find(call, text, path)?.into_iter().map(|found| each(&text[found.span])).collect())
+    })
+}
+
+/// Replies with a number for each value, null for a value of another kind. For a path in the older
+/// syntax it is that of the first value.
+pub(super) fn reply_numbers(
+    call: &mut CommandContext<'_>,
+    path: &Path,
+    numbers: Option<Vec<Option<i64>>>,
+    no_key: CommandError,
+    wrong_kind: CommandError,
+) -> Done {
+    match (numbers, path.is_legacy()) {
+        (None, true) => call.null(),
+        (None, false) => Err(no_key),
+        (Some(numbers), true) => call.integer(numbers.first().ok_or(NO_PATH)?.ok_or(wrong_kind)?),
+        (Some(numbers), false) => reply_integers(call, numbers),
+    }
+}
+
+/// An array of integers, null where there is none.
+pub(super) fn reply_integers(call: &mut CommandContext<'_>, numbers: Vec<Option<i64>>) -> Done {
+    call.reply.array(numbers.len());
+    for number in numbers {
+        match number {
+            Some(number) => call.reply.integer(number),
+            None => call.reply.null(),
+        }
+    }
+    Ok(Flow::Done)
 }
 
 /// A copy of all values that a path finds, of a document that must exist.
@@ -124,9 +163,7 @@ pub(super) fn bounded(call: &CommandContext<'_>, bytes: usize) -> CommandResult 
     let most = longest_reply(call);
     match bytes <= most {
         true => call.session.room.check(bytes),
-        false => {
-            Err(CommandError::Owned(format!("ERR the reply is longer than {most} bytes (max-value)").into_bytes()))
-        }
+        false => Err(CommandError::from(format!("ERR the reply is longer than {most} bytes (max-value)"))),
     }
 }
 
@@ -205,12 +242,12 @@ pub(super) fn reply_outcomes(
     outcomes: Option<Vec<Option<Outcome>>>,
     wrong_kind: &str,
     write: impl Fn(&mut CommandContext<'_>, Outcome),
-) -> CommandResult {
+) -> Done {
     let outcomes = outcomes.ok_or(NO_KEY)?;
     if path.is_legacy() {
         let outcome = outcomes.into_iter().flatten().next_back();
         write(call, outcome.ok_or_else(|| no_path_or(wrong_kind))?);
-        return Ok(());
+        return Ok(Flow::Done);
     }
     call.reply.array(outcomes.len());
     for outcome in outcomes {
@@ -219,7 +256,7 @@ pub(super) fn reply_outcomes(
             None => call.reply.null(),
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// Replies with an outcome as itself.

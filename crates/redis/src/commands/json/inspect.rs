@@ -1,26 +1,25 @@
 //! Documents as nested replies, and what they take: JSON.RESP, JSON.DEBUG MEMORY.
-use super::documents::{FoundTexts, NO_PATH, find, found_texts, path, read, string};
+use super::documents::{FoundTexts, NO_PATH, each_found, found_texts, path, string};
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandResult, arity},
+    command_outcome::{Done, Flow, arity},
 };
 use larder_document::{key_and_value, parts};
 use larder_engine::Tier;
 
 /// JSON.RESP key [path]: arrays begin with `[`, objects with `{`.
-pub(crate) fn resp(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn resp(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
     let Some(FoundTexts { texts, .. }) = &found_texts(call, tier, &path)? else {
-        call.reply.null();
-        return Ok(());
+        return call.null();
     };
     if path.is_legacy() {
         put_value(call, texts.first().ok_or(NO_PATH)?);
-        return Ok(());
+        return Ok(Flow::Done);
     }
     call.reply.array(texts.len());
     texts.iter().for_each(|text| put_value(call, text));
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// A value of a document, which is nested 128 deep at most.
@@ -63,17 +62,12 @@ fn put_value(call: &mut CommandContext<'_>, value: &[u8]) {
 
 /// JSON.DEBUG MEMORY key [path]: bytes of the text of each value. What the key, the entry's head
 /// and the tier take besides is in MEMORY USAGE.
-pub(crate) fn debug_memory(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn debug_memory(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if call.args.len() > 4 {
         return Err(arity(call.command.name));
     }
     let path = path(call.args.get(3))?;
-    let sizes: Option<Vec<usize>> = {
-        let context = &*call;
-        read(context, tier, context.key(2), |_, text| {
-            Ok(find(context, text, &path)?.into_iter().map(|found| found.span.len()).collect())
-        })?
-    };
+    let sizes = each_found(call, tier, call.key(2), &path, <[u8]>::len)?;
     match sizes {
         None if path.is_legacy() => call.reply.integer(0),
         Some(sizes) if path.is_legacy() => call.reply.integer(*sizes.first().ok_or(NO_PATH)? as i64),
@@ -83,5 +77,5 @@ pub(crate) fn debug_memory(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -
             sizes.into_iter().for_each(|size| call.reply.integer(size as i64));
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }

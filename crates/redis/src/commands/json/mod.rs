@@ -14,4 +14,4 @@ pub(crate) use arrays::{arrappend, arrindex, arrinsert, arrlen, arrpop, arrtrim}
 pub(crate) use inspect::{debug_memory, resp};
 pub(crate) use reads::{get, mget, objkeys, objlen, strlen, type_of};
 pub(crate) use set::{merge, mset, set};
-pub(crate) use values::{clear, del, numincrby, nummultby, numpowby, strappend, toggle};
+pub(crate) use values::{clear, del, number, strappend, toggle};

@@ -1,11 +1,11 @@
 //! Reading documents: JSON.GET, MGET, TYPE, STRLEN, OBJKEYS, OBJLEN.
 use super::documents::{
-    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, bounded, expected, find, find_within, found_texts, longest_reply,
-    no_path_or, path, read, string, text_of,
+    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, bounded, each_found, expected, find_within, found_texts, longest_reply,
+    no_path_or, path, read, reply_numbers, string, text_of,
 };
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, SYNTAX},
+    command_outcome::{CommandError, Done, Flow, SYNTAX},
     reply_room::ReplyRoom,
 };
 use larder_document::{
@@ -18,7 +18,7 @@ use std::{borrow::Cow, collections::HashSet};
 const FEW_PATHS: usize = 64;
 
 /// `JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [path …]`
-pub(crate) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let mut layout = Layout::default();
     let mut paths: Vec<(&[u8], Path)> = Vec::new();
     let mut args = call.args.from(2);
@@ -49,11 +49,11 @@ pub(crate) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Command
         let found = tier.get(key, call.now, |entry| {
             text_of(&entry)?;
             reply.value(entry.value);
-            Ok(())
+            Ok(Flow::Done)
         });
         return found.unwrap_or_else(|| {
             call.reply.null();
-            Ok(())
+            Ok(Flow::Done)
         });
     }
     let context = &*call;
@@ -84,7 +84,7 @@ pub(crate) fn get(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Command
         Some(text) => call.reply_text(text),
         None => call.reply.null(),
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// The value of a path in the older syntax, or the array of all values.
@@ -116,7 +116,7 @@ fn put_array(out: &mut Vec<u8>, text: &[u8], found: Vec<Found>) {
 fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -> Result<Vec<u8>, CommandError> {
     if paths.len() > FEW_PATHS && paths.len().saturating_mul(text.len()) > MOST_WORK {
         let text = format!("ERR {} paths are too many for a document of {} bytes", paths.len(), text.len());
-        return Err(CommandError::Owned(text.into_bytes()));
+        return Err(CommandError::from(text));
     }
     let all_legacy = paths.iter().all(|(_, path)| path.is_legacy());
     let mut out = vec![b'{'];
@@ -147,7 +147,7 @@ fn many_paths(call: &CommandContext<'_>, text: &[u8], paths: &[(&[u8], Path)]) -
 }
 
 /// JSON.MGET key [key …] path
-pub(crate) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(call.args.len() - 1))?;
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
@@ -167,19 +167,13 @@ pub(crate) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
             Err(_) => call.reply.null(),
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// JSON.TYPE key [path]
-pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
-    let found = {
-        let context = &*call;
-        read(context, tier, context.key(1), |_, text| {
-            let found = find(context, text, &path)?;
-            Ok(found.into_iter().map(|found| type_name(&text[found.span])).collect::<Vec<_>>())
-        })?
-    };
+    let found = each_found(call, tier, call.key(1), &path, type_name)?;
     if call.reply.is_resp3() {
         call.reply.array(1);
     }
@@ -194,7 +188,7 @@ pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Com
             names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 fn type_name(value: &[u8]) -> &'static str {
@@ -210,62 +204,28 @@ fn type_name(value: &[u8]) -> &'static str {
 }
 
 /// JSON.STRLEN key [path]
-pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
-    let texts = found_texts(call, tier, &path)?;
-    let len = |value: &[u8]| match value {
+    let lengths = each_found(call, tier, call.key(1), &path, |value| match value {
         [b'"', inside @ .., b'"'] => Some(unescaped_len(inside) as i64),
         _ => None,
-    };
-    match (texts.as_ref().map(|found| &found.texts), path.is_legacy()) {
-        (None, true) => call.reply.null(),
-        (None, false) => return Err(NO_KEY),
-        (Some(texts), true) => {
-            let len = len(texts.first().ok_or(NO_PATH)?).ok_or_else(|| expected("string"))?;
-            call.reply.integer(len);
-        }
-        (Some(texts), false) => reply_integers(call, texts.iter().map(|text| len(text))),
-    }
-    Ok(())
-}
-
-/// An array of integers, null where there is none.
-pub(super) fn reply_integers(call: &mut CommandContext<'_>, numbers: impl ExactSizeIterator<Item = Option<i64>>) {
-    call.reply.array(numbers.len());
-    for number in numbers {
-        match number {
-            Some(number) => call.reply.integer(number),
-            None => call.reply.null(),
-        }
-    }
+    })?;
+    reply_numbers(call, &path, lengths, NO_KEY, expected("string"))
 }
 
 /// JSON.OBJLEN key [path]
-pub(crate) fn objlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn objlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
-    let lengths = {
-        let context = &*call;
-        read(context, tier, context.key(1), |_, text| {
-            let found = find(context, text, &path)?;
-            let len = |at: usize| (text[at] == b'{').then(|| count(text, at) as i64);
-            Ok(found.into_iter().map(|found| len(found.span.start)).collect::<Vec<_>>())
-        })?
-    };
-    match (lengths, path.is_legacy()) {
-        (None, true) => call.reply.null(),
-        (None, false) => return Err(no_path_or("not an object")),
-        (Some(lengths), true) => match lengths.first() {
-            None => call.reply.null(),
-            Some(None) => return Err(expected("object")),
-            Some(Some(len)) => call.reply.integer(*len),
-        },
-        (Some(lengths), false) => reply_integers(call, lengths.into_iter()),
+    let len = |value: &[u8]| value.starts_with(b"{").then(|| count(value, 0) as i64);
+    let lengths = each_found(call, tier, call.key(1), &path, len)?;
+    if path.is_legacy() && lengths.as_ref().is_some_and(Vec::is_empty) {
+        return call.null();
     }
-    Ok(())
+    reply_numbers(call, &path, lengths, no_path_or("not an object"), expected("object"))
 }
 
 /// JSON.OBJKEYS key [path]
-pub(crate) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
     let texts = found_texts(call, tier, &path)?;
     match (texts.as_ref().map(|found| &found.texts), path.is_legacy()) {
@@ -286,7 +246,7 @@ pub(crate) fn objkeys(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Com
             }
         }
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// The keys of an object; `None`: the value is none.

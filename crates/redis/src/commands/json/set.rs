@@ -2,7 +2,7 @@
 use super::documents::{NOT_AT_ROOT, change, find, path, text_of};
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, SYNTAX, arity},
+    command_outcome::{CommandError, Done, Flow, SYNTAX, arity},
 };
 use indexmap::{IndexMap, map::Entry};
 use larder_document::{
@@ -35,7 +35,7 @@ const FLOATS: [(&[u8], f64); 4] =
 
 /// `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`. Numbers are stored as they
 /// were sent, so `FPHA` only bounds those of lists that are numbers alone.
-pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let mut only = Only::Always;
     let mut options = call.args.from(4);
     while let Some(option) = options.next() {
@@ -81,14 +81,14 @@ fn fits(text: &[u8], value: Span, most: f64) -> bool {
 }
 
 /// JSON.MERGE key path value
-pub(crate) fn merge(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn merge(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if call.args.len() > 4 {
         return Err(SYNTAX);
     }
     store(call, tier, How::Merge, Only::Always)
 }
 
-fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Only) -> CommandResult {
+fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Only) -> Done {
     let path = path(Some(call.arg(2)))?;
     let value = compact(call.arg(3))?;
     let key = call.key(1);
@@ -100,11 +100,12 @@ fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Onl
             Ok(Some(edited)) => (new_change(call, edited, entry, scratch), Ok(true)),
         })??
     };
-    match is_stored {
-        true => call.reply.ok(),
-        false => call.reply.null(),
+    if is_stored {
+        call.reply.ok()
+    } else {
+        call.reply.null()
     }
-    Ok(())
+    Ok(Flow::Done)
 }
 
 /// The change of an entry, or its creation.
@@ -194,7 +195,7 @@ struct Staged {
 }
 
 /// JSON.MSET key path value [key path value …]: all of them, or none where one is refused.
-pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if !(call.args.len() - 1).is_multiple_of(3) {
         return Err(arity(call.command.name));
     }
@@ -238,8 +239,7 @@ pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comman
             }
         })?;
     }
-    call.reply.ok();
-    Ok(())
+    call.ok()
 }
 
 fn changed(text: &[u8], edited: Edited) -> Vec<u8> {

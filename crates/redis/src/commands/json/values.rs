@@ -3,29 +3,15 @@
 use super::documents::{NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
 use crate::{
     command_context::CommandContext,
-    command_error::{CommandError, CommandResult, arity},
+    command_outcome::{CommandError, Done, Flow, arity},
 };
 use larder_document::{Edit, Edited, NumberEdit, Outcome, apply, compact};
 use larder_engine::{Change, Tier};
 
 const NOT_NUMBER: CommandError = CommandError::Static("ERR the increment or factor is not a JSON number");
 
-/// JSON.NUMINCRBY key path number
-pub(crate) fn numincrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    number(call, tier, NumberEdit::Add)
-}
-
-/// JSON.NUMMULTBY key path number
-pub(crate) fn nummultby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    number(call, tier, NumberEdit::Multiply)
-}
-
-/// JSON.NUMPOWBY key path number
-pub(crate) fn numpowby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
-    number(call, tier, NumberEdit::Power)
-}
-
-fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberEdit) -> CommandResult {
+/// JSON.NUMINCRBY, NUMMULTBY and NUMPOWBY key path number
+pub(crate) fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberEdit) -> Done {
     let path = path(call.args.get(2))?;
     let by = compact(call.arg(3)).ok().filter(|by| matches!(by.first(), Some(b'-' | b'0'..=b'9')));
     let by = by.and_then(|by| String::from_utf8(by).ok()).ok_or(NOT_NUMBER)?;
@@ -41,7 +27,7 @@ fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberE
                 _ => call.reply.null(),
             }
         }
-        return Ok(());
+        return Ok(Flow::Done);
     }
     if path.is_legacy() {
         return reply_outcomes(call, &path, outcomes, "does not contains a number", write_outcome);
@@ -52,12 +38,11 @@ fn number(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, operation: NumberE
         .into_iter()
         .map(|outcome| if let Some(Outcome::Number(number)) = outcome { number } else { "null".to_owned() })
         .collect();
-    call.reply.bulk(format!("[{}]", texts.join(",")).as_bytes());
-    Ok(())
+    call.bulk(format!("[{}]", texts.join(",")).as_bytes())
 }
 
 /// JSON.STRAPPEND key [path] text
-pub(crate) fn strappend(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn strappend(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (path_text, more) = match call.args.len() {
         3 => (None, call.arg(2)),
         4 => (call.args.get(2), call.arg(3)),
@@ -71,7 +56,7 @@ pub(crate) fn strappend(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> C
 }
 
 /// JSON.TOGGLE key path
-pub(crate) fn toggle(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn toggle(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
     let outcomes = edit(call, tier, &path, &Edit::Toggle)?;
     let is_legacy = path.is_legacy();
@@ -82,18 +67,17 @@ pub(crate) fn toggle(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Comm
 }
 
 /// JSON.CLEAR key [path]
-pub(crate) fn clear(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn clear(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if call.args.len() > 3 {
         return Err(arity(call.command.name));
     }
     let path = path(call.args.get(2))?;
     let outcomes = edit(call, tier, &path, &Edit::Clear)?.ok_or(NO_KEY)?;
-    call.reply.integer(outcomes.iter().filter(|outcome| **outcome == Some(Outcome::Done)).count() as i64);
-    Ok(())
+    call.integer(outcomes.iter().filter(|outcome| **outcome == Some(Outcome::Done)).count() as i64)
 }
 
 /// JSON.DEL key [path]. A document of which nothing is left goes, like with DEL.
-pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> CommandResult {
+pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let path = path(call.args.get(2))?;
     let deleted = {
         let call = &*call;
@@ -125,6 +109,5 @@ pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Command
             }
         })??
     };
-    call.reply.integer(deleted);
-    Ok(())
+    call.integer(deleted)
 }

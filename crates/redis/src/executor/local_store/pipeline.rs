@@ -1,8 +1,11 @@
 //! Commands on keys of one client that change the local store together.
 use super::prepared::Prepared;
 use crate::{
-    command_context::CommandContext, command_error::CommandError, command_flow::Joined, command_queue::CommandQueue,
-    command_times::TimedCommand, session::Session,
+    command_context::CommandContext,
+    command_outcome::{CommandError, Flow},
+    command_queue::CommandQueue,
+    command_times::TimedCommand,
+    session::Session,
 };
 use larder_core::{
     app::Worker,
@@ -57,13 +60,13 @@ impl StorePipeline {
     }
 
     /// Adds a command.
-    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Joined {
+    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Flow {
         if call.command.is_keyspace() {
-            return Joined::Alone;
+            return Flow::Alone(call.command);
         }
         self.queue.push(call.command, call.args);
         self.timed.extend(call.session.times.later(call.worker, call.args));
-        Joined::Yes
+        Flow::Waits
     }
 
     /// Closes the pipeline for more commands and starts loading.

@@ -3,7 +3,9 @@
 //! change follow from its arguments alone.
 use super::scratch::{Scratch, wanted};
 use crate::{
-    command::Command, command_context::CommandContext, command_error::CommandError, command_flow::Flow,
+    command::Command,
+    command_context::CommandContext,
+    command_outcome::{CommandError, Done},
     command_queue::CommandQueue,
 };
 use bytes::Bytes;
@@ -52,12 +54,9 @@ impl Prepared {
         }
     }
     /// Runs a command.
-    pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Done {
         match self {
-            Prepared::Sets(..) => {
-                call.reply.ok();
-                Ok(Flow::Done)
-            }
+            Prepared::Sets(..) => call.ok(),
             Prepared::Any(scratch) => scratch.run(call),
         }
     }

@@ -3,8 +3,7 @@
 use crate::{
     command::{Command, Flags},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
+    command_outcome::Done,
     commands::strings,
     executor::tier_commands::run_on,
 };
@@ -105,7 +104,7 @@ impl Scratch {
     }
 
     /// Runs a command.
-    pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+    pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Done {
         call.now = self.now;
         let tier = &mut self.cache.tier();
         run_on(call, tier)

@@ -1,36 +1,33 @@
 //! The executor of a local store: commands that run alone, EXEC and WATCH.
-use super::{
-    pipeline::StorePipeline,
-    prepared::set_now,
-    scratch::{Scratch, wanted},
-};
 use crate::{
     command::{Command, CommandKind, Flags, TransactionStep},
-    command_context::CommandContext,
-    command_error::{CommandError, CommandResult},
-    command_flow::{Flow, Later},
-    command_handlers::{Handler, handler},
+    command_context::{CommandContext, end},
+    command_handlers::functions,
+    command_outcome::{CommandError, CommandResult, Done, Flow, Later},
     command_queue::CommandQueue,
-    commands::get,
+    commands::{get, keyspace},
     executor::{
-        executor_trait::Executor, pipeline::ClientPipeline, tier_commands, transaction_replies::TransactionReplies,
+        executor_trait::Executor,
+        local_store::{
+            prepared::set_now,
+            scratch::{Scratch, wanted},
+        },
+        tier_commands,
     },
-    session::{Outstanding, Session, Watch},
-    slow_commands, transaction,
+    session::{Outstanding, Watch},
+    transaction::{self, TransactionReplies},
+    waiting_replies::Waits,
 };
-use larder_core::{
-    app::Worker,
-    read::{Group, KeyGuard},
-};
+use larder_core::read::{Group, KeyGuard};
 use larder_proto::resp::Args;
-use larder_source::{Fetch, SourceError};
+use larder_source::SourceError;
 use larder_store::clock;
 use std::{future::poll_fn, mem, rc::Rc};
 
 pub(in crate::executor) struct LocalStoreExecutor;
 
 impl Executor for LocalStoreExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, _batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    fn begin(&self, call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
         call.check_keys()?;
         if set_now(call)? {
             return Ok(Flow::Done);
@@ -38,33 +35,25 @@ impl Executor for LocalStoreExecutor {
         if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
             return Ok(Flow::Done);
         }
-        match call.command.flags.has(Flags::FLUSH) {
-            true => Ok(Flow::Alone(call.command)),
-            false => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
+        if call.command.flags.has(Flags::FLUSH) {
+            Ok(Flow::Alone(call.command))
+        } else {
+            Ok(waits.forward(call, Outstanding::Forwarded))
         }
-    }
-    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-        Ok(transaction::begin(call))
     }
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
         Box::pin(run_alone(call))
     }
-    fn pipeline(&self, worker: &Worker, _session: &Session, _behind: Option<bool>) -> Option<ClientPipeline> {
-        Some(ClientPipeline::Store(Box::new(StorePipeline::new(worker.groups.default()))))
-    }
 }
 
 /// Runs a command alone: on the keyspace, EXEC, WATCH, or one whose reply is suppressed.
-async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn run_alone(call: &mut CommandContext<'_>) -> Done {
     match call.command.kind {
         CommandKind::Transaction(TransactionStep::Exec) => return exec(call).await,
         CommandKind::Transaction(_) => watch(call).await?,
         CommandKind::MultiGet => mget(call).await?,
         _ if call.command.is_keyspace() => {
-            let held = match call.command.flags.has(Flags::FLUSH) {
-                true => Some(call.group().hold_all().await?),
-                false => None,
-            };
+            let held = if call.command.flags.has(Flags::FLUSH) { Some(call.group().hold_all().await?) } else { None };
             on_keyspace(call, held.as_ref()).await?;
         }
         _ => {
@@ -80,13 +69,12 @@ async fn run_alone(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> 
     Ok(Flow::Done)
 }
 
-/// Runs a command on the keyspace.
-async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>) -> CommandResult {
-    match handler(call.command) {
-        Handler::Keyspace(_, run) => run(call, held).await,
-        _ => Err(CommandError::Owned(
-            format!("ERR {} is not available with this source", call.command.name).into_bytes(),
-        )),
+/// Runs a command on the keyspace. FLUSHALL needs all key locks.
+async fn on_keyspace(call: &mut CommandContext<'_>, held: Option<&Rc<KeyGuard>>) -> Done {
+    match (functions(call.command).keyspace, held) {
+        (None, Some(held)) if call.command.flags.has(Flags::FLUSH) => keyspace::flush(call, held).await,
+        (Some(run), _) => run(call).await,
+        (None, _) => Err(CommandError::from(format!("ERR {} is not available with this source", call.command.name))),
     }
 }
 
@@ -103,7 +91,7 @@ async fn hold<'a>(
     group.hold(queued.chain(others)).await
 }
 
-async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn exec(call: &mut CommandContext<'_>) -> Done {
     let (queue, watch) = transaction::end(call);
     let watch = if let Watch::Store(watch) = watch { Some(watch) } else { None };
     let group = call.group();
@@ -144,9 +132,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
                 inner.reply.output().truncate(mark);
                 inner.fail(&fault);
             }
-            if let Some((row, took)) = call.session.times.end(call.worker, &call.session.client) {
-                slow_commands::note(call.worker, &call.session.client, row, took, args);
-            }
+            end(call.worker, call.session, args);
             call.session.times = outer;
         }
     }
@@ -177,11 +163,11 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
     let group = call.group();
     let _held = group.hold(call.command.keys.of(call.args)).await?;
     let mut batch = Vec::new();
-    let flow = get::mget_each(call, &mut batch)?;
+    let pending = get::mget_each(call, &mut batch)?;
     if !batch.is_empty() {
         group.source.fetch(&mut batch);
     }
-    if let Flow::Pending(mut pending) = flow {
+    if let Some(mut pending) = pending {
         poll_fn(|cx| pending.poll(call.worker, &mut None, cx)).await;
         pending.reply(call.worker, call.session, call.reply.output());
     }

@@ -8,8 +8,7 @@ use super::effects::{Answered, Effects};
 use crate::{
     command::CommandKind,
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Joined,
+    command_outcome::{CommandError, Flow},
     command_times::TimedCommand,
     session::Session,
     upstream::{replies::is_error, requests},
@@ -92,23 +91,23 @@ impl UpstreamPipeline {
         self.encoded.capacity() + self.effects.owned() + timed + self.shown.capacity()
     }
 
-    /// Adds a command.
-    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Joined {
-        let server = call.group().source.as_redis().filter(|_| call.command.kind == CommandKind::Forward);
+    /// Adds a command. Slow commands travel apart from fast ones.
+    pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Flow {
+        let server = call.redis().filter(|_| call.command.kind == CommandKind::Forward);
         let known = server.and_then(RedisServer::known_commands);
-        let (slow, mut joined) = (self.slow, Joined::Alone);
+        let (slow, mut flow) = (self.slow, Flow::Alone(call.command));
         let subscribes = call.worker.app.subscribes.any();
         let reach = self.effects.note(call, (call.command, call.args), known.as_deref(), |reach| {
-            joined = match reach {
-                reach if reach.everything || reach.blocks || reach.apart.is_some() => Joined::Alone,
+            flow = match reach {
+                reach if reach.everything || reach.blocks || reach.apart.is_some() => flow,
                 // It waits for the subscriptions.
-                reach if subscribes && reach.publishes => Joined::Alone,
-                reach if slow.is_some_and(|slow| slow != reach.slow) => Joined::Not,
-                _ => Joined::Yes,
+                reach if subscribes && reach.publishes => flow,
+                reach if slow.is_some_and(|slow| slow != reach.slow) => Flow::Behind,
+                _ => Flow::Waits,
             };
-            joined == Joined::Yes
+            flow == Flow::Waits
         });
-        if joined == Joined::Yes {
+        if flow == Flow::Waits {
             self.slow = reach.map(|reach| reach.slow);
             self.busy = self.busy.max(reach.and_then(|reach| reach.busy));
             self.touches_others |= reach.is_some_and(|reach| reach.touches_others);
@@ -119,7 +118,7 @@ impl UpstreamPipeline {
             write_command(&mut self.encoded, call.args.from(0));
             self.len = self.encoded.len();
         }
-        joined
+        flow
     }
 
     /// Sends the commands.

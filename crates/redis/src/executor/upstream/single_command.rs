@@ -3,9 +3,8 @@ use super::effects::Effects;
 use crate::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
     command_lookup::{FoundCommand, find_for},
+    command_outcome::{CommandError, Done, Flow},
     forwarded_commands::{self, Apart, Reach},
     upstream::{
         blocking,
@@ -19,7 +18,7 @@ use larder_source::{Pace, RawReplies, SourceError, UpstreamCommands};
 use std::sync::Arc;
 
 /// Runs the command.
-pub(super) async fn run(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
     let known = checked(call, call.command.kind, call.args).await?;
     let mut effects = Effects::default();
     let reach =
@@ -118,7 +117,7 @@ fn note_changed_users(call: &CommandContext<'_>, sent: &Result<RawReplies, Sourc
 /// Larder's next connection must use the new one.
 fn note_password(call: &CommandContext<'_>) {
     let sets = matches!(find_for(call.args), FoundCommand::Command(row) if row.flags.has(Flags::SETS_PASSWORD));
-    let Some(server) = call.group().source.as_redis().filter(|_| sets) else { return };
+    let Some(server) = call.redis().filter(|_| sets) else { return };
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         if name.eq_ignore_ascii_case(b"requirepass") {

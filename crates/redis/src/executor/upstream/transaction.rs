@@ -1,21 +1,19 @@
 //! EXEC at an upstream Redis: the queued commands go there as one MULTI … EXEC. Commands that
 //! concern only Larder run here, in their places.
-use super::{
-    effects::{Effects, Transacted},
-    single_command::{checked, send_in_order},
-};
 use crate::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::Flow,
+    command_outcome::{CommandError, Done, Flow},
     command_queue::CommandQueue,
     command_times::row_of,
-    commands::select,
-    executor::transaction_replies::TransactionReplies,
+    commands::connection,
+    executor::upstream::{
+        effects::{Effects, Transacted},
+        single_command::{checked, send_in_order},
+    },
     forwarded_commands::{Apart, Reach},
     session::Watch,
-    transaction,
+    transaction::{self, TransactionReplies},
     upstream::{
         replies::{is_error, may_be_done},
         requests,
@@ -26,8 +24,8 @@ use larder_proto::resp::{View, view, write_command};
 use larder_source::{RawReplies, SourceError};
 
 /// EXEC.
-pub(super) async fn exec(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-    let queue = call.session.multi.take().unwrap_or_default().queue;
+pub(super) async fn exec(call: &mut CommandContext<'_>) -> Done {
+    let queue = call.session.change().multi.take().unwrap_or_default().queue;
     let answered = send_queue(call, &queue).await;
     if let Ok((sent, _)) = &answered {
         note_databases(call, &queue, sent);
@@ -128,14 +126,14 @@ fn note_databases(call: &mut CommandContext<'_>, queue: &CommandQueue, sent: &Re
         for (command, args) in queue.iter().filter(|(command, _)| runs_upstream(command)) {
             let Some(reply) = values.next_raw() else { return };
             if command.flags.has(Flags::SELECTS) {
-                select::note_database(call, args, reply);
+                connection::note_database(call, args, reply);
             }
         }
     }
 }
 
 /// Writes the replies: those of the upstream, and those of the commands that run here.
-fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Result<Flow, CommandError> {
+fn reply(call: &mut CommandContext<'_>, queue: &CommandQueue, reply: &Bytes) -> Done {
     let Ok(View::Array(mut values)) = view(reply) else { return Err(requests::no_redis().into()) };
     call.reply.array(queue.len());
     let mut replies = TransactionReplies::default();

@@ -1,25 +1,23 @@
 //! The executor of an upstream Redis.
-use super::{pipeline::UpstreamPipeline, single_command, transaction::exec};
+use super::{single_command, transaction::exec};
 use crate::{
     cached_replies,
     command::{CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
-    command_error::CommandError,
-    command_flow::{Flow, Later},
-    executor::{executor_trait::Executor, pipeline::ClientPipeline, tier_commands},
-    session::{Outstanding, Session, Watch},
+    command_outcome::{Done, Flow, Later},
+    executor::{executor_trait::Executor, tier_commands},
+    session::{Outstanding, Watch},
     transaction,
     upstream::requests,
+    waiting_replies::Waits,
 };
-use larder_core::app::Worker;
-use larder_source::Fetch;
 
 pub(in crate::executor) struct UpstreamExecutor;
 
 impl Executor for UpstreamExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>) -> Result<Flow, CommandError> {
+    fn begin(&self, call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
         if call.command.kind == CommandKind::Forward {
-            return cached_replies::begin(call, batch);
+            return cached_replies::begin(call, waits);
         }
         call.check_keys()?;
         if tier_commands::answer(call)? {
@@ -27,16 +25,17 @@ impl Executor for UpstreamExecutor {
         }
         match call.command.flags {
             flags if flags.has(Flags::FLUSH) => Ok(Flow::Alone(call.command)),
-            flags if flags.has(Flags::READONLY) => cached_replies::begin(call, batch),
-            _ => Ok(Flow::Relay(call.command, Outstanding::Forwarded)),
+            flags if flags.has(Flags::READONLY) => cached_replies::begin(call, waits),
+            _ => Ok(waits.forward(call, Outstanding::Forwarded)),
         }
     }
 
     /// The upstream's table must be known, because it says which commands cannot be queued.
-    fn multi(&self, call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
-        match call.group().source.as_redis().is_some_and(|server| server.known_commands().is_none()) {
-            true => Ok(Flow::Alone(call.command)),
-            false => Ok(transaction::begin(call)),
+    fn multi(&self, call: &mut CommandContext<'_>) -> Done {
+        if call.redis().is_some_and(|server| server.known_commands().is_none()) {
+            Ok(Flow::Alone(call.command))
+        } else {
+            Ok(transaction::begin(call))
         }
     }
 
@@ -54,14 +53,10 @@ impl Executor for UpstreamExecutor {
             }
         })
     }
-
-    fn pipeline(&self, _worker: &Worker, session: &Session, behind: Option<bool>) -> Option<ClientPipeline> {
-        Some(ClientPipeline::Upstream(Box::new(UpstreamPipeline::new(session, behind))))
-    }
 }
 
 /// WATCH, on the client's dedicated connection.
-async fn watch(call: &mut CommandContext<'_>) -> Result<Flow, CommandError> {
+async fn watch(call: &mut CommandContext<'_>) -> Done {
     requests::dedicate(call).await?;
     call.session.watch = Watch::Upstream;
     match requests::send(call, requests::encoded(call.args), 1).await {

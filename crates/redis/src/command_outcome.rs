@@ -1,7 +1,43 @@
-//! The error replies of commands. Clients parse them, so the wording is Redis's.
+//! What a command comes to: what the connection does next, or an error reply. Clients parse errors,
+//! so the wording is Redis's.
+use super::command::Command;
 use larder_engine::TooLarge;
 use larder_proto::resp::{Args, Reply, parse_i64};
-use larder_source::SourceError;
+use larder_source::{LocalFuture, SourceError};
+
+/// What the connection does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// The reply is in the output. After a turn: there is more to process, but other connections get
+    /// their turn first.
+    Done,
+    /// The reply comes later, and has its place among the [waiting replies](super::waiting_replies).
+    Waits,
+    /// The client's [outstanding](super::session::Outstanding) commands must be answered first. Then
+    /// the command begins again.
+    Behind,
+    /// The command runs alone, when every command before it is answered.
+    Alone(&'static Command),
+    /// Commands may have to wait until a pause is over (CLIENT PAUSE).
+    Paused,
+    /// The input is used up, except for a partial command that lacks at least `more` bytes.
+    Input {
+        /// At least 1.
+        more: usize,
+    },
+    /// Too many bytes are unsent, or too many reads wait. Continue when there are fewer.
+    Full,
+    /// Send the output, then close.
+    Close,
+    /// Send the output, then the connection is the stream of a replica
+    /// ([`Session::replica`](super::session::Session)).
+    Replicate,
+}
+
+/// The outcome of a command: its reply is written, or it failed and wrote nothing.
+pub(super) type Done = Result<Flow, CommandError>;
+/// The outcome of a command that had to wait.
+pub(super) type Later<'a> = LocalFuture<'a, Done>;
 
 /// An error reply: a code in capitals, then text.
 #[derive(Debug)]
@@ -10,7 +46,7 @@ pub(super) enum CommandError {
     Owned(Vec<u8>),
 }
 
-/// The result of a command on the memory tier: the reply is written, or the command failed.
+/// The result of a step of a command.
 pub(super) type CommandResult = Result<(), CommandError>;
 
 pub(super) const SYNTAX: CommandError = CommandError::Static("ERR syntax error");
@@ -66,12 +102,15 @@ pub(super) fn c_str(bytes: &[u8], limit: usize) -> &[u8] {
     cut.split(|&b| b == 0).next().unwrap_or(cut)
 }
 
+impl From<String> for CommandError {
+    fn from(text: String) -> CommandError {
+        CommandError::Owned(text.into_bytes())
+    }
+}
 impl From<TooLarge> for CommandError {
     fn from(error: TooLarge) -> CommandError {
         let TooLarge { needed, max_memory } = error;
-        CommandError::Owned(
-            format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows").into_bytes(),
-        )
+        CommandError::from(format!("OOM the entry needs {needed} bytes, more than max-memory ({max_memory}) allows"))
     }
 }
 impl From<SourceError> for CommandError {
@@ -81,13 +120,13 @@ impl From<SourceError> for CommandError {
             SourceError::Refused(text) | SourceError::OnlyStreamed(text) => text.to_string(),
             error => format!("ERR {error}"),
         };
-        CommandError::Owned(text.into_bytes())
+        CommandError::from(text)
     }
 }
 
 /// The error for a wrong number of arguments.
 pub(super) fn arity(name: &str) -> CommandError {
-    CommandError::Owned(format!("ERR wrong number of arguments for '{name}' command").into_bytes())
+    CommandError::from(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
 /// The error for an unknown command.
@@ -124,8 +163,6 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
 pub(super) fn int(text: &[u8]) -> Result<i32, CommandError> {
     let value = integer(text)?;
     i32::try_from(value).map_err(|_| {
-        CommandError::Owned(
-            format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX).into_bytes(),
-        )
+        CommandError::from(format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX))
     })
 }

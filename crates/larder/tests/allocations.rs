@@ -467,12 +467,13 @@ const LONG_ROUTES: [(&str, &str); 15] = [
 
 #[test]
 fn no_answer_over_http_is_made_that_the_buffers_have_no_room_for() {
-    let openapi: serde_json::Value = serde_json::from_str(include_str!("../../http/src/routing/openapi.json")).unwrap();
-    let paths = openapi["paths"].as_object().unwrap();
-    for (path, methods) in paths.iter().filter(|(_, methods)| methods.get("get").is_some()) {
+    let rows = include_str!("../../http/src/routing/route_table.rs").lines();
+    let paths: Vec<&str> = rows.filter_map(|row| row.trim().strip_prefix("GET \"")?.split('"').next()).collect();
+    assert!(paths.len() > 40, "{paths:?}");
+    for path in paths {
         let is_known =
             SHORT_ROUTES.split_whitespace().chain(LONG_ROUTES.map(|(path, _)| path)).any(|known| known == path);
-        assert!(is_known, "say of {path} whether its answer may be long: {methods}");
+        assert!(is_known, "say of {path} whether its answer may be long");
     }
     let server = FullServer::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();

@@ -2,13 +2,12 @@
 //! CLIENT KILL).
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::{BodyWriter, ResponseBody},
+        problem_json::{Answer, Problem, ProblemKind},
+        response_body::BodyWriter,
         response_writer,
     },
     routing::route_request::{RouteRequest, decode_key},
 };
-use http::Response;
 use larder_base::buffers::BufferKind;
 use larder_core::{
     app::Worker,
@@ -45,7 +44,7 @@ enum SortValue {
 /// `GET /v1/connections?count=&sort=&match=`:
 /// `{"open":{"all":N,"redis":N},"matching":N,"connections":[…]}`, those that were opened first come
 /// first unless `sort` names another order.
-pub(crate) fn connections(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn connections(request: &RouteRequest<'_>) -> Answer {
     let count = request.count(USUAL_COUNT, 0..=MOST_COUNT)?;
     let (sort, is_falling) = order(request.query)?;
     let wanted = wanted(request.query)?;
@@ -142,7 +141,7 @@ fn described(client: &Client, worker: &Worker, now: Millis) -> Value {
 }
 
 /// `DELETE /v1/connections/{id}`: ends it. 204, or 404 if there is none.
-pub(crate) fn kill(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn kill(request: &RouteRequest<'_>) -> Answer {
     let id = std::str::from_utf8(request.key).ok().and_then(|id| id.parse().ok());
     let client = id.and_then(|id| request.worker.app.clients.get(id));
     let client = client.ok_or_else(|| Problem::new(ProblemKind::NoSuchConnection))?;

@@ -1,13 +1,14 @@
 //! `/v1/faults`: faults to order, for a rehearsal of an outage.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         response_body::ResponseBody,
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::StatusCode;
 use larder_base::lifecycle::faults::{
     FARTHEST_JUMP, Fault, FaultKind, FaultPlace, LONGEST_DELAY, LONGEST_FAULT, MOST_FAULTS,
 };
@@ -38,13 +39,13 @@ fn all() -> f64 {
 }
 
 /// `POST`: orders a fault; 201 with the fault. 403 names the setting without which there are none.
-pub(crate) fn order(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn order(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     if !request.worker.app.settings.allow_faults {
         let detail = "set `allow-faults` to order faults, on a server whose clients may suffer from them";
         return Err(Problem::of(ProblemKind::FaultsNotAllowed, detail));
     }
     let bad = |why: String| Problem::of(ProblemKind::BadBody, why);
-    let ordered: Ordered = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+    let ordered: Ordered = serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))?;
     let begins = clock::now();
     let fault = checked(request, ordered, begins).map_err(bad)?;
     let lasts = fault.until - begins;
@@ -114,19 +115,19 @@ fn jump_of(text: &str, time: impl Fn(&str, &str, Duration) -> Result<Duration, S
 }
 
 /// `GET`: whether faults are allowed, and those that there are.
-pub(crate) fn faults(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+pub(crate) fn faults(request: &RouteRequest<'_>) -> Answer {
     let app = &request.worker.app;
     let list = app.faults.list(request.now);
     let list: Vec<Value> = list.iter().map(|fault| shown(fault, request.now)).collect();
     let answer = json!({"allowed": app.settings.allow_faults, "faults": list});
-    response_writer::json(ResponseBody::full(answer.to_string()))
+    response_writer::json_value(&answer)
 }
 
 /// `DELETE`: ends all faults, or the one that `?id=` names.
-pub(crate) fn clear(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn clear(request: &RouteRequest<'_>) -> Answer {
     let id = request.number("id")?;
     let ended = request.worker.app.faults.clear(id);
-    Ok(response_writer::json(ResponseBody::full(json!({"ended": ended}).to_string())))
+    response_writer::json_value(&json!({"ended": ended}))
 }
 
 fn shown(fault: &Fault, now: u64) -> Value {

@@ -3,8 +3,5 @@ pub(crate) mod config_routes;
 pub(crate) mod connection_routes;
 pub(crate) mod fault_routes;
 pub(crate) mod group_control;
-pub(crate) mod log_level;
-pub(crate) mod mode_rules;
-pub(crate) mod record_operations;
 pub(crate) mod snapshot_routes;
 pub(crate) mod store_backup;

@@ -1,14 +1,13 @@
 //! `POST /v1/snapshot` begins a snapshot of the memory tiers, `GET /v1/snapshot` says how far it
 //! is.
 use crate::{
-    connection::connection_context::ConnectionContext,
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
+    routing::route_request::RouteRequest,
 };
-use http::{Response, StatusCode};
+use http::StatusCode;
 use larder_core::snapshot::{LastSave, LoadStatus, SnapshotStatus};
 use larder_proto::http::target;
 use larder_store::snapshot::{Loaded, SaveProgress};
@@ -16,32 +15,32 @@ use serde_json::{Value, json};
 
 /// 202 with the progress at once; with `wait=true` 200 with the outcome when the file is whole and
 /// synced.
-pub(crate) async fn begin(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
-    let snapshots = &context.worker.app.snapshots;
-    let wait = target::parameter(query, "wait");
+pub(crate) async fn begin(request: &RouteRequest<'_>) -> Answer {
+    let snapshots = &request.worker.app.snapshots;
+    let wait = target::parameter(request.query, "wait");
     match wait {
         None | Some(b"false") => {
             snapshots.begin_save().map_err(|refused| Problem::of(ProblemKind::NoSnapshot, refused.to_string()))?;
-            let mut response = answer(&snapshots.status());
+            let mut response = answer(&snapshots.status())?;
             *response.status_mut() = StatusCode::ACCEPTED;
             Ok(response)
         }
         Some(b"true") => {
             let saved = snapshots.save_and_wait().await;
             saved.map_err(|why| Problem::of(ProblemKind::NoSnapshot, why))?;
-            Ok(answer(&snapshots.status()))
+            answer(&snapshots.status())
         }
         Some(_) => Err(Problem::of(ProblemKind::BadParameter, "`wait` is true or false")),
     }
 }
 
 /// `{"file","saving","last","load","verification"}`.
-pub(crate) fn status(context: &ConnectionContext) -> Response<ResponseBody> {
-    answer(&context.worker.app.snapshots.status())
+pub(crate) fn status(request: &RouteRequest<'_>) -> Answer {
+    answer(&request.worker.app.snapshots.status())
 }
 
-fn answer(status: &SnapshotStatus) -> Response<ResponseBody> {
-    response_writer::json(ResponseBody::full(document(status).to_string()))
+fn answer(status: &SnapshotStatus) -> Answer {
+    response_writer::json_value(&document(status))
 }
 
 fn document(status: &SnapshotStatus) -> Value {

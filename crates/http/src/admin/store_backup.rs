@@ -1,14 +1,13 @@
 //! `POST /v1/store/backup?name=NAME[&group=GROUP][&wait=false]`: the entries of a disk store as they
 //! are now, in a file of the data directory. `GET /v1/store/backup` says how far it is.
 use crate::{
-    connection::connection_context::ConnectionContext,
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
+    routing::route_request::RouteRequest,
 };
-use http::{Response, StatusCode};
+use http::StatusCode;
 use larder_proto::http::target;
 use larder_store::disk::{BackupStatus, Store};
 use serde_json::{Value, json};
@@ -16,10 +15,10 @@ use std::io;
 
 /// Answers when the file is there and synced: `{"file","entries","bytes"}`. It goes on if the
 /// client does not wait. With `wait=false` 202 at once, with the list of `backups`.
-pub(crate) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
-    let app = &context.worker.app;
+pub(crate) async fn backup(request: &RouteRequest<'_>) -> Answer {
+    let (app, query) = (&request.worker.app, request.query);
     let bad = |detail: String| Problem::of(ProblemKind::BadParameter, detail);
-    let store = store(context, query)?;
+    let store = store(request)?;
     let waits = match target::parameter(query, "wait") {
         None | Some(b"true") => true,
         Some(b"false") => false,
@@ -41,35 +40,35 @@ pub(crate) async fn backup(context: &ConnectionContext, query: &[u8]) -> Result<
     };
     let written = store.backup(dir.clone(), &name).map_err(failed)?;
     if !waits {
-        let mut response = answer(store);
+        let mut response = answer(store)?;
         *response.status_mut() = StatusCode::ACCEPTED;
         return Ok(response);
     }
     let copied = written.await;
     let copied = copied.unwrap_or_else(|_| Err(io::Error::other("it ended without an answer"))).map_err(failed)?;
     let told = json!({"file": dir.join(&*name), "entries": copied.entries, "bytes": copied.bytes});
-    Ok(response_writer::json(ResponseBody::full(told.to_string())))
+    response_writer::json_value(&told)
 }
 
 /// `{"backups":[{"file","state","entries","of_entries","bytes","error","ms","left_ms"}]}`: those
 /// that run and the latest that have ended, the newest first.
-pub(crate) fn backups(context: &ConnectionContext, query: &[u8]) -> Result<Response<ResponseBody>, Problem> {
-    Ok(answer(store(context, query)?))
+pub(crate) fn backups(request: &RouteRequest<'_>) -> Answer {
+    answer(store(request)?)
 }
 
 /// That of the group that the request names.
-fn store<'c>(context: &'c ConnectionContext, query: &[u8]) -> Result<&'c Store, Problem> {
-    let app = &context.worker.app;
-    let group = target::parameter(query, "group").map_or("default".into(), String::from_utf8_lossy);
+fn store<'c>(request: &RouteRequest<'c>) -> Result<&'c Store, Problem> {
+    let app = &request.worker.app;
+    let group = target::parameter(request.query, "group").map_or("default".into(), String::from_utf8_lossy);
     let found = app.groups.named(group.as_bytes());
     let found = found.ok_or_else(|| Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{group}`")))?;
     let no_store = || format!("the source of group `{group}` is not a disk store");
     found.source.store().ok_or_else(|| Problem::of(ProblemKind::BadParameter, no_store()))
 }
 
-fn answer(store: &Store) -> Response<ResponseBody> {
+fn answer(store: &Store) -> Answer {
     let backups: Vec<Value> = store.backups().iter().map(described).collect();
-    response_writer::json(ResponseBody::full(json!({ "backups": backups }).to_string()))
+    response_writer::json_value(&json!({ "backups": backups }))
 }
 
 fn described(backup: &BackupStatus) -> Value {

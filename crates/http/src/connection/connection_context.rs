@@ -2,6 +2,7 @@
 //! listener.
 use super::worker_state::HttpWorkerState;
 use crate::routing::request_user::KnownUsers;
+use http::{HeaderMap, HeaderValue};
 use larder_base::buffers::{BufferAccount, ClientProtocol};
 use larder_core::app::{App, Worker};
 use larder_proto::http::forwarded::{ClientAddress, client_of};
@@ -81,6 +82,11 @@ impl ConnectionContext {
             client_of(syntax, fields(header), |address| proxies.trusts(address))
         });
         named.unwrap_or_else(|| self.peer.into())
+    }
+
+    /// The client that a request is from, which a trusted proxy may name.
+    pub(crate) fn client_of(&self, headers: &HeaderMap) -> ClientAddress {
+        self.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
     }
 }
 

@@ -6,7 +6,11 @@
 //!   ([`POLICY`]).
 //! - What comes from a server (keys, values, names) is put into the page as text, never as HTML.
 use crate::{
-    messages::{problem_json::Problem, response_body::ResponseBody, response_writer::insert_own_type},
+    messages::{
+        problem_json::{Answer, Problem},
+        response_body::ResponseBody,
+        response_writer::insert_own_type,
+    },
     routing::route_request::RouteRequest,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -58,12 +62,12 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");
 
 /// `GET /` of the admin listener.
-pub(super) fn page(request: &RouteRequest<'_>) -> Response<ResponseBody> {
-    answer(request, &PAGE)
+pub(super) fn page(request: &RouteRequest<'_>) -> Answer {
+    Ok(answer(request, &PAGE))
 }
 
 /// `GET /console/{name}`
-pub(super) fn file(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(super) fn file(request: &RouteRequest<'_>) -> Answer {
     let name = String::from_utf8_lossy(request.key);
     let file = FILES.iter().find(|file| file.name == name);
     file.map(|file| answer(request, file)).ok_or_else(|| Problem::no_such_route(&format!("/console/{name}")))

@@ -84,6 +84,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
                 let (group, key) = (worker.http_group(), &b""[..]);
                 let request = RouteRequest {
+                    context: self.context,
                     worker,
                     group,
                     key,

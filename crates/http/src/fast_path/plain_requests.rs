@@ -2,6 +2,7 @@
 //! writes to a store.
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
+    compat::entity,
     connection::{
         connection_context::ConnectionContext,
         worker_state::{INPUT, TurnBuffers},
@@ -186,7 +187,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         let task = tokio::task::spawn_local(async move {
             let failed = |error| Problem::source(&error);
             match is_entity {
-                true => group.overwrite(&owned, Some(value)).await.map(|_| key_routes::overwritten()).map_err(failed),
+                true => group.overwrite(&owned, Some(value)).await.map(|_| entity::stored()).map_err(failed),
                 false => key_routes::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
             }
         });
@@ -422,7 +423,7 @@ fn write_now(
             write_no_content(output, (version != 0).then_some(version ^ instance), date);
             return Some(StatusCode::NO_CONTENT);
         }
-        Ok(None) => key_routes::overwritten(),
+        Ok(None) => entity::stored(),
         Err(error) => Problem::source(&error).into_response(),
     };
     let status = response.status();

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     keys::key_routes::{self, ReadOutcome},
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         read_responses::ReadRoute,
         response_body::ResponseBody,
         response_writer,
@@ -25,8 +25,8 @@ use larder_store::clock;
 use std::{borrow::Cow, rc::Rc};
 
 /// `POST`: stores an item; 201 with the item.
-pub(crate) async fn post_item(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
-    post(request, &body).await.unwrap_or_else(ItemError::into_response)
+pub(crate) async fn post_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
+    Ok(post(request, &body).await.unwrap_or_else(ItemError::into_response))
 }
 
 async fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
@@ -106,8 +106,8 @@ pub(super) async fn store_document(
 }
 
 /// `GET`: 200 with the item, or with an element of its value.
-pub(crate) async fn get_item(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
-    get(request, &body).await.unwrap_or_else(ItemError::into_response)
+pub(crate) async fn get_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
+    Ok(get(request, &body).await.unwrap_or_else(ItemError::into_response))
 }
 
 async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
@@ -149,11 +149,9 @@ pub(super) fn found(
 }
 
 /// `DELETE`: 204, whether there was an item or not.
-pub(crate) async fn delete_item(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
-    match delete(request, &body).await {
-        Ok(()) => response_writer::no_content(),
-        Err(error) => error.into_response(),
-    }
+pub(crate) async fn delete_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
+    let deleted = delete(request, &body).await;
+    Ok(deleted.map_or_else(ItemError::into_response, |()| response_writer::no_content()))
 }
 
 pub(super) async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<(), ItemError> {

@@ -5,14 +5,13 @@ use super::{
 };
 use crate::{
     messages::{
-        problem_json::Problem,
+        problem_json::{Answer, Problem},
         response_body::{BodyWriter, ResponseBody},
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
 use bytes::Bytes;
-use http::Response;
 use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
 use larder_proto::{http::text::Sink, key_mask::KeyMask};
 use larder_source::Scan;
@@ -36,11 +35,8 @@ const SEEN: usize = 16;
 /// `{"mask":…,"keys":[…]}`: the keys of a store on this machine if that is the source, else those
 /// of the memory tier. A key that is there from the first page to the last is listed once, whatever
 /// is written meanwhile.
-pub(crate) async fn list_item_keys(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
-    match list(request, &body).await {
-        Ok(listed) => response_writer::json(listed),
-        Err(error) => error.into_response(),
-    }
+pub(crate) async fn list_item_keys(request: &RouteRequest<'_>, body: Bytes) -> Answer {
+    Ok(list(request, &body).await.map_or_else(ItemError::into_response, response_writer::json))
 }
 
 async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, ItemError> {

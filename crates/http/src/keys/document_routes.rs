@@ -3,15 +3,13 @@
 use crate::{
     messages::{
         preconditions::Preconditions,
-        problem_json::{Problem, ProblemKind},
-        read_responses,
-        response_body::ResponseBody,
-        response_writer,
+        problem_json::{Answer, Problem, ProblemKind},
+        read_responses, response_writer,
     },
     routing::route_request::RouteRequest,
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, header};
 use larder_base::telemetry::RecordedOperation;
 use larder_core::read::{DocumentChange, HeldValue};
 use larder_document::{Edited, Patch, PatchError, Pointer, apply, compact, compacted, find_pointer, merge};
@@ -88,7 +86,7 @@ pub(crate) async fn put(
 }
 
 /// `PATCH`: 204, or a problem and no change.
-pub(crate) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let key = request.key()?;
     let preconditions = Preconditions::parse(request.headers)?;
     let bad = |error: &dyn std::fmt::Display| Problem::of(ProblemKind::BadPatch, error.to_string());
@@ -173,7 +171,8 @@ fn check_place(request: &RouteRequest<'_>, key: &[u8]) -> Result<(), Problem> {
     }
 }
 
-fn refused(request: &RouteRequest<'_>, error: &SourceError) -> Problem {
+/// A write that the source, or the tier, did not take.
+pub(crate) fn refused(request: &RouteRequest<'_>, error: &SourceError) -> Problem {
     match error {
         // Only the tier can have refused.
         SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {

@@ -1,10 +1,14 @@
 //! The routes of one key: route it in four formats, storing and deleting it.
-use super::{document_routes, tag_routes};
+use super::{
+    document_routes::{self, refused},
+    tag_routes,
+};
 use crate::{
+    compat::entity::WantedAcks,
     messages::{
         content_codings,
         preconditions::Preconditions,
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         read_responses::{self, EntryMetadata, ReadRoute},
         response_body::ResponseBody,
         response_writer,
@@ -14,12 +18,16 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_base::telemetry::RecordedOperation;
+use larder_core::read::Fact;
+use larder_core::read::explain_key;
 use larder_core::read::{Group, StartedRead};
 use larder_engine::{Entry, Expiry, MAX_EXPIRY, Stored};
 use larder_proto::http::target;
 use larder_source::{CopyMetadataView, SourceError, ValueStream};
 use larder_store::clock;
 use larder_units::parse_duration;
+use serde_json::Map;
+use serde_json::Value;
 use std::{borrow::Cow, time::Duration};
 
 /// What came of route a key.
@@ -37,7 +45,8 @@ pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
     let key = match route {
         ReadRoute::Kv | ReadRoute::Peer => request.key(),
         ReadRoute::Data => request.key().and_then(not_empty),
-        ReadRoute::Entity => request.parameter_key(route.parameter()),
+        // This node has every write that its replicas have: more of them know nothing better.
+        ReadRoute::Entity => WantedAcks::parse(request).and_then(|_| request.parameter_key(route.parameter())),
         ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
             None => Err(Problem::missing_key(route.parameter())),
             Some(Ok(key)) => match request.check_key(&key) {
@@ -239,7 +248,7 @@ impl<'r> PutRequest<'r> {
     }
 
     /// Stores the value: 201 for a key that had no entry, 204 otherwise.
-    pub(crate) async fn run(self, request: &RouteRequest<'_>, value: Bytes) -> Result<Response<ResponseBody>, Problem> {
+    pub(crate) async fn run(self, request: &RouteRequest<'_>, value: Bytes) -> Answer {
         let instance = request.worker.app.instance;
         request.note(RecordedOperation::Set(value.len()), &self.key);
         // The body may have taken its time.
@@ -258,12 +267,12 @@ impl<'r> PutRequest<'r> {
             let holds = |version: Option<u64>| self.preconditions.of_write(version.map(|version| version ^ instance));
             request.group.put_if(&self.key, value, expiry, &self.tags, holds).await
         };
-        put(stored.map_err(|error| refused(request, error))?, instance)
+        put(stored.map_err(|error| refused(request, &error))?, instance)
     }
 }
 
 /// The response to a `PUT`.
-pub(crate) fn put(stored: Stored, instance: u64) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn put(stored: Stored, instance: u64) -> Answer {
     let (status, version) = match stored {
         Stored::Created(version) => (StatusCode::CREATED, version),
         Stored::Replaced(version) => (StatusCode::NO_CONTENT, version),
@@ -276,40 +285,6 @@ pub(crate) fn put(stored: Stored, instance: u64) -> Result<Response<ResponseBody
         response.headers_mut().insert(header::ETAG, read_responses::tag(version, instance));
     }
     Ok(response)
-}
-
-/// `PUT` and `DELETE` of `/v0/entity`: 201 or 202, whatever was there before.
-pub(crate) async fn overwrite(
-    request: &RouteRequest<'_>,
-    key: &[u8],
-    value: Option<Bytes>,
-) -> Result<Response<ResponseBody>, Problem> {
-    let (operation, response) = match &value {
-        Some(value) => (RecordedOperation::Set(value.len()), overwritten()),
-        None => (RecordedOperation::Del, empty(StatusCode::ACCEPTED)),
-    };
-    request.note(operation, key);
-    request.group.overwrite(key, value).await.map_err(|error| refused(request, error))?;
-    Ok(response)
-}
-/// The response to a `PUT` of `/v0/entity`.
-pub(crate) fn overwritten() -> Response<ResponseBody> {
-    empty(StatusCode::CREATED)
-}
-fn empty(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = status;
-    response
-}
-
-fn refused(request: &RouteRequest<'_>, error: SourceError) -> Problem {
-    match error {
-        // Only the tier can have refused.
-        SourceError::Refused(why) if request.group.is_store() && why.starts_with("OOM ") => {
-            Problem::of(ProblemKind::ValueTooLarge, &*why)
-        }
-        error => Problem::source(&error),
-    }
 }
 
 /// `?ttl=10s`
@@ -329,7 +304,7 @@ fn ttl(query: &[u8]) -> Result<Option<Duration>, Problem> {
 }
 
 /// `DELETE`: 204, or 404 if there was no such key.
-pub(crate) async fn delete(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
     let key = request.key()?;
     request.note(RecordedOperation::Del, &key);
     let preconditions = Preconditions::parse(request.headers)?;
@@ -345,4 +320,23 @@ pub(crate) async fn delete(request: &RouteRequest<'_>) -> Result<Response<Respon
         Some(false) => Err(Problem::new(ProblemKind::KeyNotFound)),
         Some(true) => Ok(response_writer::no_content()),
     }
+}
+
+/// `GET /v1/explain/{key}`: what is in memory for a key, and what a read of it would do.
+///
+/// The facts of LARDER.EXPLAIN as a JSON object, with `_` for `-` in their names. A tag that is not
+/// UTF-8 is shown with U+FFFD.
+pub(crate) fn explain(request: &RouteRequest<'_>) -> Answer {
+    let key = request.key()?;
+    let (group, app) = (request.group, &request.worker.app);
+    let is_up = app.groups.of(group).source.health().is_up();
+    let facts = explain_key(group, group.cache.key(&key), is_up, request.now);
+    let value = |fact: Fact| match fact {
+        Fact::Text(text) => Value::from(text),
+        Fact::Number(number) => Value::from(number),
+        Fact::Tags(tags) => tags.iter().map(|tag| String::from_utf8_lossy(tag)).collect(),
+    };
+    let facts: Map<String, Value> =
+        facts.into_iter().map(|(name, fact)| (name.replace('-', "_"), value(fact))).collect();
+    Ok(response_writer::json(ResponseBody::full(Value::from(facts).to_string())))
 }

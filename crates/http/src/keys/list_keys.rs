@@ -1,15 +1,14 @@
 //! `GET /v1/keys`: the keys of a group, page by page.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::{BodyWriter, ResponseBody},
+        problem_json::{Answer, Problem, ProblemKind},
+        response_body::BodyWriter,
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use http::Response;
 use larder_base::buffers::BufferKind;
 use larder_proto::{
     glob::{self, Pace},
@@ -28,7 +27,7 @@ const MOST_COUNT: usize = 10_000;
 /// `GET /v1/keys?match=GLOB&cursor=&count=`: `{"keys":[…],"cursor":"…"}`. EntryMetadata `count`
 /// keys are looked at, those that match are listed; cursor `"0"` begins and ends. The keys of a
 /// store on this machine if that is the source, else the memory tier's.
-pub(crate) async fn list_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn list_keys(request: &RouteRequest<'_>) -> Answer {
     let mut scratch = Vec::new();
     let pattern = match target::parameter(request.query, "match") {
         None => None,

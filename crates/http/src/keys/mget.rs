@@ -1,15 +1,14 @@
 //! `POST /v1/mget`: many keys in one request.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::{BodyWriter, ResponseBody},
+        problem_json::{Answer, Problem, ProblemKind},
+        response_body::BodyWriter,
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::Response;
 use larder_base::{buffers::BufferKind, identity::KeyAccess, telemetry::RecordedOperation};
 use larder_core::read::{Group, StartedRead};
 use larder_engine::Wait;
@@ -50,7 +49,7 @@ enum Slot {
 /// Answers `{"values":[…]}` in the order of the keys: null where there is no such key, a string
 /// where the value is UTF-8, otherwise `{"base64":"…"}`. If the source fails for one key, the
 /// request fails.
-pub(crate) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let keys = parse(&body, request.worker.app.settings.max_pipeline)?;
     let group = request.group;
     let mut batch = Vec::new();

@@ -1,6 +1,5 @@
 //! The native routes of keys: one key, many, lists, ranges, tags and documents.
 pub(crate) mod document_routes;
-pub(crate) mod explain_key;
 pub(crate) mod key_routes;
 pub(crate) mod list_keys;
 pub(crate) mod mget;

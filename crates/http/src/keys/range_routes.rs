@@ -3,7 +3,7 @@
 //! nothing open at the store between two pages, and ends with its client.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         response_body::{BodyWriter, Pages, ResponseBody},
         response_writer::insert_own_type,
     },
@@ -29,7 +29,7 @@ const PAGE_BYTES: usize = 128 * 1024;
 
 /// How entries are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RangeFormat {
+enum RangeFormat {
     /// Key, line feed, value: one chunk each.
     Entities,
     /// A JSON object and a line feed.
@@ -47,9 +47,19 @@ struct RangeWalk {
     page: Option<LocalFuture<'static, Result<Page, SourceError>>>,
 }
 
+/// `GET /v1/range`.
+pub(crate) async fn lines(request: &RouteRequest<'_>) -> Answer {
+    range(request, RangeFormat::Lines).await
+}
+
+/// `GET /v0/entities`.
+pub(crate) async fn entities(request: &RouteRequest<'_>) -> Answer {
+    range(request, RangeFormat::Entities).await
+}
+
 /// `GET /v0/entities?start=A[&end=B]` and `GET /v1/range?start=&end=&limit=&reverse=`: the entries
 /// from `start` up to, and without, `end`.
-pub(crate) async fn range(request: &RouteRequest<'_>, format: RangeFormat) -> Result<Response<ResponseBody>, Problem> {
+async fn range(request: &RouteRequest<'_>, format: RangeFormat) -> Answer {
     if !request.group.source.as_local().is_some_and(LocalStore::is_ordered) {
         let name = &request.group.name;
         return Err(Problem::of(ProblemKind::NoRange, format!("the source of group `{name}` keeps no keys in order")));
@@ -128,7 +138,7 @@ impl RangeWalk {
         }
         Some(match self.format {
             RangeFormat::Entities => ResponseBody::chunks(page.entries.iter().map(|(key, found)| entity(key, found))),
-            RangeFormat::Lines => lines(page.entries),
+            RangeFormat::Lines => json_lines(page.entries),
         })
     }
 }
@@ -137,7 +147,7 @@ fn entity(key: &[u8], found: &StoredValue) -> Bytes {
     [key, b"\n", &found.value].concat().into()
 }
 
-fn lines(entries: Vec<(Bytes, StoredValue)>) -> ResponseBody {
+fn json_lines(entries: Vec<(Bytes, StoredValue)>) -> ResponseBody {
     let mut body = BodyWriter::with_capacity(PAGE_BYTES);
     for (key, found) in entries {
         body.put(b"{\"key\":");

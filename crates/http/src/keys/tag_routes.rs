@@ -1,14 +1,13 @@
 //! Tags over HTTP: those of a `PUT`, and clears by tag, by prefix and of a whole group.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
     routing::route_request::{RouteRequest, decode_key},
 };
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 use larder_core::read::check_tags;
 use larder_proto::http::target;
 use larder_ring::peer::ClearScope;
@@ -52,7 +51,7 @@ fn in_headers(headers: &HeaderMap, tags: &mut Vec<Box<[u8]>>) {
 }
 
 /// `DELETE /v1/tags/{tag}`: clears what carries a tag, in constant time.
-pub(crate) async fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn clear_tag(request: &RouteRequest<'_>) -> Answer {
     let tag = decode_key(request.key, target::decode_path)?;
     check_tags(&[&tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
     let soft = is_soft(request)?;
@@ -65,7 +64,7 @@ pub(crate) async fn clear_tag(request: &RouteRequest<'_>) -> Result<Response<Res
 
 /// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time. `?key=`: one key and
 /// no other, also where the source takes no writes.
-pub(crate) async fn clear_keys(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn clear_keys(request: &RouteRequest<'_>) -> Answer {
     if let Some(key) = request.key_parameter("key") {
         return clear_key(request, &key?).await;
     }
@@ -80,7 +79,7 @@ pub(crate) async fn clear_keys(request: &RouteRequest<'_>) -> Result<Response<Re
 }
 
 /// Removes what memory has of a key, on all nodes.
-async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Answer {
     if let Some(other) = ["prefix", "soft"].into_iter().find(|name| target::parameter(request.query, name).is_some()) {
         return Err(Problem::of(ProblemKind::BadParameter, format!("`key` and `{other}` do not go together")));
     }
@@ -90,7 +89,7 @@ async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Result<Response<Re
 }
 
 /// `DELETE /v1/groups/{group}`: empties the memory tier of a group. Its source keeps what it has.
-pub(crate) async fn clear_group(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn clear_group(request: &RouteRequest<'_>) -> Answer {
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(b"", soft, clock::now());
     clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await;

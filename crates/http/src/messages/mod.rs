@@ -2,7 +2,6 @@
 pub(crate) mod content_codings;
 pub(crate) mod preconditions;
 pub(crate) mod problem_json;
-pub(crate) mod rate_limit_headers;
 pub(crate) mod read_responses;
 pub(crate) mod request_body;
 pub(crate) mod response_body;

@@ -1,16 +1,18 @@
 //! Errors as `application/problem+json` (RFC 9457). The `type` of each kind is stable and described
 //! in docs/reference/http.md.
 use super::{
-    rate_limit_headers,
     response_body::ResponseBody,
     response_writer::{SANDBOX, insert_own_type},
 };
-use http::{HeaderValue, Response, StatusCode, header};
-use larder_base::lifecycle::throttle::Throttled;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use larder_base::lifecycle::throttle::{Allowance, Throttled};
 use larder_proto::http::json;
 use larder_source::SourceError;
 use larder_units::show_size;
 use std::time::Duration;
+
+/// What a route answers.
+pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 
 /// What went wrong. Clients tell the kinds apart by `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -293,7 +295,7 @@ impl Problem {
             headers.insert(header::ALLOW, allow);
         }
         if let Some(limit) = &self.limit {
-            rate_limit_headers::insert(headers, &limit.allowance);
+            insert_rate_limit(headers, &limit.allowance);
         }
         response
     }
@@ -313,4 +315,43 @@ pub(crate) const SOURCE_RETRY: Duration = Duration::from_secs(1);
 pub(crate) fn retry_after(wait: Duration) -> HeaderValue {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     HeaderValue::from(seconds.max(1))
+}
+
+/// `RateLimit-Policy` and `RateLimit`: what a client may ask, and what is left of it
+/// (draft-ietf-httpapi-ratelimit-headers-11).
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Describes the budget that is closest to being used up. The setting is the policy's name.
+///
+/// `q` is the burst, `w` the seconds in which a used-up budget is whole again, `r` what is left of
+/// it and `t` the seconds until it is whole.
+pub(crate) fn insert_rate_limit(headers: &mut HeaderMap, allowance: &Allowance) {
+    let Allowance { setting, burst, window, remaining } = allowance;
+    let policy = format!("\"{setting}\";q={burst};w={}", whole_seconds(*window));
+    let limit = format!("\"{setting}\";r={remaining};t={}", whole_seconds(allowance.whole_again()));
+    for (name, value) in [(POLICY, policy), (LIMIT, limit)] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_the_draft() {
+        let mut headers = HeaderMap::new();
+        let window = Duration::from_millis(2500);
+        insert_rate_limit(&mut headers, &Allowance { setting: "throttle", burst: 50, window, remaining: 30 });
+        assert_eq!(headers[POLICY], "\"throttle\";q=50;w=3");
+        assert_eq!(headers[LIMIT], "\"throttle\";r=30;t=1");
+    }
 }

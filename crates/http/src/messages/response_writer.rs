@@ -1,6 +1,6 @@
 //! Responses written as HTTP/1.1 bytes, as hyper would write them; and the responses that are one
 //! text or one JSON document.
-use super::response_body::ResponseBody;
+use super::{problem_json::Answer, response_body::ResponseBody};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use larder_proto::{
     http::{
@@ -9,6 +9,7 @@ use larder_proto::{
     },
     output::Output,
 };
+use serde_json::Value;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -35,9 +36,19 @@ pub(crate) fn text(status: StatusCode, line: &str) -> Response<ResponseBody> {
 
 /// 204: done, and nothing to say.
 pub(crate) fn no_content() -> Response<ResponseBody> {
+    empty(StatusCode::NO_CONTENT)
+}
+
+/// A status without a body.
+pub(crate) fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.status_mut() = status;
     response
+}
+
+/// A JSON document that was made as a tree.
+pub(crate) fn json_value(document: &Value) -> Answer {
+    Ok(json(ResponseBody::full(document.to_string())))
 }
 
 /// A JSON document.

@@ -1,9 +1,12 @@
 //! What Larders ask each other over gRPC (`larder_peers.proto`), on the HTTP listener: the same
 //! requests as those of `peer_routes`.
 use super::peer_routes;
-use crate::{messages::response_body::ResponseBody, routing::route_request::RouteRequest};
+use crate::{
+    messages::{problem_json::Answer, response_body::ResponseBody},
+    routing::route_request::RouteRequest,
+};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::Full;
 use larder_base::telemetry::RecordedOperation;
 use larder_core::read::{Group, PeerRequest, check_tags};
@@ -24,7 +27,7 @@ use tonic_prost::ProstCodec;
 const PART: usize = 1_000;
 
 /// Calls the method that the path names. `body` is its message, framed as gRPC has it.
-pub(crate) async fn call(request: &RouteRequest<'_>, body: Bytes) -> Response<ResponseBody> {
+pub(crate) async fn call(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let asked = Asked(request);
     let body = Request::new(Full::new(body));
     let response = match request.key {
@@ -35,7 +38,7 @@ pub(crate) async fn call(request: &RouteRequest<'_>, body: Bytes) -> Response<Re
         b"Hottest" => server().server_streaming(Method(|message| asked.hottest(message)), body).await,
         _ => Status::unimplemented("there is no such method").into_http(),
     };
-    response.map(ResponseBody::framed)
+    Ok(response.map(ResponseBody::framed))
 }
 
 /// The route has bounded the body already.
@@ -46,9 +49,9 @@ fn server<R: Message + 'static, Q: Message + Default + 'static>() -> Grpc<ProstC
 /// A method, as tonic calls it.
 struct Method<F>(F);
 
-type Answer<R> = Result<tonic::Response<R>, Status>;
+type GrpcAnswer<R> = Result<tonic::Response<R>, Status>;
 
-impl<F: FnMut(Q) -> A, A: Future<Output = Answer<R>>, Q, R> UnaryService<Q> for Method<F> {
+impl<F: FnMut(Q) -> A, A: Future<Output = GrpcAnswer<R>>, Q, R> UnaryService<Q> for Method<F> {
     type Response = R;
     type Future = A;
     fn call(&mut self, request: tonic::Request<Q>) -> A {
@@ -56,7 +59,7 @@ impl<F: FnMut(Q) -> A, A: Future<Output = Answer<R>>, Q, R> UnaryService<Q> for 
     }
 }
 
-impl<F: FnMut(Q) -> A, A: Future<Output = Answer<Parts<R>>>, Q, R> ServerStreamingService<Q> for Method<F> {
+impl<F: FnMut(Q) -> A, A: Future<Output = GrpcAnswer<Parts<R>>>, Q, R> ServerStreamingService<Q> for Method<F> {
     type Response = R;
     type ResponseStream = Parts<R>;
     type Future = A;
@@ -73,7 +76,7 @@ type Parts<R> = tokio_stream::Iter<vec::IntoIter<Result<R, Status>>>;
 struct Asked<'r>(&'r RouteRequest<'r>);
 
 impl<'r> Asked<'r> {
-    async fn get(self, message: KeyRequest) -> Answer<KeyAnswer> {
+    async fn get(self, message: KeyRequest) -> GrpcAnswer<KeyAnswer> {
         let asked = self.of_group(&message.group)?;
         self.check_keys(&asked, std::slice::from_ref(&message.key))?;
         let (status, body) = match asked.get(&message.key).await {
@@ -84,7 +87,7 @@ impl<'r> Asked<'r> {
         answered(KeyAnswer { status: status.as_u16().into(), body })
     }
 
-    async fn get_keys(self, message: KeysRequest) -> Answer<GetKeysResponse> {
+    async fn get_keys(self, message: KeysRequest) -> GrpcAnswer<GetKeysResponse> {
         let asked = self.of_group(&message.group)?;
         let count = message.keys.len();
         if count > MOST_KEYS {
@@ -107,7 +110,7 @@ impl<'r> Asked<'r> {
         Ok(())
     }
 
-    fn tell(self, message: Change) -> Answer<Done> {
+    fn tell(self, message: Change) -> GrpcAnswer<Done> {
         let asked = self.of_group(&message.group)?;
         match message.what {
             None => return Err(Status::invalid_argument("nothing is said to change")),
@@ -139,14 +142,14 @@ impl<'r> Asked<'r> {
         answered(Done {})
     }
 
-    async fn announce(self, message: Announcement) -> Answer<Announced> {
+    async fn announce(self, message: Announcement) -> GrpcAnswer<Announced> {
         let what = MemberMove::from_name(message.is.as_bytes());
         let what = what.ok_or_else(|| Status::invalid_argument("`is` must be serving, leaving or left"))?;
         let hash = self.shared(&message.group)?.announced(message.of.as_bytes(), what, &message.hash).await;
         answered(Announced { hash: hash.to_owned() })
     }
 
-    async fn hottest(self, message: HottestRequest) -> Answer<Parts<HottestPart>> {
+    async fn hottest(self, message: HottestRequest) -> GrpcAnswer<Parts<HottestPart>> {
         let max_bytes = usize::try_from(message.max_bytes).unwrap_or(usize::MAX);
         let keys = self.shared(&message.group)?.hottest_for(&message.of, max_bytes).await;
         let parts: Vec<_> = keys.chunks(PART).map(|keys| Ok(HottestPart { keys: keys.to_vec() })).collect();
@@ -172,6 +175,6 @@ impl<'r> Asked<'r> {
     }
 }
 
-fn answered<R>(answer: R) -> Answer<R> {
+fn answered<R>(answer: R) -> GrpcAnswer<R> {
     Ok(tonic::Response::new(answer))
 }

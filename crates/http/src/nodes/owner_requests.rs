@@ -6,14 +6,15 @@ use crate::{
         key_routes::{self, PutRequest},
     },
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         read_responses::MESSAGE,
+        request_body::UnreadBody,
         response_body::ResponseBody,
     },
-    routing::route_request::RouteRequest,
+    routing::route_request::{RouteRequest, not_empty},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_redis::{NodeRefusal, run_for_node};
 use larder_ring::peer::{HeaderField, HttpWrite, OwnerAnswer, OwnerRequest};
 use prost::Message;
@@ -28,11 +29,45 @@ pub(crate) const WRITE_FIELDS: [HeaderName; 5] = [
     HeaderName::from_static("surrogate-key"),
 ];
 
+/// `PUT` of a key: made where its owner is.
+pub(crate) async fn put(request: &RouteRequest<'_>, body: UnreadBody<'_>) -> Answer {
+    let put = PutRequest::parse(request)?;
+    let value = body.read().await?;
+    // The role may have changed while the body came.
+    request.check_role()?;
+    match at_owner(request, "PUT", &value).await? {
+        Some(response) => Ok(response),
+        None => put.run(request, value).await,
+    }
+}
+
+/// Likewise `PATCH`.
+pub(crate) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Answer {
+    match at_owner(request, "PATCH", &body).await? {
+        Some(response) => Ok(response),
+        None => document_routes::patch(request, body).await,
+    }
+}
+
+/// Likewise `DELETE`.
+pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
+    match at_owner(request, "DELETE", &Bytes::new()).await? {
+        Some(response) => Ok(response),
+        None => key_routes::delete(request).await,
+    }
+}
+
+/// `DELETE /data/{key}`.
+pub(crate) async fn delete_data(request: &RouteRequest<'_>) -> Answer {
+    not_empty(request.key()?)?;
+    delete(request).await
+}
+
 /// The response of the key's owner. `None`: that is this node, or one that knows no such requests,
 /// or the group has a source.
-pub(crate) async fn at_owner(
+async fn at_owner(
     request: &RouteRequest<'_>,
-    method: &Method,
+    method: &str,
     body: &Bytes,
 ) -> Result<Option<Response<ResponseBody>>, Problem> {
     let Some(peers) = request.group.peers.as_ref().filter(|peers| peers.is_store()) else { return Ok(None) };
@@ -86,7 +121,7 @@ fn headers(fields: &[HeaderField]) -> HeaderMap {
 }
 
 /// `POST` to `_at-owner/`: runs what another node sends for keys of this one.
-pub(crate) async fn run(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn run(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let sent = OwnerRequest::decode(body)
         .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not an OwnerRequest: {error}")))?;
     let answer = match (sent.commands, sent.write) {
@@ -124,6 +159,7 @@ fn not_the_owner() -> OwnerAnswer {
 async fn run_write(request: &RouteRequest<'_>, write: HttpWrite) -> Result<OwnerAnswer, Problem> {
     let headers = headers(&write.fields);
     let inner = RouteRequest {
+        context: request.context,
         worker: request.worker,
         group: request.group,
         key: &write.key,
@@ -151,7 +187,7 @@ async fn run_write(request: &RouteRequest<'_>, write: HttpWrite) -> Result<Owner
     Ok(OwnerAnswer { status, fields, body: body.into() })
 }
 
-async fn answer(request: &RouteRequest<'_>, method: &str, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+async fn answer(request: &RouteRequest<'_>, method: &str, body: Bytes) -> Answer {
     let max = request.worker.app.settings.max_value;
     if body.len() > max {
         return Err(Problem::over(ProblemKind::ValueTooLarge, "the body", "max-value", max));

@@ -1,17 +1,16 @@
 //! The routes between nodes, as groupcache-go v3 and mailgun's groupcache serve them. What comes
 //! here changes this node alone.
-use super::{owner_requests, peer_moves};
+use super::owner_requests;
 use crate::{
     connection::connection_context::ConnectionContext,
     keys::tag_routes,
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         read_responses::{MESSAGE, ReadRoute},
         response_body::ResponseBody,
         response_writer,
     },
     routing::{
-        request_checks::client,
         request_user::note_failed,
         route_request::{RouteRequest, decode_key},
     },
@@ -21,11 +20,15 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use larder_base::{identity::Credential, telemetry::RecordedOperation};
 use larder_core::read::{PeerRequest, check_tags};
 use larder_proto::http::target;
+use larder_ring::peer::HottestKeys;
+use larder_ring::peer::MemberMove;
+use larder_ring::peer::PeerGroup;
 use larder_ring::peer::{
     AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS, REMOVE_KEYS,
     RING, SetRequest, bearer, no_such_group, of_expire, parse_remove_keys,
 };
 use prost::Message;
+use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
 
 /// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users
@@ -48,7 +51,7 @@ pub(crate) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Re
     if is_right && context.has_shown_secret.get() {
         return Ok(());
     }
-    let guess = (Credential::PeerSecret, client(context, headers).ip);
+    let guess = (Credential::PeerSecret, context.client_of(headers).ip);
     if let Some(wait) = context.worker.app.users.wait(guess.0, guess.1) {
         return Err(Problem::too_many_logins(wait));
     }
@@ -62,11 +65,7 @@ pub(crate) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Re
 
 /// What a node is told that asks for a group which this one lacks. The status is none that another
 /// node takes for an answer about a key: it asks the next node, or its source.
-pub(crate) fn without_group(
-    context: &ConnectionContext,
-    headers: &HeaderMap,
-    encoded: Option<&[u8]>,
-) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn without_group(context: &ConnectionContext, headers: &HeaderMap, encoded: Option<&[u8]>) -> Answer {
     check_node(context, headers)?;
     let mut scratch = Vec::new();
     let name = target::decode_path(encoded.unwrap_or_default(), &mut scratch).unwrap_or_default();
@@ -117,7 +116,7 @@ fn not_answered() -> Response<ResponseBody> {
 }
 
 /// `POST` to `_get-keys/`: several keys of one owner.
-async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let asked = asked(request);
     if !asked.is_answered() {
         return Ok(not_answered());
@@ -136,7 +135,7 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
 }
 
 /// `PUT`: the key has this value from now on.
-pub(crate) fn set(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn set(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let message = SetRequest::decode(body)
         .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a SetRequest: {error}")))?;
     let key = match message.key {
@@ -155,7 +154,7 @@ pub(crate) fn set(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<Re
 }
 
 /// `DELETE`: a copy of the key is out of date.
-pub(crate) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn remove(request: &RouteRequest<'_>) -> Answer {
     let key = request.key()?;
     request.note(RecordedOperation::Del, &key);
     asked(request).remove(&key);
@@ -165,15 +164,15 @@ pub(crate) fn remove(request: &RouteRequest<'_>) -> Result<Response<ResponseBody
 /// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to
 /// `_remove-keys/`: the same for several keys; to `_clear/`: for a prefix or a tag, in constant
 /// time.
-pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let route = String::from_utf8_lossy(request.key);
     if route.starts_with(REMOVE_KEYS) {
         return remove_keys(request, &body);
     }
     match &*route {
         GET_KEYS => get_keys(request, body).await,
-        HOTTEST => peer_moves::hottest(request).await,
-        MEMBER => peer_moves::announced(request).await,
+        HOTTEST => hottest(request).await,
+        MEMBER => announced(request).await,
         CLEAR => clear(request),
         AT_OWNER if !asked(request).is_answered() => Ok(not_answered()),
         AT_OWNER => owner_requests::run(request, body).await,
@@ -181,7 +180,7 @@ pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Result<Resp
     }
 }
 
-fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, Problem> {
+fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Answer {
     let keys = parse_remove_keys(body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
     if let Some(peers) = &request.group.peers {
         peers.asked_to_remove(keys.len());
@@ -190,7 +189,7 @@ fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<Respo
     Ok(done())
 }
 
-fn clear(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+fn clear(request: &RouteRequest<'_>) -> Answer {
     let soft = tag_routes::is_soft(request)?;
     let scope = match target::parameter(request.query, "tag") {
         Some(tag) => {
@@ -211,4 +210,35 @@ pub(crate) fn done() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::OK;
     response
+}
+
+/// `POST _hottest/?of=NAME&bytes=N`: the hottest keys that a node is to have from this one.
+async fn hottest(request: &RouteRequest<'_>) -> Answer {
+    let group = shared(request)?;
+    let other = request.key_parameter("of").transpose()?.unwrap_or_default();
+    let other = String::from_utf8_lossy(&other);
+    let max_bytes = request.number("bytes")?.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let keys = group.hottest_for(&other, max_bytes).await;
+    let mut response = Response::new(ResponseBody::full(HottestKeys { keys }.encode_to_vec()));
+    response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
+    Ok(response)
+}
+
+/// `POST _member/?of=NAME&is=serving|leaving|left&hash=HASH`: what a node says about itself. The
+/// answer says how this node hashes keys. To `leaving` it comes once the keys of this group are here.
+async fn announced(request: &RouteRequest<'_>) -> Answer {
+    let group = shared(request)?;
+    let name = request.key_parameter("of").transpose()?.unwrap_or_default();
+    let is = target::parameter(request.query, "is").and_then(MemberMove::from_name);
+    let is = is.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
+    let hash = request.key_parameter("hash").transpose()?.unwrap_or_default();
+    let ours = group.announced(&name, is, &String::from_utf8_lossy(&hash)).await;
+    Ok(response_writer::text(StatusCode::OK, ours))
+}
+
+fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<&'r Rc<PeerGroup>, Problem> {
+    match &request.group.peers {
+        Some(group) => Ok(group),
+        None => Err(Problem::of(ProblemKind::NoSuchRoute, "this group shares nothing")),
+    }
 }

@@ -6,15 +6,11 @@
 use super::owner_requests::WRITE_FIELDS;
 use crate::{
     connection::connection_context::ConnectionContext,
-    item_api,
     messages::{
-        problem_json::{Problem, ProblemKind},
+        problem_json::{Answer, Problem, ProblemKind},
         response_body::ResponseBody,
     },
-    routing::{
-        route_request::RouteRequest,
-        route_table::{Route, RouteHandler},
-    },
+    routing::route::Route,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -81,11 +77,7 @@ pub(crate) fn is_forwarded(method: &Method, headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// The primary does not answer.
-pub(crate) async fn forward(
-    context: &ConnectionContext,
-    head: &request::Parts,
-    body: Bytes,
-) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) async fn forward(context: &ConnectionContext, head: &request::Parts, body: Bytes) -> Answer {
     let app = &context.worker.app;
     let address = app.settings.replication.primary_http.as_ref();
     let address = address.ok_or_else(|| not_sent("no address", "primary-http is not set"))?;
@@ -187,19 +179,6 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap) {
         if !OF_ONE_CONNECTION.contains(name) && !is_named(name) {
             to.append(name, value.clone());
         }
-    }
-}
-
-/// Checks what a write names in its body against the rules of the user, who is none of the primary.
-pub(crate) fn refused(
-    request: &RouteRequest<'_>,
-    handler: RouteHandler,
-    body: &[u8],
-) -> Option<Response<ResponseBody>> {
-    match handler {
-        RouteHandler::PostItem => item_api::refused_write(request, "set", body),
-        RouteHandler::DeleteItem => item_api::refused_write(request, "del", body),
-        _ => None,
     }
 }
 

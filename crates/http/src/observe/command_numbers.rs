@@ -1,28 +1,26 @@
 //! `GET /v1/commands`: what each Redis command did, and how long it took.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
-use http::Response;
 use larder_base::telemetry::CommandNumbers;
 use serde_json::{Value, json};
 
 /// `{"commands": [{"name", "class", "calls", "failed", "rejected", "received_bytes",
 /// "sent_bytes", "seconds", "p50", "p99", "p999"}]}` since the start or the latest `CONFIG RESETSTAT`. `seconds` is the sum of all calls.
 /// The quantiles are in seconds, and `null` before the first call has ended.
-pub(crate) fn commands(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+pub(crate) fn commands(request: &RouteRequest<'_>) -> Answer {
     let commands: Vec<Value> = request.worker.app.commands.sums_since_reset().iter().map(described).collect();
-    response_writer::json(ResponseBody::full(json!({ "commands": commands }).to_string()))
+    response_writer::json_value(&json!({ "commands": commands }))
 }
 
 /// `GET /v1/commands/{name}`: `{"name", "calls", "durations": [{"up_to", "calls"}]}` since the
 /// start, whatever `CONFIG RESETSTAT` did. A duration is in the first bucket that ends at or after
 /// it (`up_to`, seconds); the last bucket also has the longer ones. 404 for an unknown command.
-pub(crate) fn command(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn command(request: &RouteRequest<'_>) -> Answer {
     let of = request.worker.app.commands.of_name(&request.key()?.to_ascii_lowercase());
     let of = of.ok_or_else(|| Problem::of(ProblemKind::NoSuchRoute, "Larder counts no command of this name"))?;
     let times = of.times.unwrap_or_default();
@@ -33,7 +31,7 @@ pub(crate) fn command(request: &RouteRequest<'_>) -> Result<Response<ResponseBod
     });
     let durations: Vec<Value> = durations.collect();
     let page = json!({ "name": of.name, "calls": of.calls, "durations": durations });
-    Ok(response_writer::json(ResponseBody::full(page.to_string())))
+    response_writer::json_value(&page)
 }
 
 fn described(of: &CommandNumbers) -> Value {

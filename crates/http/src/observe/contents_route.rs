@@ -1,11 +1,6 @@
 //! `GET /v1/contents`: what the memory tiers hold and evict, by prefix.
 use super::hot_key_lists::name_text;
-use crate::{
-    connection::connection_context::ConnectionContext,
-    messages::{problem_json::Problem, response_body::ResponseBody},
-    routing::route_request::RouteRequest,
-};
-use http::Response;
+use crate::{messages::problem_json::Answer, routing::route_request::RouteRequest};
 use larder_core::read::{Group, TierContents, TierPart};
 use larder_engine::Millis;
 use serde_json::{Value, json};
@@ -18,17 +13,14 @@ const SAMPLE: usize = 1000;
 
 /// `GET /v1/contents?count=`: `{"groups":[{"group","entries","sampled","age_seconds",…,
 /// "prefixes":[{"prefix","share",…},…]},…]}`.
-pub(crate) fn contents(
-    context: &ConnectionContext,
-    request: &RouteRequest<'_>,
-) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn contents(request: &RouteRequest<'_>) -> Answer {
     let count = request.count(USUAL_PREFIXES, 1..=MOST_PREFIXES)?;
     let (groups, now) = (&request.worker.groups, request.now);
     let stats: Vec<_> = groups.iter().map(|group| group.cache.stats()).collect();
     let is_sample = stats.iter().any(|stats| stats.entries > SAMPLE as u64);
     // A few changes do not make a sample wrong.
     let state = if is_sample { 0 } else { stats.iter().map(|stats| stats.changes).sum() };
-    Ok(context.http.contents.or_make((count, state), now, || {
+    Ok(request.context.http.contents.or_make((count, state), now, || {
         let documents: Vec<Value> = groups.iter().map(|group| of_group(group, count, now)).collect();
         json!({ "groups": documents }).to_string()
     }))

@@ -1,26 +1,25 @@
 //! `/healthz` and `/readyz`: does the process answer, and can its groups be read?
 use crate::{
-    connection::connection_context::ConnectionContext,
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
+    routing::route_request::RouteRequest,
 };
-use http::{Response, StatusCode};
+use http::StatusCode;
 use larder_ring::peer::Standing;
 use larder_store::clock;
 
 /// `GET /healthz`: the process answers.
-pub(crate) fn healthy() -> Response<ResponseBody> {
-    response_writer::text(StatusCode::OK, "ok\n")
+pub(crate) fn healthy(_: &RouteRequest<'_>) -> Answer {
+    Ok(response_writer::text(StatusCode::OK, "ok\n"))
 }
 
 /// `GET /readyz`: 200 once every source has been reached and the snapshot is loaded, until the
 /// drain begins, and while any group can be read. A source that is lost does not make the server
 /// unready where copies outlive it: hits are still answered, which no other server could do better.
-pub(crate) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody>, Problem> {
-    let app = &context.worker.app;
+pub(crate) fn ready(request: &RouteRequest<'_>) -> Answer {
+    let app = &request.worker.app;
     if app.drain.begun() {
         return Err(Problem::of(ProblemKind::NotReady, "the server is shutting down"));
     }
@@ -40,7 +39,7 @@ pub(crate) fn ready(context: &ConnectionContext) -> Result<Response<ResponseBody
         return Err(Problem::of(ProblemKind::NotReady, detail));
     }
     let (mut readable, mut lost) = (false, None);
-    for group in context.worker.groups.iter() {
+    for group in request.worker.groups.iter() {
         let health = app.groups.of(group).source.health();
         let reason = || health.last_error().unwrap_or_else(|| "connecting".into());
         if !health.was_up() {

@@ -1,11 +1,9 @@
 //! `GET /v1/hot-keys`: the keys and prefixes that take the most.
 use crate::{
-    connection::connection_context::ConnectionContext,
-    messages::{problem_json::Problem, response_body::ResponseBody, response_writer},
+    messages::{problem_json::Answer, response_body::ResponseBody, response_writer},
     routing::route_request::RouteRequest,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::Response;
 use larder_base::telemetry::{HotKey, HotKeyReport, Measure};
 use serde_json::{Map, Value, json};
 
@@ -18,10 +16,7 @@ const FEW_ROWS: usize = 200;
 /// `GET /v1/hot-keys?count=`: `{"seconds", "reads", "bytes", "misses", "source_seconds",
 /// "by_reads": [{"group", "key", "reads", "share"}], "by_bytes", "by_misses", "by_source_time",
 /// "prefixes": {"by_reads": [{"group", "prefix", "reads", "share"}], …}}`.
-pub(crate) fn hot_keys(
-    context: &ConnectionContext,
-    request: &RouteRequest<'_>,
-) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn hot_keys(request: &RouteRequest<'_>) -> Answer {
     let rows = request.count(USUAL_ROWS, 1..=MOST_ROWS)?;
     let app = &request.worker.app;
     let lists = || {
@@ -30,7 +25,7 @@ pub(crate) fn hot_keys(
         document(&report, &groups).to_string()
     };
     Ok(match rows > FEW_ROWS {
-        true => context.http.hot_keys.or_make((rows, 0), request.now, lists),
+        true => request.context.http.hot_keys.or_make((rows, 0), request.now, lists),
         false => response_writer::json(ResponseBody::full(lists())),
     })
 }

@@ -4,7 +4,10 @@
 //! The stream ends when the drain begins, when users change, and after [`LONGEST`]: browsers ask
 //! again by themselves, and their credentials are looked at again.
 use crate::{
-    messages::response_body::{Pages, ResponseBody},
+    messages::{
+        problem_json::Answer,
+        response_body::{Pages, ResponseBody},
+    },
     routing::route_request::RouteRequest,
 };
 use http::{HeaderName, HeaderValue, Response, header};
@@ -32,7 +35,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// `GET /v1/live`
-pub(crate) fn live(request: &RouteRequest<'_>) -> Response<ResponseBody> {
+pub(crate) fn live(request: &RouteRequest<'_>) -> Answer {
     let app = request.worker.app.clone();
     let users_seen = users(&app);
     let follower = Follower { receiver: app.history.follow(), ends: Instant::now() + LONGEST, users_seen, app };
@@ -43,7 +46,7 @@ pub(crate) fn live(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(UNBUFFERED.0, UNBUFFERED.1);
-    response
+    Ok(response)
 }
 
 struct Follower {

@@ -1,16 +1,17 @@
 //! `/metrics` and `/v1/stats`: the counters of every worker, summed.
 use crate::{
-    connection::connection_context::ConnectionContext,
-    messages::{response_body::ResponseBody, response_writer},
+    messages::{problem_json::Answer, response_body::ResponseBody, response_writer},
+    routing::route_request::RouteRequest,
 };
 use http::{HeaderMap, HeaderValue, Response, header};
 use larder_base::telemetry::{self, MetricsFormat, gzip};
 
 /// `GET /metrics`: Prometheus text, or OpenMetrics for clients that prefer it; compressed for those
 /// that accept it.
-pub(crate) fn metrics(context: &ConnectionContext, asked: &HeaderMap) -> Response<ResponseBody> {
+pub(crate) fn metrics(request: &RouteRequest<'_>) -> Answer {
+    let asked = request.headers;
     let format = preferred_format(asked);
-    let text = telemetry::prometheus_text(&context.worker.app.metrics(), format);
+    let text = telemetry::prometheus_text(&request.worker.app.metrics(), format);
     let compressed = if accepts_gzip(asked) { gzip(text.as_bytes()) } else { None };
     let is_compressed = compressed.is_some();
     let mut response = Response::new(ResponseBody::full(compressed.unwrap_or_else(|| text.into_bytes())));
@@ -24,13 +25,13 @@ pub(crate) fn metrics(context: &ConnectionContext, asked: &HeaderMap) -> Respons
     if is_compressed {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    response
+    Ok(response)
 }
 
 /// `GET /v1/stats`: the same numbers as JSON.
-pub(crate) fn stats(context: &ConnectionContext) -> Response<ResponseBody> {
-    let json = telemetry::stats_json(&context.worker.app.metrics());
-    response_writer::json(ResponseBody::full(json.to_string()))
+pub(crate) fn stats(request: &RouteRequest<'_>) -> Answer {
+    let json = telemetry::stats_json(&request.worker.app.metrics());
+    response_writer::json_value(&json)
 }
 
 /// The members of a list of preferences (RFC 9110, section 12.4.2): name, parameters and weight.

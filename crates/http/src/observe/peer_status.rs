@@ -1,14 +1,11 @@
 //! `GET /v1/peers`: the ring as this node sees it.
 use crate::{
-    connection::connection_context::ConnectionContext,
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
-use http::Response;
 use larder_config::Zone;
 use larder_ring::peer::Member;
 use serde_json::{Value, json};
@@ -19,11 +16,8 @@ use std::sync::{
 
 /// `{"self":NAME,"epoch":HEX,"hash":NAME,"agree":BOOL,"other_rings":[…],"peers":[…]}`; with `?key=`
 /// also `"owner":NAME`. 404 on a node that shares nothing.
-pub(crate) fn peers(
-    context: &ConnectionContext,
-    request: &RouteRequest<'_>,
-) -> Result<Response<ResponseBody>, Problem> {
-    let Some(peers) = &context.worker.app.peers else {
+pub(crate) fn peers(request: &RouteRequest<'_>) -> Answer {
+    let Some(peers) = &request.worker.app.peers else {
         return Err(Problem::of(ProblemKind::NoSuchRoute, "this node shares nothing: `peers` is not set"));
     };
     let (now, hash) = (peers.now(), peers.hash_name());
@@ -69,5 +63,5 @@ pub(crate) fn peers(
     if let Some(owner) = owner {
         document["owner"] = owner.into();
     }
-    Ok(response_writer::json(ResponseBody::full(document.to_string())))
+    response_writer::json_value(&document)
 }

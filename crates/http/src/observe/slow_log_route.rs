@@ -1,13 +1,12 @@
 //! `GET /v1/slow-log`: the latest Redis commands that took long, and the latency events.
 use crate::{
     messages::{
-        problem_json::Problem,
-        response_body::{BodyWriter, ResponseBody},
+        problem_json::{Answer, Problem},
+        response_body::BodyWriter,
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
-use http::Response;
 use larder_base::{buffers::BufferKind, telemetry::SlowEntry};
 use larder_proto::{
     http::text::Sink,
@@ -22,7 +21,7 @@ const MOST_COUNT: usize = 10_000;
 /// `GET /v1/slow-log?count=`: `{"slower_than_micros", "max_len", "entries": [{"id", "at", "micros",
 /// "command": ["GET", "k"], "client", "client_name"}], "events": [{"name", "at", "latest_ms",
 /// "longest_ms"}]}`. Times in milliseconds since the Unix epoch.
-pub(crate) fn slow_log(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn slow_log(request: &RouteRequest<'_>) -> Answer {
     let count = request.count(USUAL_COUNT, 0..=MOST_COUNT)?;
     let slow = &request.worker.app.telemetry.slow;
     let events = slow.events().into_iter().map(|event| {

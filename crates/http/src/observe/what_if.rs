@@ -1,13 +1,11 @@
 //! `GET /v1/what-if`: the hit ratios that the groups would have at other sizes.
 use crate::{
     messages::{
-        problem_json::{Problem, ProblemKind},
-        response_body::ResponseBody,
+        problem_json::{Answer, Problem, ProblemKind},
         response_writer,
     },
     routing::route_request::RouteRequest,
 };
-use http::Response;
 use larder_engine::{WhatIf, WhatIfPoint};
 use larder_proto::http::target;
 use serde_json::{Value, json};
@@ -19,7 +17,7 @@ const USUAL_RATIO: f64 = 0.95;
 /// "seconds", "hit_ratio", "sampled_share", "sampled_keys", "bytes", "sizes": [{"factor",
 /// "max_memory", "max_keys", "hit_ratio", "lru_hit_ratio"}], "wanted": {"hit_ratio", "factor",
 /// "max_memory", "max_keys"}}]}`.
-pub(crate) fn what_if(request: &RouteRequest<'_>) -> Result<Response<ResponseBody>, Problem> {
+pub(crate) fn what_if(request: &RouteRequest<'_>) -> Answer {
     let wanted = match target::parameter(request.query, "hit-ratio") {
         None | Some(b"") => USUAL_RATIO,
         Some(raw) => wanted_ratio(raw).ok_or_else(|| {
@@ -33,7 +31,7 @@ pub(crate) fn what_if(request: &RouteRequest<'_>) -> Result<Response<ResponseBod
             Some(document(&group.name, &curve, (cache.max_memory(), cache.max_keys()), wanted))
         })
         .collect();
-    Ok(response_writer::json(ResponseBody::full(json!({ "groups": groups }).to_string())))
+    response_writer::json_value(&json!({ "groups": groups }))
 }
 
 fn wanted_ratio(raw: &[u8]) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! `GET /docs`: the description of the routes as a page for people. It has no script and loads
 //! nothing.
-use super::openapi;
-use crate::messages::{response_body::ResponseBody, response_writer::insert_own_type};
+use super::{openapi, route::Route, route_request::RouteRequest};
+use crate::messages::{problem_json::Answer, response_body::ResponseBody, response_writer::insert_own_type};
 use http::{HeaderValue, Response, header};
 use serde_json::Value;
 
@@ -12,17 +12,17 @@ const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; style-
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 /// `GET /docs`
-pub(crate) fn docs_page(item_prefix: Option<&str>) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::full(page(&openapi::description(item_prefix))));
+pub(crate) fn docs_page(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
+    let item_prefix = request.worker.app.settings.item_prefix.as_deref();
+    let mut response = Response::new(ResponseBody::full(page(&openapi::description(routes, item_prefix))));
     insert_own_type(response.headers_mut(), HTML);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
-    response
+    Ok(response)
 }
 
-/// The page of an OpenAPI document, by tags. A document that is none gives a page without routes.
-fn page(document: &str) -> String {
-    let document: Value = serde_json::from_str(document).unwrap_or_default();
-    let mut page = Page { document: &document, html: String::with_capacity(128 * 1024) };
+/// The page of an OpenAPI document, by tags. An empty document gives a page without routes.
+fn page(document: &Value) -> String {
+    let mut page = Page { document, html: String::with_capacity(128 * 1024) };
     page.raw("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>");
     page.text(&document["info"]["title"]);
     page.raw("</title><style>");
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn the_page_lists_every_route_and_loads_nothing() {
-        let page = page(&openapi::description(None));
-        for route in &ROUTES {
+        let page = page(&&openapi::description(ROUTES, None));
+        for route in ROUTES {
             let method = route.method.as_str();
             let line = format!("<b class=\"{}\">{method}</b> <code>{}</code>", method.to_lowercase(), route.pattern);
             assert_eq!(page.matches(&line).count(), 1, "{line}");
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let document = r#"{"info":{"title":"<b>&\""},"paths":{"/<x>":{"get":{"tags":["t"],"summary":"<i>"}}},"tags":[{"name":"t"}]}"#;
-        let page = page(document);
+        let page = page(&serde_json::from_str(document).expect("JSON"));
         assert!(page.contains("<title>&lt;b>&amp;&quot;</title>") && page.contains("/&lt;x>") && !page.contains("<i>"));
-        assert!(super::page("no JSON").contains("</h1>"));
+        assert!(super::page(&Value::Null).contains("</h1>"));
     }
 }

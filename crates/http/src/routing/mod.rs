@@ -5,6 +5,7 @@ pub(crate) mod docs_page;
 pub(crate) mod openapi;
 pub(crate) mod request_checks;
 pub(crate) mod request_user;
+pub(crate) mod route;
 pub(crate) mod route_request;
 pub(crate) mod route_table;
 pub(crate) mod router;

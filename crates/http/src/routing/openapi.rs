@@ -1,92 +1,136 @@
-//! `GET /openapi.json`: the description of every route.
+//! `GET /openapi.json`: the description of every route (OpenAPI 3.1), made from the table of routes.
+//! The responses, parameters and schemas that its rows name are in `openapi.json`.
+use super::{
+    route::{Route, UNDESCRIBED},
+    route_request::RouteRequest,
+};
 use crate::{
     item_api::TABLE_PREFIX,
-    messages::{response_body::ResponseBody, response_writer},
+    messages::{problem_json::Answer, response_writer},
 };
-use http::Response;
-use std::borrow::Cow;
+use serde_json::{Map, Value, json};
+
+/// All but the paths.
+const COMPONENTS: &str = include_str!("openapi.json");
 
 /// `GET /openapi.json`. The item API's paths begin as the setting `item-prefix` says.
-pub(crate) fn openapi(item_prefix: Option<&str>) -> Response<ResponseBody> {
-    response_writer::json(match description(item_prefix) {
-        Cow::Borrowed(text) => ResponseBody::full(text),
-        Cow::Owned(text) => ResponseBody::full(text),
-    })
+pub(crate) fn openapi(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
+    let item_prefix = request.worker.app.settings.item_prefix.as_deref();
+    response_writer::json_value(&description(routes, item_prefix))
 }
 
-/// The same as text.
-pub(crate) fn description(item_prefix: Option<&str>) -> Cow<'static, str> {
-    match item_prefix {
-        None | Some(TABLE_PREFIX) => OPENAPI.into(),
-        Some(prefix) => {
-            let begin = |prefix: &str| format!("    \"{prefix}/");
-            OPENAPI.replace(&begin(TABLE_PREFIX), &begin(prefix)).into()
-        }
+/// The document.
+pub(crate) fn description(routes: &[Route], item_prefix: Option<&str>) -> Value {
+    let mut document: Value = serde_json::from_str(COMPONENTS).expect("valid JSON: a test reads it");
+    for route in routes.iter().filter(|route| route.about.id != UNDESCRIBED) {
+        let path = match (route.pattern.strip_prefix(TABLE_PREFIX), item_prefix) {
+            (Some(rest), Some(prefix)) => format!("{prefix}{rest}"),
+            _ => route.pattern.to_owned(),
+        };
+        document["paths"][path][route.method.as_str().to_ascii_lowercase()] = operation(route);
     }
+    document
 }
 
-/// The description of every route (OpenAPI 3.1), written by hand.
-const OPENAPI: &str = include_str!("openapi.json");
+fn reference(kind: &str, name: &str) -> Value {
+    json!({ "$ref": format!("#/components/{kind}/{name}") })
+}
+
+fn operation(route: &Route) -> Value {
+    let about = &route.about;
+    let mut operation = json!({ "tags": [about.tag], "operationId": about.id, "summary": about.summary });
+    if !about.description.is_empty() {
+        operation["description"] = about.description.into();
+    }
+    let names = route.parameters.names;
+    let has_key = route.pattern.contains("{key}") && !names.iter().any(|name| name.starts_with("path-"));
+    let of_path = [("path-group", route.pattern.contains("{group}")), ("path-key", has_key)];
+    let of_path = of_path.into_iter().filter_map(|(name, is_there)| is_there.then_some(name));
+    let parameters: Vec<Value> =
+        of_path.chain(names.iter().copied()).map(|name| reference("parameters", name)).collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if !about.body.is_empty() {
+        operation["requestBody"] = reference("requestBodies", about.body);
+    }
+    operation["responses"] = about.answers.split(" | ").map(answer).collect::<Map<_, _>>().into();
+    operation
+}
+
+/// A status and its response, from
+///
+/// - `4XX`: problems, those of 503 with the time to wait
+/// - `200 value`: a response of the description
+/// - `204 : text`: no body
+/// - `200 json: text`: a JSON object; `200 History: text`: of this schema; `200 text/html: text`:
+///   text of this type
+fn answer(text: &str) -> (String, Value) {
+    let (status, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let response = match rest.split_once(": ") {
+        Some(("", description)) => json!({ "description": description }),
+        Some((kind, description)) => {
+            let (content_type, schema) = match kind {
+                "json" => ("application/json", json!({ "type": "object" })),
+                kind if kind.contains('/') => (kind, json!({ "type": "string" })),
+                schema => ("application/json", reference("schemas", schema)),
+            };
+            json!({ "description": description, "content": { content_type: { "schema": schema } } })
+        }
+        None => reference(
+            "responses",
+            match (rest, status) {
+                ("", "503") => "unavailable",
+                ("", _) => "problem",
+                (name, _) => name,
+            },
+        ),
+    };
+    (status.to_owned(), response)
+}
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::routing::route_table::ROUTES;
-    use std::collections::BTreeSet;
 
     #[test]
-    fn the_description_and_the_table_have_the_same_routes() {
-        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
+    fn every_row_but_the_console_is_described_once() {
+        let document = description(ROUTES, None);
         let paths = document["paths"].as_object().expect("paths");
-        let described: BTreeSet<_> = paths
-            .iter()
-            .flat_map(|(path, item)| {
-                let methods = item.as_object().expect("a path item").keys();
-                methods.filter(|key| *key != "parameters").map(move |method| (path.clone(), method.to_uppercase()))
-            })
-            .collect();
-        let mut table = BTreeSet::new();
-        for route in &ROUTES {
-            // HEAD goes with GET everywhere; the introduction says so once.
-            table.insert((route.pattern.to_owned(), route.method.to_string()));
-        }
-        assert_eq!(described, table);
+        let operations: usize = paths.values().map(|item| item.as_object().expect("a path item").len()).sum();
+        assert_eq!(operations, ROUTES.len() - 1);
+        assert_eq!(ROUTES.iter().filter(|route| route.about.id == UNDESCRIBED).count(), 1);
     }
 
     #[test]
-    fn the_parameters_that_are_checked_are_those_of_the_description() {
-        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
-        for route in &ROUTES {
-            let item = &document["paths"][route.pattern];
-            let operation = &item[route.method.as_str().to_ascii_lowercase()];
-            let lists = [&item["parameters"], &operation["parameters"]];
-            let described = lists.iter().filter_map(|list| list.as_array()).flatten().map(|parameter| {
-                let target = parameter["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
-                target.map_or(parameter, |pointer| document.pointer(pointer).expect("a parameter"))
-            });
-            let names = described
-                .filter(|parameter| parameter["in"] == "query")
-                .map(|parameter| parameter["name"].as_str().expect("a name").to_owned());
-            let names: BTreeSet<String> = names.collect();
-            if let Some(known) = route.parameters() {
-                let known: BTreeSet<String> = known.iter().map(|name| (*name).to_owned()).collect();
-                assert_eq!(names, known, "{} {}", route.method, route.pattern);
-            }
+    fn names_of_parameters_are_those_of_the_description() {
+        let document = description(ROUTES, None);
+        for (name, parameter) in document["components"]["parameters"].as_object().expect("parameters") {
+            let expected = match name.split_once('-').filter(|(kind, _)| *kind == "path") {
+                Some((_, "group")) => ("group", "path"),
+                Some(_) => ("key", "path"),
+                None if name.starts_with(|c: char| c.is_uppercase()) => (&**name, "header"),
+                None => (name.split('.').next().expect("a name"), "query"),
+            };
+            let described = (parameter["name"].as_str(), parameter["in"].as_str());
+            assert_eq!(described, (Some(expected.0), Some(expected.1)), "{name}");
         }
     }
 
     #[test]
     fn every_reference_in_the_description_leads_somewhere() {
-        let document: serde_json::Value = serde_json::from_str(super::OPENAPI).expect("valid JSON");
-        fn check(root: &serde_json::Value, node: &serde_json::Value) {
+        let document = description(ROUTES, None);
+        fn check(root: &Value, node: &Value) {
             match node {
-                serde_json::Value::Object(map) => {
+                Value::Object(map) => {
                     if let Some(target) = map.get("$ref").and_then(|target| target.as_str()) {
                         let pointer = target.strip_prefix('#').expect("a local reference");
                         assert!(root.pointer(pointer).is_some(), "{target}");
                     }
                     map.values().for_each(|node| check(root, node));
                 }
-                serde_json::Value::Array(list) => list.iter().for_each(|node| check(root, node)),
+                Value::Array(list) => list.iter().for_each(|node| check(root, node)),
                 _ => {}
             }
         }

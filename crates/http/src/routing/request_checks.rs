@@ -1,15 +1,12 @@
 //! What a request must pass before its route's handler runs: the size of its head, the throttle, its
 //! user's rules, the page that it comes from, the role of this node.
 use super::{
+    route::{Route, RouteRights},
     route_request::RouteRequest,
-    route_table::{Route, RouteHandler, RouteRights},
 };
 use crate::{
     connection::connection_context::ConnectionContext,
-    messages::{
-        problem_json::{Problem, ProblemKind},
-        read_responses::ReadRoute,
-    },
+    messages::problem_json::{Problem, ProblemKind},
 };
 use http::{HeaderMap, HeaderValue, Version, header, request, uri::Authority};
 use larder_base::{
@@ -17,13 +14,7 @@ use larder_base::{
     lifecycle::throttle::{Allowance, Caller, CommandClass, Throttled},
 };
 use larder_config::Categories;
-use larder_core::{app::Worker, read::Group};
-use larder_proto::http::{forwarded::ClientAddress, target};
-
-/// The client that a request is from, which a trusted proxy may name.
-pub(crate) fn client(context: &ConnectionContext, headers: &HeaderMap) -> ClientAddress {
-    context.client(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes))
-}
+use larder_proto::http::target;
 
 /// HTTP/1.1 has one `Host`; HTTP/1.0 and HTTP/2 may lack it (RFC 9112, 3.2; RFC 9113, 8.3.1).
 /// Proxies route by it: a second one could name another server than the first.
@@ -69,21 +60,18 @@ pub(crate) fn count_against_limits(
     (path_key, query): (&[u8], &[u8]),
 ) -> Result<Option<Allowance>, Throttled> {
     let throttle = &context.worker.app.throttle;
-    let Some(scope) = route.scope().filter(|_| throttle.is_on()) else { return Ok(None) };
+    let Some(scope) = route.scope.filter(|_| throttle.is_on()) else { return Ok(None) };
     let (name, category) = if route.writes_entries() { ("http-write", "write") } else { ("http-read", "read") };
     let class = CommandClass { name, categories: Categories::named(category).unwrap_or_default() };
     let mut scratch = Vec::new();
-    let key = match route.handler {
-        RouteHandler::Read(read @ (ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity)) => {
-            let key = target::parameter(query, read.parameter());
+    let key = match route.rights {
+        RouteRights::Key(_, Some(parameter), _) => {
+            let key = target::parameter(query, parameter);
             key.and_then(|raw| target::decode_query(raw, &mut scratch).ok())
-        }
-        RouteHandler::Store | RouteHandler::Remove => {
-            target::parameter(query, "id").and_then(|raw| target::decode_query(raw, &mut scratch).ok())
         }
         _ => target::decode_path(path_key, &mut scratch).ok(),
     };
-    let caller = Caller { address: client(context, headers).ip, user };
+    let caller = Caller { address: context.client_of(headers).ip, user };
     let left = throttle.check(scope, caller, Some(class), key.into_iter())?;
     Ok(left.filter(|_| throttle.is_shown()))
 }
@@ -93,7 +81,7 @@ pub(crate) fn count_against_limits(
 pub(crate) fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), Problem> {
     let everything = Beyond::Keys(KeyAccess::BOTH);
     match rights {
-        RouteRights::Nobody | RouteRights::InBody => Ok(()),
+        RouteRights::Open | RouteRights::Item(_) | RouteRights::KeysInBody => Ok(()),
         RouteRights::Nodes => request.user.check_command(request.worker, "set", everything),
         RouteRights::NodesOrGet => check_rights(request, RouteRights::Key("get", None, KeyAccess::READ)),
         RouteRights::Command(command) => request.user.check_command(request.worker, command, Beyond::Nothing),
@@ -131,15 +119,6 @@ pub(crate) fn refuse_other_sites(head: &request::Parts) -> Result<(), Problem> {
     match is_same {
         true => Ok(()),
         false => Err(Problem::of(ProblemKind::CrossSite, "a page of another site asks for a change")),
-    }
-}
-
-/// A replica takes no writes to the groups that it copies.
-pub(crate) fn check_role(worker: &Worker, group: &Group) -> Result<(), Problem> {
-    let replication = &worker.app.replication;
-    match replication.refuses_writes(group.number) {
-        true => Err(Problem::of_replica(replication.primary().map(|primary| primary.to_string()))),
-        false => Ok(()),
     }
 }
 

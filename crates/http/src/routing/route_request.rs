@@ -1,6 +1,9 @@
 //! A request on its way to its handler, and the keys and numbers in its path and query.
 use super::request_user::RequestUser;
-use crate::messages::problem_json::{Problem, ProblemKind};
+use crate::{
+    connection::connection_context::ConnectionContext,
+    messages::problem_json::{Problem, ProblemKind},
+};
 use http::HeaderMap;
 use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};
 use larder_core::{app::Worker, read::Group};
@@ -11,6 +14,7 @@ use std::{borrow::Cow, ops::RangeInclusive, rc::Rc, sync::Arc};
 
 /// A request on its way to its handler.
 pub(crate) struct RouteRequest<'r> {
+    pub(crate) context: &'r ConnectionContext,
     pub(crate) worker: &'r Worker,
     pub(crate) group: &'r Rc<Group>,
     /// The rest of the path, still encoded.
@@ -81,6 +85,15 @@ impl RouteRequest<'_> {
         match key.len() <= max {
             true => Ok(()),
             false => Err(Problem::over(ProblemKind::KeyTooLarge, "the key", "max-key", max)),
+        }
+    }
+
+    /// A replica takes no writes to the groups that it copies.
+    pub(crate) fn check_role(&self) -> Result<(), Problem> {
+        let replication = &self.worker.app.replication;
+        match replication.refuses_writes(self.group.number) {
+            true => Err(Problem::of_replica(replication.primary().map(|primary| primary.to_string()))),
+            false => Ok(()),
         }
     }
 

@@ -2,43 +2,26 @@
 //! HEAD.
 use super::{
     access_log::{self, LoggedRequest},
-    docs_page, openapi,
-    request_checks::{
-        check_host, check_rights, check_role, client, count_against_limits, head_size, refuse_other_sites,
-    },
-    route_request::{RouteRequest, not_empty},
-    route_table::{Route, RouteHandler, RouteRights, find},
+    request_checks::{check_host, check_rights, count_against_limits, head_size, refuse_other_sites},
+    route::{Handler, Route, RouteRights},
+    route_request::RouteRequest,
+    route_table::find,
 };
 use crate::{
-    admin::{
-        config_routes, connection_routes, fault_routes, group_control, log_level, mode_rules, record_operations,
-        snapshot_routes, store_backup,
-    },
-    compat::{entity_replicas::WantedAcks, groupcache_stats::groupcache_stats},
     connection::connection_context::{ConnectionContext, ListenerRole},
-    console,
     item_api::{self, ItemPath},
-    keys::{
-        document_routes, explain_key,
-        key_routes::{self, PutRequest},
-        list_keys, mget, range_routes, tag_routes,
-    },
+    keys::key_routes,
     messages::{
-        problem_json::{Problem, ProblemKind},
-        rate_limit_headers,
+        problem_json::{Answer, Problem, ProblemKind, insert_rate_limit},
         read_responses::{OCTETS, ReadRoute},
-        request_body::{self, BodyLimit},
+        request_body::{self, BodyLimit, UnreadBody},
         response_body::ResponseBody,
         response_writer::{NO_SNIFFING, SANDBOX},
     },
-    nodes::{grpc_service, owner_requests, peer_routes, primary_writes},
-    observe::{
-        command_numbers, contents_route, health, history_routes, hot_key_lists, live_stream, metrics_and_stats,
-        peer_status, slow_log_route, what_if,
-    },
+    nodes::{peer_routes, primary_writes},
 };
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
+use hyper::body::{Body as _, Incoming};
 use larder_base::{
     lifecycle::{
         faults::FaultPlace,
@@ -49,13 +32,11 @@ use larder_base::{
 };
 use larder_core::{app::Worker, read::Group};
 use larder_proto::http::target;
-use larder_ring::peer::AT_OWNER;
 use larder_store::clock;
-use std::{pin::pin, rc::Rc};
-
-/// Commands that another node sends together have twice `max-value`, or this if that is more (as
-/// from a client of the Redis protocol).
-const LONGEST_COMMANDS: usize = 256 * 1024 * 1024;
+use std::{
+    pin::{Pin, pin},
+    rc::Rc,
+};
 
 /// What a request was answered with.
 pub(crate) struct Answered {
@@ -67,10 +48,7 @@ pub(crate) struct Answered {
 }
 
 /// Answers a request.
-pub(crate) async fn respond<B>(context: &ConnectionContext, request: Request<B>) -> Answered
-where
-    B: http_body::Body<Data = Bytes>,
-{
+pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incoming>) -> Answered {
     let is_head = request.method() == Method::HEAD;
     if context.role == ListenerRole::Native
         && let Some(delay) = context.worker.app.faults.delay(FaultPlace::Http, clock::now())
@@ -98,7 +76,7 @@ where
         confine(response.headers_mut());
     }
     if let Some(allowance) = left {
-        rate_limit_headers::insert(response.headers_mut(), &allowance);
+        insert_rate_limit(response.headers_mut(), &allowance);
     }
     if asks_for_login {
         const SCHEMES: HeaderValue =
@@ -164,26 +142,23 @@ fn item_redirect(context: &ConnectionContext, uri: &Uri) -> Option<Response<Resp
 }
 
 /// The request, if it will be logged.
-fn logged<B>(context: &ConnectionContext, request: &Request<B>) -> Option<LoggedRequest> {
+fn logged(context: &ConnectionContext, request: &Request<Incoming>) -> Option<LoggedRequest> {
     let app = &context.worker.app;
     if !access_log::is_on(app) {
         return None;
     }
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
-    LoggedRequest::begin(app, client(context, request.headers()), (request.method().clone(), target), field)
+    LoggedRequest::begin(app, context.client_of(request.headers()), (request.method().clone(), target), field)
 }
 
-async fn answer<B>(
+async fn answer(
     context: &ConnectionContext,
     head: request::Parts,
-    body: B,
+    body: Pin<&mut Incoming>,
     logged: Option<&mut LoggedRequest>,
     (left, timed_with): (&mut Option<Allowance>, &mut HttpRoute),
-) -> Result<Response<ResponseBody>, Problem>
-where
-    B: http_body::Body<Data = Bytes>,
-{
+) -> Answer {
     let settings = &context.worker.app.settings;
     if head_size(&head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
@@ -205,24 +180,24 @@ where
             return redirect.ok_or(problem);
         }
     };
-    *timed_with = route.timed_with();
+    *timed_with = route.timed_with;
     if !route.is_safe() {
         refuse_other_sites(&head)?;
     }
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    if route.scope() == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {
+    if route.scope == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {
         context.worker.counters.http_overloaded.add(1);
         return match route.handler {
-            RouteHandler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::overloaded())),
+            Handler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::overloaded())),
             _ => Err(Problem::overloaded()),
         };
     }
-    let user = match route.rights() {
-        RouteRights::Nobody => Rc::default(),
+    let user = match route.rights {
+        RouteRights::Open => Rc::default(),
         RouteRights::Nodes | RouteRights::NodesOrGet if peer_routes::nodes_show_themselves(context) => Rc::default(),
         _ => {
             let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-            match context.users.identify(&context.worker, header, client(context, &head.headers).ip).await {
+            match context.users.identify(&context.worker, header, context.client_of(&head.headers).ip).await {
                 Ok(user) => user,
                 Err(problem) => {
                     // What is refused counts as well.
@@ -241,12 +216,12 @@ where
         Err(throttled) => {
             context.worker.counters.http_throttled.add(1);
             return match route.handler {
-                RouteHandler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::throttled(&throttled))),
+                Handler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::throttled(&throttled))),
                 _ => Err(Problem::throttled(&throttled)),
             };
         }
     }
-    let is_read = matches!(route.handler, RouteHandler::Read(_) | RouteHandler::GetItem | RouteHandler::PeerGrpc);
+    let is_read = route.reads_key();
     let trace = match logged {
         Some(logged) => {
             logged.is_read = is_read;
@@ -264,6 +239,7 @@ where
     let now = clock::now();
     context.worker.longest_turn.begin(now, &context.worker.counters.longest_turn);
     let request = RouteRequest {
+        context,
         worker: &context.worker,
         group,
         key: variables.key,
@@ -273,152 +249,41 @@ where
         user,
         trace,
     };
-    check_rights(&request, route.rights())?;
+    check_rights(&request, route.rights)?;
     route.check_parameters(query)?;
-    let at_most = |bytes, setting, kind| BodyLimit {
-        context,
-        bytes,
-        setting,
-        kind,
-        patience: context.worker.app.live.header_timeout(),
-    };
-    let small = at_most(settings.max_body, "max-body", ProblemKind::BodyTooLarge);
-    let value = at_most(settings.max_value, "max-value", ProblemKind::ValueTooLarge);
-    // With the key and the rest of the message.
-    let message = at_most(settings.max_value + settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
-    // With the rest of the object, and the key's characters as escapes.
-    let item = at_most(settings.max_value + 6 * settings.max_key + 1024, "max-value", ProblemKind::ValueTooLarge);
     if path.has_slash() {
         return Ok(item_api::redirect(head.uri.path(), query));
     }
     if route.is_between_nodes() {
         peer_routes::check_node(context, &head.headers)?;
     }
-    let may_write = || match route.writes_entries() {
-        true => check_role(&context.worker, request.group),
-        false => Ok(()),
-    };
-    if may_write().is_err() && primary_writes::forwards(context, route, &head.headers) {
-        let body = request_body::read(body, item).await?;
-        if let Some(refused) = primary_writes::refused(&request, route.handler, &body) {
+    let body = UnreadBody { context, body, limit: route.limit, key: variables.key };
+    if route.writes_entries()
+        && let Err(read_only) = request.check_role()
+    {
+        if !primary_writes::forwards(context, route, &head.headers) {
+            return Err(read_only);
+        }
+        let body = UnreadBody { limit: BodyLimit::Item, ..body }.read().await?;
+        if let RouteRights::Item(command) = route.rights
+            && let Some(refused) = item_api::refused_write(&request, command, &body)
+        {
             return Ok(refused);
         }
         return primary_writes::forward(context, &head, body).await;
     }
-    may_write()?;
     match route.handler {
-        RouteHandler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
-        RouteHandler::Read(read) => {
-            // This node has every write that its replicas have: more of them know nothing better.
-            if read == ReadRoute::Entity {
-                WantedAcks::parse(&request)?;
-            }
-            Ok(key_routes::get(&request, read).await)
-        }
-        RouteHandler::PeerSet => peer_routes::set(&request, request_body::read(body, message).await?),
-        RouteHandler::PeerRemove => peer_routes::remove(&request),
-        RouteHandler::PeerGrpc => Ok(grpc_service::call(&request, request_body::read(body, message).await?).await),
-        RouteHandler::PeerPost => {
-            // Commands have several values, and `max-buffers` bounds them.
-            let commands =
-                at_most(2 * settings.max_value.max(LONGEST_COMMANDS / 2), "max-value", ProblemKind::ValueTooLarge);
-            let limit = if request.key == AT_OWNER.as_bytes() { commands } else { message };
-            peer_routes::post(&request, request_body::read(body, limit).await?).await
-        }
-        RouteHandler::Put => {
-            let put = PutRequest::parse(&request)?;
-            let value = request_body::read(body, value).await?;
-            // The role may have changed while the body came.
-            may_write()?;
-            match owner_requests::at_owner(&request, &head.method, &value).await? {
-                Some(response) => Ok(response),
-                None => put.run(&request, value).await,
-            }
-        }
-        RouteHandler::Patch => {
-            let patch = request_body::read(body, value).await?;
-            match owner_requests::at_owner(&request, &head.method, &patch).await? {
-                Some(response) => Ok(response),
-                None => document_routes::patch(&request, patch).await,
-            }
-        }
-        RouteHandler::Delete => {
-            if route.is_data() {
-                not_empty(request.key()?)?;
-            }
-            match owner_requests::at_owner(&request, &head.method, &Bytes::new()).await? {
-                Some(response) => Ok(response),
-                None => key_routes::delete(&request).await,
-            }
-        }
-        RouteHandler::Store => {
-            let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(&request)?);
-            let value = request_body::read(body, value).await?;
-            may_write()?;
-            let stored = key_routes::overwrite(&request, &key, Some(value)).await?;
-            acks.wait(&request).await.map(|()| stored)
-        }
-        RouteHandler::Remove => {
-            let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(&request)?);
-            let removed = key_routes::overwrite(&request, &key, None).await?;
-            acks.wait(&request).await.map(|()| removed)
-        }
-        RouteHandler::Range(format) => range_routes::range(&request, format).await,
-        RouteHandler::Mget => mget::mget(&request, request_body::read(body, small).await?).await,
-        RouteHandler::Keys => list_keys::list_keys(&request).await,
-        RouteHandler::PostItem => Ok(item_api::post_item(&request, request_body::read(body, item).await?).await),
-        RouteHandler::GetItem => Ok(item_api::get_item(&request, request_body::read(body, small).await?).await),
-        RouteHandler::DeleteItem => Ok(item_api::delete_item(&request, request_body::read(body, small).await?).await),
-        RouteHandler::ItemKeys => Ok(item_api::list_item_keys(&request, request_body::read(body, small).await?).await),
-        RouteHandler::ClearGroup => tag_routes::clear_group(&request).await,
-        RouteHandler::ClearKeys => tag_routes::clear_keys(&request).await,
-        RouteHandler::ClearTag => tag_routes::clear_tag(&request).await,
-        RouteHandler::Healthy => Ok(health::healthy()),
-        RouteHandler::Ready => health::ready(context),
-        RouteHandler::Metrics => Ok(metrics_and_stats::metrics(context, request.headers)),
-        RouteHandler::GroupcacheStats(which) => Ok(groupcache_stats(context, which)),
-        RouteHandler::Peers => peer_status::peers(context, &request),
-        RouteHandler::Stats => Ok(metrics_and_stats::stats(context)),
-        RouteHandler::OpenApi => Ok(openapi::openapi(settings.item_prefix.as_deref())),
-        RouteHandler::Docs => Ok(docs_page::docs_page(settings.item_prefix.as_deref())),
-        RouteHandler::Console => Ok(console::page(&request)),
-        RouteHandler::ConsoleFile => console::file(&request),
-        RouteHandler::History => history_routes::history(&request).await,
-        RouteHandler::Events => Ok(history_routes::events(&request)),
-        RouteHandler::Live => Ok(live_stream::live(&request)),
-        RouteHandler::Connections => connection_routes::connections(&request),
-        RouteHandler::KillConnection => connection_routes::kill(&request),
-        RouteHandler::Explain => explain_key::explain_key(&request),
-        RouteHandler::Config => Ok(config_routes::settings(context)),
-        RouteHandler::LogLevel => Ok(log_level::log_level(context)),
-        RouteHandler::ConfigDifferences => config_routes::differences(context).await,
-        RouteHandler::ReloadConfig => config_routes::reload(context).await,
-        RouteHandler::Reload => group_control::reload(context, request.group).await,
-        RouteHandler::Faults => Ok(fault_routes::faults(&request)),
-        RouteHandler::OrderFault => fault_routes::order(&request, &request_body::read(body, small).await?),
-        RouteHandler::ClearFaults => fault_routes::clear(&request),
-        RouteHandler::HotKeys => hot_key_lists::hot_keys(context, &request),
-        RouteHandler::Contents => contents_route::contents(context, &request),
-        RouteHandler::SlowLog => slow_log_route::slow_log(&request),
-        RouteHandler::Commands => Ok(command_numbers::commands(&request)),
-        RouteHandler::CommandTimes => command_numbers::command(&request),
-        RouteHandler::WhatIf => what_if::what_if(&request),
-        RouteHandler::Record => record_operations::record(context, query),
-        RouteHandler::Snapshot => Ok(snapshot_routes::status(context)),
-        RouteHandler::BeginSnapshot => snapshot_routes::begin(context, query).await,
-        RouteHandler::Backup => store_backup::backup(context, query).await,
-        RouteHandler::Backups => store_backup::backups(context, query),
-        RouteHandler::ModeRules => Ok(mode_rules::mode_rules(&request)),
-        RouteHandler::SetModeRules => mode_rules::set_mode_rules(&request, &request_body::read(body, small).await?),
-        RouteHandler::ResetModeRules => mode_rules::reset_mode_rules(&request),
-        RouteHandler::SetLogLevel => log_level::set_log_level(context, &request_body::read(body, small).await?),
+        Handler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),
+        Handler::Read(read) => Ok(key_routes::get(&request, read).await),
+        Handler::Now(answer) => answer(&request),
+        Handler::Later(answer) => answer(&request, body).await,
     }
 }
 
 fn group<'w>(worker: &'w Worker, route: &Route, name: Option<&[u8]>) -> Result<&'w Rc<Group>, Problem> {
     let Some(encoded) = name else {
         let settings = &worker.app.settings;
-        let number = match route.scope() {
+        let number = match route.scope {
             _ if route.is_data() => settings.data_group,
             Some(Scope::Data) => settings.http_group,
             Some(Scope::Admin) | None => 0,

@@ -161,10 +161,13 @@ fn the_index_leads_people_of_other_systems_to_their_pages() {
 fn the_http_reference_has_every_route_and_every_type_of_error() {
     let page = fs::read_to_string(root().join("docs/reference/http.md")).unwrap();
     let source = |name: &str| fs::read_to_string(root().join("crates/http/src").join(name)).unwrap();
-    let api: serde_json::Value = serde_json::from_str(&source("routing/openapi.json")).unwrap();
+    let row = Regex::new(r#"(?m)^    [A-Z]+ "(/[^"]*)""#).unwrap();
+    let rows = source("routing/route_table.rs");
+    let paths: Vec<&str> = row.captures_iter(&rows).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(paths.len() > 70, "{paths:?}");
     // The page names a group's routes together.
-    let paths = api["paths"].as_object().unwrap().keys().filter(|path| !path.contains("{group}"));
-    let missing: Vec<&String> = paths.filter(|path| !page.contains(path.split('{').next().unwrap())).collect();
+    let paths = paths.into_iter().filter(|path| !path.contains("{group}"));
+    let missing: Vec<&str> = paths.filter(|path| !page.contains(path.split('{').next().unwrap())).collect();
     assert!(missing.is_empty(), "docs/reference/http.md lacks {missing:?}");
     let kind = Regex::new(r#"\("([a-z-]+)", "[A-Z]"#).unwrap();
     let problems = source("messages/problem_json.rs");

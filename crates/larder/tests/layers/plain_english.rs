@@ -37,10 +37,11 @@ const PHRASES: [(&str, &str); 27] = [
 ];
 
 /// Files with texts for users.
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 4] = [
     "crates/config/src/reference_page.rs",
     "crates/redis/src/command_table.rs",
     "crates/http/src/messages/problem_json.rs",
+    "crates/http/src/routing/route_table.rs",
 ];
 /// Folders of such files.
 const FOLDERS: [&str; 4] = [

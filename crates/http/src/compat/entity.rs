@@ -1,13 +1,50 @@
-//! `ack` and `from` of `/v0/entity`: of how many nodes how many must have a write before it is
-//! answered. The nodes are this one and its replicas.
+//! Writes of `/v0/entity`. `ack` and `from` say of how many nodes how many must have a write before it
+//! is answered. The nodes are this one and its replicas.
 use crate::{
-    messages::problem_json::{Problem, ProblemKind},
+    keys::document_routes::refused,
+    messages::{
+        problem_json::{Answer, Problem, ProblemKind},
+        request_body::UnreadBody,
+        response_body::ResponseBody,
+        response_writer,
+    },
     routing::route_request::RouteRequest,
 };
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use larder_base::telemetry::RecordedOperation;
 use std::time::Duration;
 
 /// How long a write waits for its replicas.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// `PUT /v0/entity`: 201, whatever was there before.
+pub(crate) async fn put(request: &RouteRequest<'_>, body: UnreadBody<'_>) -> Answer {
+    let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(request)?);
+    let value = body.read().await?;
+    // The role may have changed while the body came.
+    request.check_role()?;
+    overwrite(request, &key, Some(value)).await?;
+    acks.wait(request).await.map(|()| stored())
+}
+
+/// `DELETE /v0/entity`: 202, whatever was there before.
+pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
+    let (key, acks) = (request.parameter_key("id")?, WantedAcks::parse(request)?);
+    overwrite(request, &key, None).await?;
+    acks.wait(request).await.map(|()| response_writer::empty(StatusCode::ACCEPTED))
+}
+
+async fn overwrite(request: &RouteRequest<'_>, key: &[u8], value: Option<Bytes>) -> Result<(), Problem> {
+    let operation = value.as_ref().map_or(RecordedOperation::Del, |value| RecordedOperation::Set(value.len()));
+    request.note(operation, key);
+    request.group.overwrite(key, value).await.map(drop).map_err(|error| refused(request, &error))
+}
+
+/// The response to a `PUT`.
+pub(crate) fn stored() -> Response<ResponseBody> {
+    response_writer::empty(StatusCode::CREATED)
+}
 
 /// The least number of nodes, this one included.
 pub(crate) struct WantedAcks(usize);

@@ -23,11 +23,12 @@ use larder_base::{
         throttle::Throttle,
         ticks::Ticks,
     },
+    special::{self, Special, Specials},
     telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
 };
 use larder_config::{CheckedConfig, Settings, SourceUrl};
-use larder_engine::ListenerKind;
+use larder_engine::{ListenerKind, Millis};
 use larder_ring::{
     peer::{self, PeerClient, Peers},
     replica::{self, Forwarder, Replication},
@@ -38,7 +39,10 @@ use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
     rc::Rc,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize},
+    },
 };
 
 use tier_shrink::BoundChanges;
@@ -87,6 +91,8 @@ pub struct App {
     pub pubsub: Arc<PubSub>,
     /// Subscribing commands on their way to a Redis source.
     pub subscribes: Arc<SubscribesInFlight>,
+    /// What is on that requests must look at.
+    pub specials: Specials,
     /// The limits on requests.
     pub throttle: Throttle,
     /// The state of CLIENT PAUSE.
@@ -139,6 +145,8 @@ pub struct Worker {
     pub groups: Groups<Rc<Group>>,
     /// This core's counters. Only this core writes to them.
     pub counters: Arc<Counters>,
+    /// What is on that requests of this core must look at ([`Special`]).
+    pub special: Arc<AtomicU32>,
     /// The line in front of this core.
     pub queue_delay: QueueDelay,
     /// Measures this core's turns.
@@ -172,6 +180,7 @@ impl App {
     ) -> Result<App, RunError> {
         let config = config.into();
         let settings = config.settings.clone();
+        let specials = Specials::new(settings.threads);
         let tiers: Vec<_> = settings.groups.iter().map(|group| Tier::new(group, settings.what_if)).collect();
         let lent = tiers.iter().map(|tier| tier.cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
@@ -185,7 +194,7 @@ impl App {
         }
         // The Redis protocol serves only this group.
         groups.default().cache.set_listener(ListenerKind::Tracking, tracking.clone());
-        let faults = Arc::<Faults>::default();
+        let faults = Arc::new(Faults::new(specials.switch(Special::Faults)));
         for ProcessGroup { settings: group, source, .. } in groups.iter().filter(|_| settings.allow_faults) {
             let timeout = group.freshness.source_timeout;
             let is_disk = source.store().is_some();
@@ -207,6 +216,10 @@ impl App {
         }
         let mut telemetry = Telemetry::new(settings.threads, logs);
         telemetry.tracer = Arc::new(Tracer::new(settings.otlp.as_ref().map(|otlp| otlp.sample)));
+        specials.switch(Special::Tracer).set(telemetry.tracer.is_on());
+        telemetry.logs.switch_with_level(specials.switch(Special::DebugLog));
+        telemetry.recorder.is_on = specials.switch(Special::Recorder);
+        telemetry.slow.times_each = specials.switch(Special::SlowLog);
         telemetry.slow.log_from(settings.slowlog_log_slower_than);
         telemetry.slow.set_max_len(settings.slowlog_max_len);
         telemetry.slow.watch_from(settings.latency_monitor_threshold);
@@ -214,6 +227,8 @@ impl App {
         let command_stats = CommandStats::new(settings.threads, commands.counted());
         let users = Users::new(&settings, commands, buffers.table(BufferKind::Users))
             .map_err(|problems| RunError::Users(problems.join("\n")))?;
+        let mut clients = Clients::new(settings.threads, connections, buffers.open_files().clone());
+        clients.monitors.is_any = specials.switch(Special::Monitors);
         let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
@@ -231,19 +246,20 @@ impl App {
             tracking,
             backlog,
             faults,
-            clients: Arc::new(Clients::new(settings.threads, connections, buffers.open_files().clone())),
+            clients: Arc::new(clients),
             cursors: Cursors::new(&buffers),
             buffers,
-            throttle: Throttle::new(&settings),
-            pause: Pause::default(),
+            throttle: Throttle::new(&settings, specials.switch(Special::Throttle)),
+            pause: Pause::new(specials.switch(Special::Pause)),
             drain: Drain::default(),
             ticks: Ticks::default(),
             commands: command_stats,
             users: Arc::new(users),
             upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),
             instance: fastrand::u64(..),
-            live: LiveSettings::new(&settings),
+            live: LiveSettings::new(&settings, specials.switch(Special::AccessLog)),
             running: Mutex::new(config),
+            specials,
             settings,
         })
     }
@@ -296,6 +312,7 @@ impl Worker {
             groups,
             counters,
             queue_delay,
+            special: app.specials.of_worker(id),
             longest_turn: LongestTurn::default(),
             peers: client,
             forwarder,
@@ -308,6 +325,22 @@ impl Worker {
     #[inline]
     pub fn http_group(&self) -> &Rc<Group> {
         self.groups.at(self.app.settings.http_group)
+    }
+
+    /// A client's turn begins: looks at the line in front of this core.
+    #[inline]
+    pub fn begin_turn(&self, now: Millis) {
+        self.longest_turn.begin(now, &self.counters.longest_turn);
+        self.judge();
+    }
+
+    /// Decides whether this core takes on requests for entries now.
+    #[inline]
+    pub fn judge(&self) {
+        if self.queue_delay.is_on() {
+            let is_refused = self.queue_delay.admission() == Admission::Nothing;
+            special::set_bit(&self.special, Special::Overload as u32, is_refused);
+        }
     }
 
     /// Passes fetches to the source of their group, or refuses them if the core takes on no more

@@ -1,6 +1,8 @@
 //! What both doors do the same way: reads that may miss and writes ([`read`]), who is connected
-//! ([`clients`]), [`snapshot`]s, and what is built once and passed down ([`app`]).
+//! ([`clients`]), [`snapshot`]s, what is built once and passed down ([`app`]), and what every request must
+//! pass ([`gate`]).
 pub mod app;
 pub mod clients;
+pub mod gate;
 pub mod read;
 pub mod snapshot;

@@ -22,6 +22,7 @@ use crate::{
     tracked_reads, transaction, transaction_steps,
     waiting_replies::Waits,
 };
+use larder_base::special::Special;
 use larder_core::app::Worker;
 use larder_engine::Millis;
 use larder_proto::{
@@ -87,7 +88,7 @@ fn begin_found(
             count(worker, session, command, *args);
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
             let flow = call.answering(|call| start(call, waits));
-            if worker.app.clients.monitors().any() {
+            if worker.is_on(Special::Monitors) {
                 monitored_commands::show(worker, call.session, command, *args, &flow);
             }
             if call.session.unusual {
@@ -119,7 +120,7 @@ fn begin_cacheable(
     count(worker, session, &FORWARDED, *args);
     let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
     let flow = cached_replies::begin_cached(call, cacheable, waits);
-    if worker.app.clients.monitors().any() {
+    if worker.is_on(Special::Monitors) {
         monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
     }
     flow
@@ -296,7 +297,7 @@ fn unusual(
                 }
                 start(call, waits)
             });
-            if worker.app.clients.monitors().any() {
+            if worker.is_on(Special::Monitors) {
                 monitored_commands::show(worker, call.session, command, *args, &flow);
             }
             flow

@@ -4,8 +4,8 @@ use super::{
     command_times::row_of,
     session::Session,
 };
-use larder_base::telemetry::RecordedOperation;
-use larder_core::app::Worker;
+use larder_base::{special::Special, telemetry::RecordedOperation};
+use larder_core::{app::Worker, gate};
 use larder_proto::resp::Args;
 use larder_store::clock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 #[inline]
 pub(super) fn count(worker: &Worker, session: &mut Session, command: &Command, args: Args<'_>) {
     // A queued command is noted when it runs.
-    if worker.app.telemetry.recorder.is_on() && session.multi.is_none() {
+    if worker.is_on(Special::Recorder) && session.multi.is_none() {
         note(worker, command, args);
     }
     if command.keys.first > 0 && session.multi.is_none() {
@@ -88,5 +88,5 @@ fn note(worker: &Worker, command: &Command, args: Args<'_>) {
         flags if flags.has(Flags::WRITE) => RecordedOperation::Set(value_len(command, args)),
         _ => RecordedOperation::Get,
     };
-    keys.for_each(|key| worker.app.telemetry.recorder.note(worker.id, operation, key));
+    keys.for_each(|key| gate::note(worker, operation, key));
 }

@@ -9,6 +9,7 @@ use super::{
     command_spans::{self, EndedCommands},
     slow_commands::{note_recorded, show_args, shown_args},
 };
+use larder_base::special::Special;
 use larder_base::telemetry::recorded_args;
 use larder_core::{app::Worker, clients::Client};
 use larder_proto::resp::Args;
@@ -82,7 +83,7 @@ impl CommandTimes {
     pub(super) fn end(&mut self, worker: &Worker, client: &Client) -> Option<Slow> {
         let row = self.row.take()?;
         let commands = self.run.1 + 1;
-        if self.is_short && commands < LONGEST_RUN && !worker.app.telemetry.slow.times_each() {
+        if self.is_short && commands < LONGEST_RUN && !worker.is_on(Special::SlowLog) {
             self.run = (row, commands);
             return None;
         }

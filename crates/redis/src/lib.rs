@@ -68,7 +68,7 @@ pub use command_rights::catalog;
 pub use commands::client::last_command;
 pub use commands::maintenance::tells_to_move;
 pub use executor::{NodeRefusal, pipeline::ClientPipeline, run_for_node};
-pub use limited_commands::{count_against_limits, is_for_entries};
+pub use limited_commands::enter;
 pub use paused_commands::waits as waits_for_pause;
 pub use pending_read::PendingRead;
 pub use session::{Outstanding, Session};

@@ -6,7 +6,7 @@ use super::{
     command_counts::count_calls, command_lookup::GET, commands::get::read_one, keys_ahead::AHEAD,
     pending_read::PendingRead, session::Session,
 };
-use larder_core::app::Worker;
+use larder_core::{app::Worker, gate::Door};
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
@@ -38,8 +38,7 @@ pub trait GetReplies {
 }
 
 /// Begins the GETs at the start of `input`, until enough bytes or reads are due. Begins none if
-/// they need more than a lookup: throttle, recorder, MONITOR, a slow log of short times, or a
-/// client in a special state. Fetches that they need are pushed to `batch`.
+/// they need more than a lookup: something special is on, or the client is in a special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
     worker: &Worker,
     session: &mut Session,
@@ -49,14 +48,7 @@ pub fn begin(
     batch: &mut Vec<Fetch>,
 ) -> GetRun {
     let mut gets = GetRun::default();
-    let app = &worker.app;
-    if !session.plain_reads
-        || app.throttle.is_on()
-        || app.telemetry.recorder.is_on()
-        || app.clients.monitors().any()
-        || app.telemetry.slow.times_each()
-        || session.has_old_user(worker, now)
-    {
+    if worker.special(Door::Redis) != 0 || !session.plain_reads || session.has_old_user(worker, now) {
         return gets;
     }
     let group = worker.groups.default();

@@ -4,13 +4,14 @@
 //! A fault is at one place, of one kind, for a share of what comes by there, and ends by itself.
 //! With none ordered, a place reads one flag. Without `allow-faults` no source knows of faults at
 //! all.
+use crate::special::Switch;
 use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -137,8 +138,8 @@ pub struct Fault {
 /// The faults of the process.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// There is one.
-    is_on: AtomicBool,
+    /// On while there is one.
+    is_on: Switch,
     list: Mutex<Vec<Fault>>,
     /// Faults ordered so far.
     ordered: AtomicU64,
@@ -147,10 +148,15 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// None is ordered. The switch is on while one is.
+    pub fn new(is_on: Switch) -> Faults {
+        Faults { is_on, ..Faults::default() }
+    }
+
     /// Whether there is a fault.
     #[inline]
     pub fn are_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.is_on.is_on()
     }
 
     /// Orders a fault, whose number is chosen here; gives it back with its number. `None`: there
@@ -177,7 +183,7 @@ impl Faults {
             jump(&mut list, by);
         }
         let fault = list.last().cloned()?;
-        self.is_on.store(true, Relaxed);
+        self.is_on.set(true);
         Some(fault)
     }
 
@@ -213,7 +219,7 @@ impl Faults {
         if back != 0 {
             jump(&mut list, -back);
         }
-        self.is_on.store(!list.is_empty(), Relaxed);
+        self.is_on.set(!list.is_empty());
         before - list.len()
     }
 

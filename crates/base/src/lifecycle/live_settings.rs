@@ -1,5 +1,6 @@
 //! Settings of the process that change at run time, as requests read them. Each is one number,
 //! which no other thread writes meanwhile.
+use crate::special::Switch;
 use larder_config::Settings;
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -19,12 +20,14 @@ pub struct LiveSettings {
     access_log: AtomicU32,
     /// [`OFF`]: none.
     access_log_slower_than: AtomicU64,
+    /// On while requests are logged.
+    logs_requests: Switch,
 }
 
 impl LiveSettings {
-    /// Those of `settings`.
-    pub fn new(settings: &Settings) -> LiveSettings {
-        let live = LiveSettings::default();
+    /// Those of `settings`. The switch is on while they have requests logged.
+    pub fn new(settings: &Settings, logs_requests: Switch) -> LiveSettings {
+        let live = LiveSettings { logs_requests, ..LiveSettings::default() };
         live.replace(settings);
         live
     }
@@ -36,6 +39,7 @@ impl LiveSettings {
         self.grace.store(millis(settings.grace), Relaxed);
         self.access_log.store(settings.access_log.unwrap_or(0), Relaxed);
         self.access_log_slower_than.store(settings.access_log_slower_than.map_or(OFF, millis), Relaxed);
+        self.logs_requests.set(settings.access_log.is_some() || settings.access_log_slower_than.is_some());
     }
     /// After this time of silence a connection is closed.
     #[inline]

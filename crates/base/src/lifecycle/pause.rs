@@ -1,8 +1,6 @@
 //! CLIENT PAUSE: commands of all clients wait, or only those that write, until a moment or CLIENT
 //! UNPAUSE.
-//!
-//! A connection looks at it once for each batch of commands that it has read: what a core is
-//! working through when the pause is asked for is still carried out.
+use crate::special::Switch;
 use larder_engine::Millis;
 use larder_store::clock;
 use parking_lot::Mutex;
@@ -24,46 +22,42 @@ pub enum Paused {
 /// The pause of the process, if there is one.
 #[derive(Debug)]
 pub struct Pause {
+    /// On while there is one.
+    is_on: Switch,
     /// 0: there is none.
     until: AtomicU64,
     what: Mutex<Paused>,
     changed: watch::Sender<()>,
 }
-impl Default for Pause {
-    fn default() -> Self {
-        Pause { until: AtomicU64::new(0), what: Mutex::new(Paused::Writes), changed: watch::Sender::new(()) }
-    }
-}
-
 impl Pause {
+    /// There is none. The switch is on while there is one.
+    pub fn new(is_on: Switch) -> Pause {
+        let (until, what, changed) = (AtomicU64::new(0), Mutex::new(Paused::Writes), watch::Sender::new(()));
+        Pause { is_on, until, what, changed }
+    }
     /// Begins, or goes on: the longer and the stricter of both.
     pub fn begin(&self, until: Millis, what: Paused) {
         let mut now = self.what.lock();
         *now = if self.until.load(Relaxed) == 0 { what } else { what.max(*now) };
         self.until.fetch_max(until, Relaxed);
+        self.is_on.set(true);
     }
     /// Ends, for all that wait.
     pub fn end(&self) {
         let _settled = self.what.lock();
         self.until.store(0, Relaxed);
+        self.is_on.set(false);
         self.changed.send_replace(());
     }
-    /// What waits now. One shared read where nothing does.
-    #[inline]
+    /// What waits now.
     pub fn paused(&self, now: Millis) -> Option<Paused> {
-        match self.until.load(Relaxed) {
-            0 => None,
-            until => self.paused_until(until, now),
-        }
-    }
-    #[cold]
-    fn paused_until(&self, until: Millis, now: Millis) -> Option<Paused> {
         let what = self.what.lock();
-        if until > now {
+        if self.until.load(Relaxed) > now {
             return Some(*what);
         }
-        // Over by itself. Another client may have begun another pause meanwhile.
-        let _ = self.until.compare_exchange(until, 0, Relaxed, Relaxed);
+        // Over by itself.
+        self.until.store(0, Relaxed);
+        self.is_on.set(false);
         None
     }
     /// Resolves when nothing waits any more.

@@ -6,6 +6,7 @@
 //! tables of fixed size ([`SharedCells`]). Limits are asked in the order above: a request that one
 //! refuses has drawn on those before it.
 use super::shared_cells::SharedCells;
+use crate::special::Switch;
 use arc_swap::ArcSwapOption;
 use foldhash::quality::RandomState;
 use governor::{
@@ -19,10 +20,7 @@ use std::{
     hash::{BuildHasher, Hash},
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -99,8 +97,7 @@ impl Throttled {
 /// The limits on requests. They change at run time, all at once.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    /// Whether there is any: what a request looks at where there is none.
-    is_on: AtomicBool,
+    is_on: Switch,
     limiters: ArcSwapOption<Limiters>,
 }
 
@@ -122,9 +119,9 @@ struct Limiters {
 }
 
 impl Throttle {
-    /// The limits of `settings`.
-    pub fn new(settings: &Settings) -> Throttle {
-        let throttle = Throttle::default();
+    /// The limits of `settings`. The switch is on while there are any.
+    pub fn new(settings: &Settings, is_on: Switch) -> Throttle {
+        let throttle = Throttle { is_on, ..Throttle::default() };
         throttle.replace(settings);
         throttle
     }
@@ -165,13 +162,13 @@ impl Throttle {
             || !limiters.commands.is_empty()
             || !limiters.prefixes.is_empty();
         self.limiters.store(is_on.then(|| Arc::new(limiters)));
-        self.is_on.store(is_on, Relaxed);
+        self.is_on.set(is_on);
     }
 
     /// Whether any request is limited.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.is_on.is_on()
     }
 
     /// Whether more counts than the address of a client, or clients are told what is left.
@@ -187,7 +184,7 @@ impl Throttle {
 
     /// Whether clients are told what is left of their budgets.
     pub fn is_shown(&self) -> bool {
-        self.is_on() && self.limiters.load().as_ref().is_some_and(|limiters| limiters.is_shown)
+        self.limiters.load().as_ref().is_some_and(|limiters| limiters.is_shown)
     }
 
     /// Counts one request; an error if it must be refused. A refused request does not draw on the
@@ -195,7 +192,6 @@ impl Throttle {
     ///
     /// # Errors
     /// A budget is used up.
-    #[inline]
     pub fn check<'k>(
         &self,
         scope: Scope,
@@ -203,17 +199,12 @@ impl Throttle {
         command: Option<CommandClass<'_>>,
         keys: impl Iterator<Item = &'k [u8]>,
     ) -> Result<Option<Allowance>, Throttled> {
-        match self.is_on() {
-            false => Ok(None),
-            true => match &*self.limiters.load() {
-                Some(limiters) => limiters.check(scope, caller, command, keys),
-                None => Ok(None),
-            },
+        match &*self.limiters.load() {
+            Some(limiters) => limiters.check(scope, caller, command, keys),
+            None => Ok(None),
         }
     }
-}
 
-impl Throttle {
     /// Counts keys that became known after their request was counted.
     ///
     /// # Errors

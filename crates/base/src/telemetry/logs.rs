@@ -3,6 +3,7 @@
 //! A thread of its own writes them: a reader of standard error that stops reading must not stop the
 //! server. Lines that it does not take in time are dropped and counted.
 use super::log_writer::{LastLines, LogWriter};
+use crate::special::Switch;
 use larder_config::{LogFormat, LogLevel};
 use std::{
     fmt, io,
@@ -23,6 +24,8 @@ pub struct Logs {
     filter: Option<reload::Handle<LevelFilter, Registry>>,
     /// Index into [`LogLevel::NAMES`].
     level: AtomicU8,
+    /// On while each request is logged.
+    logs_requests: Switch,
     /// Writes the lines to standard error.
     writer: Option<LogWriter>,
 }
@@ -68,7 +71,7 @@ impl Logs {
                 Dispatch::new(registry.with(json.with_writer(writer)))
             }
         };
-        (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8), writer: None })
+        (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8), ..Logs::default() })
     }
 
     /// The present level.
@@ -88,9 +91,16 @@ impl Logs {
         self.level.load(Relaxed) >= LogLevel::Debug as u8
     }
 
+    /// The switch is on while each request is logged.
+    pub fn switch_with_level(&mut self, logs_requests: Switch) {
+        logs_requests.set(self.is_debug());
+        self.logs_requests = logs_requests;
+    }
+
     /// Changes the level, for all threads and from the next event on.
     pub fn set_level(&self, level: LogLevel) {
         self.level.store(level as u8, Relaxed);
+        self.logs_requests.set(self.is_debug());
         if let Some(handle) = &self.filter {
             // It fails only where the destination is gone, and then there is nothing to filter.
             let _ = handle.reload(filter(level));

@@ -5,6 +5,7 @@
 //! operations of a sample of the keys in a bounded buffer of its own, which the next request takes.
 //! Keys are noted as hashes under a secret of this process. When no client has
 //! asked for [`PATIENCE`], recording ends.
+use crate::special::Switch;
 use parking_lot::Mutex;
 use std::{
     hash::{BuildHasher, RandomState},
@@ -34,6 +35,8 @@ pub enum RecordedOperation {
 pub struct Recorder {
     /// Keys whose hash is at most this are noted; 0: nothing is.
     threshold: AtomicU64,
+    /// On while operations are noted.
+    pub is_on: Switch,
     secret: RandomState,
     origin: Instant,
     /// When a client asked last, microseconds since the origin.
@@ -56,6 +59,7 @@ impl Recorder {
     pub fn new(workers: usize) -> Recorder {
         Recorder {
             threshold: AtomicU64::new(0),
+            is_on: Switch::default(),
             secret: RandomState::new(),
             origin: Instant::now(),
             asked: AtomicU64::new(0),
@@ -66,7 +70,7 @@ impl Recorder {
     /// Notes an operation while recording is on.
     #[inline]
     pub fn note(&self, worker: usize, operation: RecordedOperation, key: &[u8]) {
-        if self.threshold.load(Relaxed) != 0 {
+        if self.is_on() {
             self.record(worker, operation, key);
         }
     }
@@ -74,7 +78,7 @@ impl Recorder {
     /// Whether recording is on.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.threshold.load(Relaxed) != 0
+        self.is_on.is_on()
     }
 
     #[cold]
@@ -86,6 +90,7 @@ impl Recorder {
         let now = self.micros();
         if now.saturating_sub(self.asked.load(Relaxed)) > PATIENCE.as_micros() as u64 {
             self.threshold.store(0, Relaxed);
+            self.is_on.set(false);
             self.workers.iter().for_each(|worker| *worker.lock() = Noted::default());
             return;
         }
@@ -115,6 +120,7 @@ impl Recorder {
     pub fn take(&self, share: f64) -> Vec<u8> {
         self.asked.store(self.micros(), Relaxed);
         self.threshold.store(((share * u64::MAX as f64) as u64).max(1), Relaxed);
+        self.is_on.set(true);
         let mut taken = vec![0; 8];
         let mut lost = 0;
         for worker in &self.workers {

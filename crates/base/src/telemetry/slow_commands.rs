@@ -7,6 +7,7 @@ use super::{
     slow_log::{SlowEntry, SlowLog},
 };
 use crate::buffers::TableShare;
+use crate::special::Switch;
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -22,6 +23,8 @@ const OFF: u64 = u64::MAX;
 pub struct SlowCommands {
     /// The lower of the two thresholds, nanoseconds.
     from: AtomicU64,
+    /// On while commands must be timed one by one.
+    pub times_each: Switch,
     /// Of the log, nanoseconds.
     log_from: AtomicU64,
     /// Of the events, nanoseconds.
@@ -35,6 +38,7 @@ impl Default for SlowCommands {
     fn default() -> Self {
         SlowCommands {
             from: AtomicU64::new(OFF),
+            times_each: Switch::default(),
             log_from: AtomicU64::new(OFF),
             events_from: AtomicU64::new(OFF),
             max_len: AtomicUsize::new(0),
@@ -67,7 +71,9 @@ impl SlowCommands {
         self.note_thresholds();
     }
     fn note_thresholds(&self) {
-        self.from.store(self.log_from.load(Relaxed).min(self.events_from.load(Relaxed)), Relaxed);
+        let from = self.log_from.load(Relaxed).min(self.events_from.load(Relaxed));
+        self.from.store(from, Relaxed);
+        self.times_each.set(from < EACH.as_nanos() as u64);
     }
     /// Sets `slowlog-max-len`.
     pub fn set_max_len(&self, max_len: usize) {
@@ -101,7 +107,7 @@ impl SlowCommands {
     /// Whether the threshold is so low that commands must be timed one by one.
     #[inline]
     pub fn times_each(&self) -> bool {
-        self.from.load(Relaxed) < EACH.as_nanos() as u64
+        self.times_each.is_on()
     }
 
     /// Notes a command that took long. `event` is the name of its event.

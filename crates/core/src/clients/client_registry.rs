@@ -23,7 +23,7 @@ pub struct Clients {
     next_id: AtomicU64,
     limit: usize,
     open_files: Arc<OpenFiles>,
-    monitors: Monitors,
+    pub(crate) monitors: Monitors,
 }
 
 #[derive(Debug, Default)]

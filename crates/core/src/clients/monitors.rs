@@ -5,16 +5,14 @@ use super::{
     push_inbox::{Backlog, PushMessage},
 };
 use bytes::Bytes;
+use larder_base::special::Switch;
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 /// The clients that monitor.
 #[derive(Debug, Default)]
 pub struct Monitors {
-    count: AtomicUsize,
+    pub(crate) is_any: Switch,
     clients: Mutex<Vec<Arc<Client>>>,
 }
 
@@ -22,7 +20,7 @@ impl Monitors {
     /// Is there any?
     #[inline]
     pub fn any(&self) -> bool {
-        self.count.load(Relaxed) > 0
+        self.is_any.is_on()
     }
     /// Shows `line` to all of them.
     #[cold]
@@ -34,6 +32,6 @@ impl Monitors {
     pub(super) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Client>>)) {
         let mut clients = self.clients.lock();
         change(&mut clients);
-        self.count.store(clients.len(), Relaxed);
+        self.is_any.set(!clients.is_empty());
     }
 }

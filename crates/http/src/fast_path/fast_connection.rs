@@ -11,11 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use http::Response;
-use larder_base::{
-    lifecycle::{linger::linger, queue_delay::Admission},
-    telemetry::HttpRoute,
-    tls::ClientStream,
-};
+use larder_base::{lifecycle::linger::linger, telemetry::HttpRoute, tls::ClientStream};
 use larder_engine::Wait;
 use larder_proto::{http::head::Heads, output::Output};
 use larder_source::Fetch;
@@ -59,7 +55,7 @@ pub(crate) async fn serve<S: ClientStream>(
         timed_with: HttpRoute::Kv,
         unsent: Vec::new(),
         behind: 0,
-        admission: Admission::All,
+        special: 0,
         user: Rc::default(),
     };
     deadline.allow(context.worker.app.live.idle_timeout());
@@ -148,8 +144,8 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) unsent: Vec<LoggedRequest>,
     /// Bytes of output behind answers that are being waited for.
     pub(super) behind: usize,
-    /// What the core takes on in this turn.
-    pub(super) admission: Admission,
+    /// What is on in this turn that requests must look at.
+    pub(super) special: u32,
     /// Who sends the request that is being answered.
     pub(super) user: Rc<RequestUser>,
 }

@@ -1,9 +1,11 @@
 //! Items in memory: answered without the general path, by the functions that it calls.
-use super::fast_connection::{FastConnection, PendingAnswer, WaitingResponse};
+use super::{
+    fast_connection::{FastConnection, PendingAnswer, WaitingResponse},
+    plain_requests::enter,
+};
 use crate::{
     item_api::{self, DirectAnswer},
     messages::{
-        problem_json::Problem,
         read_responses::ReadRoute,
         response_body::ResponseBody,
         response_writer::{write_json, write_no_content, write_whole},
@@ -11,14 +13,7 @@ use crate::{
     routing::{access_log, route_request::RouteRequest},
 };
 use http::{HeaderMap, Response, StatusCode};
-use larder_base::{
-    lifecycle::{
-        queue_delay::Admission,
-        throttle::{Caller, Scope},
-    },
-    telemetry::HttpRoute,
-    tls::ClientStream,
-};
+use larder_base::{special::Special, telemetry::HttpRoute, tls::ClientStream};
 use larder_engine::Millis;
 use larder_proto::{
     http::{head::BodyMethod, target, text::Date},
@@ -45,10 +40,10 @@ impl<S: ClientStream> FastConnection<'_, S> {
             && !group.source.reads_through()
             && group.peers.is_none()
             && (is_read || !worker.app.replication.refuses_writes(worker.app.settings.http_group))
-            && !access_log::is_on(&worker.app)
+            && self.special & access_log::IN_LOG == 0
             // The general path looks at headers.
-            && !(self.context.forwarded.is_some() && worker.app.throttle.is_on())
-            && !worker.app.throttle.looks_at_requests()
+            && !(worker.is_on(Special::Throttle)
+                && (self.context.forwarded.is_some() || worker.app.throttle.looks_at_requests()))
     }
 
     /// Answers a request for an item. False if the general path has to say what is wrong with it.
@@ -68,19 +63,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        let caller = Caller { address: self.context.peer.ip(), user: self.user.name() };
-        let throttled = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty()).err();
         text.clear();
-        let answer = match throttled {
-            None if self.admission == Admission::Nothing => {
-                worker.counters.http_overloaded.add(1);
-                DirectAnswer::Error(item_api::refused(method, Problem::overloaded()))
-            }
-            Some(throttled) => {
-                worker.counters.http_throttled.add(1);
-                DirectAnswer::Error(item_api::refused(method, Problem::throttled(&throttled)))
-            }
-            None => {
+        let entered = match self.special {
+            0 => Ok(true),
+            _ => enter(self.context, &self.user, self.context.peer.ip()),
+        };
+        let answer = match entered {
+            Ok(false) => return false,
+            Err(refused) => DirectAnswer::Error(item_api::refused(method, refused)),
+            Ok(true) => {
                 let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
                 let (group, key) = (worker.http_group(), &b""[..]);
                 let request = RouteRequest {

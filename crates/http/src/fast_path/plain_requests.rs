@@ -13,20 +13,24 @@ use crate::{
         read_responses::{EntryMetadata, ReadRoute},
         response_writer::{write_no_content, write_whole},
     },
-    routing::access_log::{self, LoggedRequest},
+    routing::{
+        access_log::{self, LoggedRequest},
+        request_user::RequestUser,
+    },
 };
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use larder_base::{
     identity::KeyAccess,
-    lifecycle::{
-        queue_delay::Admission,
-        throttle::{Caller, Scope},
-    },
+    lifecycle::throttle::{Caller, Scope},
+    special::Special,
     telemetry::{HttpRoute, RecordedOperation},
     tls::ClientStream,
 };
-use larder_core::read::{Group, StartedRead};
+use larder_core::{
+    gate::{self, Asked, Door},
+    read::{Group, StartedRead},
+};
 use larder_engine::{Entry, Millis};
 use larder_proto::{
     http::{
@@ -39,7 +43,7 @@ use larder_proto::{
 };
 use larder_ring::peer::{BASE_PATH, ring_of};
 use larder_store::{StoredValue, clock};
-use std::{rc::Rc, time::Instant};
+use std::{iter, net::IpAddr, rc::Rc, time::Instant};
 
 /// Reads of one connection that wait at a time.
 const MOST_WAITING: usize = 128;
@@ -48,7 +52,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they
     /// take.
     pub(super) fn answer_all(&mut self, filled: usize, buffers: &mut TurnBuffers, begun: Instant) -> usize {
-        if self.context.worker.app.faults.are_on() {
+        let worker = &self.context.worker;
+        if worker.is_on(Special::Faults) {
             // The general path waits for as long as a fault says.
             self.state = FastState::OtherRequest;
             return 0;
@@ -60,8 +65,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
             self.user = Rc::default();
         }
         let now = clock::now();
-        self.context.worker.longest_turn.begin(now, &self.context.worker.counters.longest_turn);
-        self.admission = self.context.worker.queue_delay.admission();
+        worker.begin_turn(now);
+        self.special = worker.special(Door::Http);
         let date = buffers.date.at(now);
         let (input, output, text) = (&buffers.input[..filled], &mut buffers.output, &mut buffers.text);
         let mut at = 0;
@@ -131,12 +136,15 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
     }
 
+    /// Whether nothing is on that a request must be asked about, or logged for.
+    fn is_plain(&self) -> bool {
+        self.special & !(Special::Recorder as u32) == 0
+    }
+
     /// Many writes of one connection are worth being under way at once where each waits for a disk.
     fn writes_here(&self) -> bool {
         let worker = &self.context.worker;
-        let has_one_way =
-            self.admission != Admission::Nothing && !worker.app.throttle.is_on() && !access_log::is_on(&worker.app);
-        has_one_way && worker.http_group().source.as_local().is_some()
+        self.is_plain() && worker.http_group().source.as_local().is_some()
     }
 
     /// Makes a plain write to a store, or begins it. False if the general path has to say what is
@@ -171,7 +179,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if self.user.check_key((worker, worker.http_group()), "set", (key, KeyAccess::WRITE)).is_err() {
             return false;
         }
-        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Set(body.len()), key);
+        gate::note(worker, RecordedOperation::Set(body.len()), key);
         worker.http_group().policy.key_counts.note_write(key, body.len());
         self.timed_with = if is_entity { HttpRoute::Entity } else { HttpRoute::Kv };
         let (group, instance) = (worker.http_group().clone(), worker.app.instance);
@@ -209,8 +217,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers a read without a key. False if the request has to be counted or logged as well.
     fn refuse_without_key(&mut self, route: ReadRoute, date: &[u8; Date::LEN], output: &mut Output) -> bool {
         let worker = &self.context.worker;
-        let is_noted = worker.app.throttle.is_on() || access_log::is_on(&worker.app);
-        if is_noted || self.admission == Admission::Nothing {
+        if !self.is_plain() {
             return false;
         }
         let response = route.failed(None, Problem::missing_key(route.parameter()));
@@ -294,31 +301,26 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         // Behind an answer that waits, this one waits too.
         let output = self.waiting.last_mut().map_or(output, |last| &mut last.after);
-        if self.admission == Admission::Nothing {
-            worker.counters.http_overloaded.add(1);
-            let response = route.failed(Some(key), Problem::overloaded());
-            worker.counters.http_answered(self.timed_with, response.status().as_u16());
-            write_whole(output, response, date);
-            return true;
-        }
-        // The general path looks at requests.
-        if worker.app.throttle.looks_at_requests() {
-            return false;
-        }
-        if worker.app.throttle.is_on()
-            && let caller = (Caller { address: client(self.context, head).ip, user: self.user.name() })
-            && let Err(throttled) = worker.app.throttle.check(Scope::Data, caller, None, std::iter::empty())
-        {
-            let response = route.failed(Some(key), Problem::throttled(&throttled));
-            worker.counters.http_throttled.add(1);
-            worker.counters.http_answered(self.timed_with, response.status().as_u16());
-            write_whole(output, response, date);
-            return true;
+        let mut logged = None;
+        if self.special != 0 {
+            let address = client(self.context, head).ip;
+            match enter(self.context, &self.user, address) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(refused) => {
+                    let response = route.failed(Some(key), refused);
+                    worker.counters.http_answered(self.timed_with, response.status().as_u16());
+                    write_whole(output, response, date);
+                    return true;
+                }
+            }
+            gate::note(worker, RecordedOperation::Get, key);
+            if self.special & access_log::IN_LOG != 0 {
+                logged = logged_request(self.context, target, head);
+            }
         }
         let group = worker.groups.at(number);
         let instance = worker.app.instance;
-        worker.app.telemetry.recorder.note(worker.id, RecordedOperation::Get, key);
-        let mut logged = if access_log::is_on(&worker.app) { logged(self.context, target, head) } else { None };
         let trace = logged.as_ref().map(|logged| &logged.trace);
         let write = |entry: Entry<'_>| {
             if let Some(trace) = trace
@@ -431,6 +433,25 @@ fn write_now(
     Some(status)
 }
 
+/// Asks the gate whether a request may go on. False: the general path has to ask, which looks at more
+/// of a request.
+#[cold]
+pub(super) fn enter(context: &ConnectionContext, user: &RequestUser, address: IpAddr) -> Result<bool, Problem> {
+    let worker = &context.worker;
+    if worker.app.throttle.looks_at_requests() {
+        return Ok(false);
+    }
+    let asked = Asked {
+        door: Door::Http,
+        scope: Scope::Data,
+        caller: Caller { address, user: user.name() },
+        class: None,
+        keys: &mut iter::empty(),
+        is_for_entries: true,
+    };
+    gate::enter(worker, asked).map(|_| true).map_err(Problem::refused)
+}
+
 /// The client of a request with this head.
 fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
     context.client(|name| access_log::fields_of(head, name))
@@ -438,7 +459,7 @@ fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
 
 /// The request, if it will be logged.
 #[cold]
-fn logged(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
+fn logged_request(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
     let target = String::from_utf8_lossy(target);
     let field = |name: &str| access_log::field_of(head, name);
     let mut logged = LoggedRequest::begin(&context.worker.app, client(context, head), (Method::GET, &target), field)?;

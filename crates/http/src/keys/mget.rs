@@ -58,13 +58,7 @@ pub(crate) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let mut charge = buffers.charge(BufferKind::HttpOutput);
     let full = || Problem::buffers_full("the answer does not fit", buffers.limit());
     let mut known = 0;
-    let throttle = &request.worker.app.throttle;
-    if throttle.is_on()
-        && let Err(throttled) = throttle.check_keys(keys.iter().map(Vec::as_slice))
-    {
-        request.worker.counters.http_throttled.add(1);
-        return Err(Problem::throttled(&throttled));
-    }
+    request.enter_keys(keys.iter().map(Vec::as_slice))?;
     let one_table = group.one_table();
     for key in &keys {
         request.check_key(key)?;

@@ -6,6 +6,7 @@ use super::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use larder_base::lifecycle::throttle::{Allowance, Throttled};
+use larder_core::gate::Refused;
 use larder_proto::http::json;
 use larder_source::SourceError;
 use larder_units::show_size;
@@ -207,14 +208,14 @@ impl Problem {
     }
 
     /// A request over the rate.
-    pub(crate) fn throttled(throttled: &Throttled) -> Problem {
-        Problem {
-            retry_after: Some(throttled.retry_after),
-            limit: Some(Box::new(throttled.clone())),
-            ..Problem::of(
-                ProblemKind::Throttled,
-                format!("the rate allowed by setting `{}` is used up", throttled.setting()),
-            )
+    pub(crate) fn refused(refused: Refused) -> Problem {
+        match refused {
+            Refused::Overloaded => Problem::overloaded(),
+            Refused::Throttled(limit) => {
+                let detail = format!("the rate allowed by setting `{}` is used up", limit.setting());
+                let problem = Problem::of(ProblemKind::Throttled, detail);
+                Problem { retry_after: Some(limit.retry_after), limit: Some(limit), ..problem }
+            }
         }
     }
 

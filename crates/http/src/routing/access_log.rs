@@ -3,10 +3,16 @@
 //! until the last byte of the response was handed to the socket. And the spans of traced requests
 //! (`otlp-endpoint`).
 //!
-//! Off, it costs a request nothing but a read of three numbers that do not change.
+//! Off, it costs a request nothing but a read of the worker's word ([`gate`](larder_core::gate)).
 use http::Method;
-use larder_base::telemetry::{Span, SpanIds, SpanKind, Tracer};
-use larder_core::app::App;
+use larder_base::{
+    special::{Special, bits},
+    telemetry::{Span, SpanIds, SpanKind, Tracer},
+};
+use larder_core::{
+    app::{App, Worker},
+    gate::Door,
+};
 use larder_proto::http::forwarded::ClientAddress;
 use larder_ring::peer::ASKING_NODE;
 use larder_source::RequestTrace;
@@ -17,6 +23,8 @@ use std::{
 
 /// A share is counted in millionths.
 const WHOLE: u32 = 1_000_000;
+/// What has requests logged or traced.
+pub(crate) const IN_LOG: u32 = bits([Special::AccessLog, Special::DebugLog, Special::Tracer]);
 
 /// A request that is logged when its response has been sent: when this is dropped. A request
 /// without a response has no line.
@@ -41,9 +49,8 @@ pub(crate) struct LoggedRequest {
 
 /// Whether any request may be logged or traced.
 #[inline]
-pub(crate) fn is_on(app: &App) -> bool {
-    let is_logged = app.live.access_log() > 0 || app.live.access_log_slower_than().is_some();
-    is_logged || app.telemetry.logs.is_debug() || app.telemetry.tracer.is_on()
+pub(crate) fn is_on(worker: &Worker) -> bool {
+    worker.special(Door::Http) & IN_LOG != 0
 }
 
 impl LoggedRequest {
@@ -54,9 +61,6 @@ impl LoggedRequest {
         (method, target): (Method, &str),
         field: impl Fn(&str) -> Option<&'h [u8]>,
     ) -> Option<LoggedRequest> {
-        if !is_on(app) {
-            return None;
-        }
         // What another node logs is logged here, too, so that both halves of a request are seen.
         let node = field(ASKING_NODE.as_str()).map(|name| String::from_utf8_lossy(name).into());
         let is_drawn = |share| node.is_some() || fastrand::u32(..WHOLE) < share;

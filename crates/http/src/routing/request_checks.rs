@@ -1,4 +1,4 @@
-//! What a request must pass before its route's handler runs: the size of its head, the throttle, its
+//! What a request must pass before its route's handler runs: the size of its head, the gate, its
 //! user's rules, the page that it comes from, the role of this node.
 use super::{
     route::{Route, RouteRights},
@@ -11,9 +11,10 @@ use crate::{
 use http::{HeaderMap, HeaderValue, Version, header, request, uri::Authority};
 use larder_base::{
     identity::{Beyond, KeyAccess},
-    lifecycle::throttle::{Allowance, Caller, CommandClass, Throttled},
+    lifecycle::throttle::{Allowance, Caller, CommandClass, Scope},
 };
 use larder_config::Categories;
+use larder_core::gate::{self, Asked, Door};
 use larder_proto::http::target;
 
 /// HTTP/1.1 has one `Host`; HTTP/1.0 and HTTP/2 may lack it (RFC 9112, 3.2; RFC 9113, 8.3.1).
@@ -50,17 +51,16 @@ fn is_host(host: &[u8]) -> bool {
     host.is_empty() || is_authority(host)
 }
 
-/// Counts a request against the limits. What is left is returned if clients are told.
-///
-/// Keys in bodies are not known yet.
-pub(crate) fn count_against_limits(
+/// Asks the gate whether a request may go on. What is left of its budget is returned if clients are
+/// told. Keys in bodies are not known yet.
+pub(crate) fn enter(
     context: &ConnectionContext,
     (headers, user): (&HeaderMap, Option<&str>),
     route: &Route,
     (path_key, query): (&[u8], &[u8]),
-) -> Result<Option<Allowance>, Throttled> {
-    let throttle = &context.worker.app.throttle;
-    let Some(scope) = route.scope.filter(|_| throttle.is_on()) else { return Ok(None) };
+) -> Result<Option<Allowance>, Problem> {
+    let worker = &context.worker;
+    let Some(scope) = route.scope.filter(|_| gate::has_rules(worker)) else { return Ok(None) };
     let (name, category) = if route.writes_entries() { ("http-write", "write") } else { ("http-read", "read") };
     let class = CommandClass { name, categories: Categories::named(category).unwrap_or_default() };
     let mut scratch = Vec::new();
@@ -71,9 +71,15 @@ pub(crate) fn count_against_limits(
         }
         _ => target::decode_path(path_key, &mut scratch).ok(),
     };
-    let caller = Caller { address: context.client_of(headers).ip, user };
-    let left = throttle.check(scope, caller, Some(class), key.into_iter())?;
-    Ok(left.filter(|_| throttle.is_shown()))
+    let asked = Asked {
+        door: Door::Http,
+        scope,
+        caller: Caller { address: context.client_of(headers).ip, user },
+        class: Some(class),
+        keys: &mut key.into_iter(),
+        is_for_entries: scope == Scope::Data,
+    };
+    gate::enter(worker, asked).map_err(Problem::refused)
 }
 
 /// Checks a request against the rules of its user. A key that cannot be read is the handler's to

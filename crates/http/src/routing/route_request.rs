@@ -6,7 +6,11 @@ use crate::{
 };
 use http::HeaderMap;
 use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};
-use larder_core::{app::Worker, read::Group};
+use larder_core::{
+    app::Worker,
+    gate::{self, Door},
+    read::Group,
+};
 use larder_engine::Millis;
 use larder_proto::http::target;
 use larder_source::{Fetch, RequestTrace};
@@ -48,6 +52,14 @@ impl RouteRequest<'_> {
         not_empty(key)
     }
 
+    /// Asks the gate about keys that were in the body.
+    pub(crate) fn enter_keys<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Problem> {
+        match gate::has_rules(self.worker) {
+            true => gate::enter_keys(self.worker, Door::Http, keys).map_err(Problem::refused),
+            false => Ok(()),
+        }
+    }
+
     /// Checks a command on a key against the rules of the user.
     pub(crate) fn allow(&self, command: &'static str, key: &[u8], access: KeyAccess) -> Result<(), Problem> {
         self.user.check_key((self.worker, self.group), command, (key, access))
@@ -73,7 +85,7 @@ impl RouteRequest<'_> {
 
     /// Shows an operation to the recorder, and to a session of HOTKEYS.
     pub(crate) fn note(&self, operation: RecordedOperation, key: &[u8]) {
-        self.worker.app.telemetry.recorder.note(self.worker.id, operation, key);
+        gate::note(self.worker, operation, key);
         if let RecordedOperation::Set(bytes) = operation {
             self.group.policy.key_counts.note_write(key, bytes);
         }

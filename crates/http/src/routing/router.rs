@@ -2,7 +2,7 @@
 //! HEAD.
 use super::{
     access_log::{self, LoggedRequest},
-    request_checks::{check_host, check_rights, count_against_limits, head_size, refuse_other_sites},
+    request_checks::{check_host, check_rights, enter, head_size, refuse_other_sites},
     route::{Handler, Route, RouteRights},
     route_request::RouteRequest,
     route_table::find,
@@ -23,14 +23,15 @@ use crate::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 use larder_base::{
-    lifecycle::{
-        faults::FaultPlace,
-        queue_delay::Admission,
-        throttle::{Allowance, Scope},
-    },
+    lifecycle::throttle::{Allowance, Scope},
+    special::Special,
     telemetry::HttpRoute,
 };
-use larder_core::{app::Worker, read::Group};
+use larder_core::{
+    app::Worker,
+    gate::{self, Door},
+    read::Group,
+};
 use larder_proto::http::target;
 use larder_store::clock;
 use std::{
@@ -51,7 +52,7 @@ pub(crate) struct Answered {
 pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incoming>) -> Answered {
     let is_head = request.method() == Method::HEAD;
     if context.role == ListenerRole::Native
-        && let Some(delay) = context.worker.app.faults.delay(FaultPlace::Http, clock::now())
+        && let Some(delay) = gate::delay(&context.worker, Door::Http)
     {
         tokio::time::sleep(delay).await;
     }
@@ -144,7 +145,7 @@ fn item_redirect(context: &ConnectionContext, uri: &Uri) -> Option<Response<Resp
 /// The request, if it will be logged.
 fn logged(context: &ConnectionContext, request: &Request<Incoming>) -> Option<LoggedRequest> {
     let app = &context.worker.app;
-    if !access_log::is_on(app) {
+    if !access_log::is_on(&context.worker) {
         return None;
     }
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
@@ -185,42 +186,28 @@ async fn answer(
         refuse_other_sites(&head)?;
     }
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    if route.scope == Some(Scope::Data) && context.worker.queue_delay.admission() == Admission::Nothing {
-        context.worker.counters.http_overloaded.add(1);
-        return match route.handler {
-            Handler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::overloaded())),
-            _ => Err(Problem::overloaded()),
-        };
-    }
+    context.worker.judge();
     let user = match route.rights {
-        RouteRights::Open => Rc::default(),
-        RouteRights::Nodes | RouteRights::NodesOrGet if peer_routes::nodes_show_themselves(context) => Rc::default(),
+        RouteRights::Open => Ok(Rc::default()),
+        RouteRights::Nodes | RouteRights::NodesOrGet if peer_routes::nodes_show_themselves(context) => {
+            Ok(Rc::default())
+        }
+        // It is refused below, and verifying a password takes long.
+        _ if route.scope == Some(Scope::Data) && context.worker.is_on(Special::Overload) => Ok(Rc::default()),
         _ => {
             let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-            match context.users.identify(&context.worker, header, context.client_of(&head.headers).ip).await {
-                Ok(user) => user,
-                Err(problem) => {
-                    // What is refused counts as well.
-                    let counted = count_against_limits(context, (&head.headers, None), route, (variables.key, query));
-                    counted.map_err(|throttled| {
-                        context.worker.counters.http_throttled.add(1);
-                        Problem::throttled(&throttled)
-                    })?;
-                    return Err(problem);
-                }
-            }
+            context.users.identify(&context.worker, header, context.client_of(&head.headers).ip).await
         }
     };
-    match count_against_limits(context, (&head.headers, user.name()), route, (variables.key, query)) {
-        Ok(allowance) => *left = allowance,
-        Err(throttled) => {
-            context.worker.counters.http_throttled.add(1);
-            return match route.handler {
-                Handler::Read(read) => Ok(key_routes::failed_early(read, query, Problem::throttled(&throttled))),
-                _ => Err(Problem::throttled(&throttled)),
-            };
-        }
-    }
+    // A request of an unknown user counts as well.
+    let name = user.as_ref().ok().and_then(|user| user.name());
+    let allowance = match (enter(context, (&head.headers, name), route, (variables.key, query)), &route.handler) {
+        (Ok(allowance), _) => allowance,
+        (Err(refused), Handler::Read(read)) => return Ok(key_routes::failed_early(*read, query, refused)),
+        (Err(refused), _) => return Err(refused),
+    };
+    let user = user?;
+    *left = allowance;
     let is_read = route.reads_key();
     let trace = match logged {
         Some(logged) => {

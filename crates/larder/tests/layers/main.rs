@@ -20,9 +20,9 @@ use std::{collections::BTreeSet, path::Path};
 /// Crates with more than one room, and their rooms, lowest first: a room imports only rooms before
 /// it.
 const ROOMS: [(&str, &[&str]); 4] = [
-    ("crates/base", &["buffers", "telemetry", "lifecycle", "tls", "identity"]),
+    ("crates/base", &["special", "buffers", "telemetry", "lifecycle", "tls", "identity"]),
     ("crates/ring", &["peer", "replica"]),
-    ("crates/core", &["read", "clients", "snapshot", "app"]),
+    ("crates/core", &["read", "clients", "snapshot", "app", "gate"]),
     ("crates/larder", &["net", "cli"]),
 ];
 

@@ -3,6 +3,7 @@
 
 use crate::{common, larder};
 
+mod doors;
 mod inspector;
 mod modes;
 mod reload;

@@ -14,14 +14,14 @@ use crate::{
     Command, CommandAccess, Flow, Outstanding, PendingRead, Session,
     connection::{
         command_input::{BufferPool, CommandInput},
-        refused_commands::{has_room, no_room_error, overloaded_error, throttled, throttled_error},
+        refused_commands::{has_room, no_room_error, refused_error},
     },
     foreign_protocol::ForeignProtocol,
     plain_gets::GetReplies,
     waiting_replies::{WaitingKind, WaitingReply, Waits},
 };
-use larder_base::{buffers::HeldBytes, lifecycle::queue_delay::Admission, tls::begins_handshake};
-use larder_core::{app::Worker, clients::Client};
+use larder_base::{buffers::HeldBytes, special::Special, tls::begins_handshake};
+use larder_core::{app::Worker, clients::Client, gate};
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
@@ -121,14 +121,12 @@ impl ClientConnection {
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Flow {
         self.session.begin_turn();
-        let mut paused = worker.app.pause.paused(now);
         let mut begun = 0;
-        let mut admission = worker.queue_delay.admission();
         let mut judge_again = JUDGED;
         let mut prefetched = 0;
         while begun < TURN {
-            if begun >= judge_again && worker.queue_delay.is_on() {
-                admission = worker.queue_delay.admission();
+            if begun >= judge_again {
+                worker.judge();
                 judge_again = begun + JUDGED;
             }
             if self.is_full() {
@@ -137,12 +135,10 @@ impl ClientConnection {
             if self.input.unread().is_empty() {
                 return Flow::Input { more: 1 };
             }
-            if paused.is_none() && admission != Admission::Nothing {
-                let gets = self.begin_gets(worker, now, batch);
-                if gets > 0 {
-                    begun += gets;
-                    continue;
-                }
+            let gets = self.begin_gets(worker, now, batch);
+            if gets > 0 {
+                begun += gets;
+                continue;
             }
             if prefetched == 0 && self.parser.is_fresh() {
                 prefetched = crate::keys_ahead::prefetch(worker, self.input.unread()).max(1);
@@ -180,16 +176,13 @@ impl ClientConnection {
                         } else {
                             Flow::Done
                         }
-                    } else if let Some(paused) = paused
-                        && crate::waits_for_pause(worker, &self.session, &args, paused)
+                    } else if worker.is_on(Special::Pause) && crate::waits_for_pause(worker, &self.session, &args, now)
                     {
                         return Flow::Paused;
-                    } else if let Some(refusal) = throttled(worker, &self.client, args) {
-                        worker.counters.redis_throttled.add(1);
-                        crate::refuse(worker, &mut self.session, &args, throttled_error(&refusal), out)
-                    } else if admission == Admission::Nothing && crate::is_for_entries(args) {
-                        worker.counters.redis_overloaded.add(1);
-                        crate::refuse(worker, &mut self.session, &args, overloaded_error(), out)
+                    } else if gate::has_rules(worker)
+                        && let Err(refused) = crate::enter(worker, &self.client, args)
+                    {
+                        crate::refuse(worker, &mut self.session, &args, refused_error(&refused), out)
                     } else if !has_room(worker, consumed) {
                         crate::refuse(worker, &mut self.session, &args, no_room_error(worker, consumed), out)
                     } else {
@@ -208,11 +201,7 @@ impl ClientConnection {
                 self.session.set_outstanding(outstanding);
             }
             match flow {
-                Flow::Done | Flow::Waits => self.input.consume(consumed),
-                Flow::Paused => {
-                    self.input.consume(consumed);
-                    paused = worker.app.pause.paused(now);
-                }
+                Flow::Done | Flow::Waits | Flow::Paused => self.input.consume(consumed),
                 Flow::Alone(_) => {
                     self.alone = consumed;
                     return flow;

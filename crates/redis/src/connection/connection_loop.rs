@@ -6,12 +6,14 @@ use crate::{
 };
 use larder_base::{
     buffers::{BufferAccount, ClientProtocol, HeldBytes},
-    lifecycle::{faults::FaultPlace, linger::linger},
+    lifecycle::linger::linger,
+    special::Special,
     tls::ClientStream,
 };
 use larder_core::{
     app::Worker,
     clients::{Client, Closing},
+    gate::{self, Door},
 };
 use larder_ring::replica::{self, ReplicaRequest};
 use larder_source::LocalFuture;
@@ -224,7 +226,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
 
     /// Processes the input that was read, for one turn at most.
     fn process(&mut self) {
-        if self.worker.app.faults.are_on() && self.is_struck() {
+        if self.worker.is_on(Special::Faults) && self.is_struck() {
             return;
         }
         self.borrow_output();
@@ -235,7 +237,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         // All commands of the turn share one reading of the clock.
         let now = clock::now();
         first.inspect(|key| cache.prefetch_record(*key));
-        self.worker.longest_turn.begin(now, &self.worker.counters.longest_turn);
+        self.worker.begin_turn(now);
         self.conn.client.touch(now);
         self.next = self.conn.process(self.worker, self.pool, now);
     }
@@ -246,7 +248,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if std::mem::take(&mut self.is_delayed) {
             return false;
         }
-        let delay = self.worker.app.faults.delay(FaultPlace::Redis, clock::now());
+        let delay = gate::delay(self.worker, Door::Redis);
         if let Some(delay) = delay {
             self.is_delayed = true;
             self.paused = Some(Box::pin(tokio::time::sleep(delay)));

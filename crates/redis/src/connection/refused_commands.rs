@@ -1,30 +1,11 @@
-//! Refuses commands before they begin: over the rate limit, or no room in the buffers.
-use larder_base::{
-    identity::DEFAULT_USER,
-    lifecycle::{
-        queue_delay::OVERLOADED,
-        throttle::{Caller, Throttled},
-    },
-};
-use larder_core::{app::Worker, clients::Client};
-use larder_proto::resp::Args;
+//! Refuses commands before they begin: by a rule of the gate, or without room in the buffers.
+use larder_base::lifecycle::queue_delay::OVERLOADED;
+use larder_core::{app::Worker, gate::Refused};
 use larder_units::show_size;
 
 /// Commands of at least this length are compared with the free room before they are copied for a
 /// source.
 const COPIED: usize = 64 * 1024;
-/// The throttle's refusal, if there is one.
-#[inline]
-pub(super) fn throttled(worker: &Worker, client: &Client, args: Args<'_>) -> Option<Throttled> {
-    if !worker.app.throttle.is_on() {
-        return None;
-    }
-    let user = client.about.lock().user.clone();
-    // Clients that have not logged in are `default`.
-    let user = Some(&*user).filter(|user| !user.is_empty() && *user != DEFAULT_USER);
-    let caller = Caller { address: client.peer.ip(), user };
-    crate::count_against_limits(worker, caller, args).err()
-}
 
 /// Whether the buffers have room for a command of this length. It is copied on its way to a source.
 #[inline]
@@ -41,12 +22,12 @@ pub(super) fn no_room_error(worker: &Worker, command: usize) -> String {
 }
 
 #[cold]
-pub(super) fn overloaded_error() -> String {
-    format!("ERR {OVERLOADED}")
-}
-
-#[cold]
-pub(super) fn throttled_error(throttled: &Throttled) -> String {
-    let millis = throttled.retry_after.as_millis().max(1);
-    format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting())
+pub(super) fn refused_error(refused: &Refused) -> String {
+    match refused {
+        Refused::Overloaded => format!("ERR {OVERLOADED}"),
+        Refused::Throttled(throttled) => {
+            let millis = throttled.retry_after.as_millis().max(1);
+            format!("ERR throttled: limit of setting {} reached, retry after {millis} ms", throttled.setting())
+        }
+    }
 }

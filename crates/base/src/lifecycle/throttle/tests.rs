@@ -5,7 +5,7 @@ fn settings(args: &[&str]) -> Settings {
     Settings::from_args(args).expect("valid")
 }
 fn throttle(args: &[&str]) -> Throttle {
-    Throttle::new(&settings(args))
+    Throttle::new(&settings(args), Switch::default())
 }
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

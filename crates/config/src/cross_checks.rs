@@ -292,7 +292,7 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     }
     for group in &settings.groups {
         let has_mode = group.mode != TierMode::Cache || group.prefixes.iter().any(|of| of.mode != TierMode::Cache);
-        if has_mode && matches!(group.source, SourceUrl::None | SourceUrl::Table(_)) {
+        if has_mode && group.source.has_one_answer() {
             let (name, source) = (&group.name, &group.source);
             warnings
                 .push(format!("mode means nothing in group {name}: with source {source} reads have no other answer"));
@@ -353,7 +353,7 @@ fn stale_bounds(group: &GroupSettings, warnings: &mut Vec<String>) {
         if let Some(soft) = fresh.soft_timeout
             && !is_default_soft_timeout(soft)
             && soft >= fresh.source_timeout
-            && !matches!(group.source, SourceUrl::None | SourceUrl::Table(_))
+            && !group.source.has_one_answer()
             && is_new(&|group| (group.soft_timeout, group.source_timeout) == (fresh.soft_timeout, fresh.source_timeout))
         {
             let (soft, hard) = (show_duration(soft), show_duration(fresh.source_timeout));

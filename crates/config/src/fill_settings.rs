@@ -15,7 +15,7 @@ use super::{
         Settings, TierMode,
     },
     snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
-    source_url::SourceUrl,
+    source_url::{SourceClass, SourceUrl},
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
     transport::Transport,
     trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
@@ -324,7 +324,7 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
 
 /// What is on one machine alone is not shared.
 fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
-    let is_local = matches!(scope.one("source"), Some(SettingValue::Source(SourceUrl::Disk(_) | SourceUrl::Table(_))));
+    let is_local = matches!(source(scope).class(), SourceClass::Store | SourceClass::Table);
     !top.effective("peers").values.is_empty() && scope.is_on("peer-shared") && !is_local
 }
 

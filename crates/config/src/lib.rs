@@ -104,7 +104,7 @@ pub use settings::{
 pub use settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings};
 pub use short_file::read_short_file;
 pub use snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings};
-pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceUrl};
+pub use source_url::{Deployment, RedisAddress, RedisUrl, SentinelUrl, SourceClass, SourceUrl};
 pub use tls_client_settings::TlsClientSettings;
 pub use tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings};
 pub use transport::Transport;

@@ -11,7 +11,7 @@ use super::{
     replication_settings::ReplicationSettings,
     secret::Secret,
     snapshot_settings::SnapshotSettings,
-    source_url::SourceUrl,
+    source_url::{SourceClass, SourceUrl},
     tls_settings::TlsSettings,
     transport::Transport,
     trusted_proxies::{ProxyProtocol, ProxySettings},
@@ -178,10 +178,10 @@ pub struct GroupSettings {
 impl GroupSettings {
     /// Why the group's entries are in no snapshot; `None`: they are.
     pub fn outside_snapshots(&self) -> Option<&'static str> {
-        match &self.source {
-            SourceUrl::Disk(_) => Some("its disk store has all entries, and newer ones after a crash"),
-            SourceUrl::Table(_) => Some("its table is read where it lies"),
-            SourceUrl::Redis(_) if self.coherence == Coherence::Off => Some("with coherence = off nothing is kept"),
+        match self.source.class() {
+            SourceClass::Store => Some("its disk store has all entries, and newer ones after a crash"),
+            SourceClass::Table => Some("its table is read where it lies"),
+            SourceClass::Redis if self.coherence == Coherence::Off => Some("with coherence = off nothing is kept"),
             _ if self.is_shared => Some("its keys have owners among the peers, which may have changed them meanwhile"),
             _ => None,
         }
@@ -190,7 +190,7 @@ impl GroupSettings {
     /// Whether what a snapshot has of the group is read from its source again before it is served:
     /// a Redis that announces changes does not say what changed while Larder was away.
     pub fn is_verified(&self) -> bool {
-        matches!(self.source, SourceUrl::Redis(_))
+        self.source.class() == SourceClass::Redis
             && self.coherence == Coherence::Coherent
             && self.outside_snapshots().is_none()
     }

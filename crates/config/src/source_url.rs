@@ -30,7 +30,37 @@ pub enum SourceUrl {
     Demo(DemoUrl),
 }
 
+/// What follows from the scheme alone, before the source is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceClass {
+    /// No source.
+    Memory,
+    /// A table on this machine, which reads look in instead of the memory tier.
+    Table,
+    /// A store on this machine. All its changes go through Larder.
+    Store,
+    /// A Redis server, which may announce changes.
+    Redis,
+    /// A server of single values, which announces no changes.
+    Values,
+}
+
 impl SourceUrl {
+    /// The class of the source.
+    pub fn class(&self) -> SourceClass {
+        match self {
+            SourceUrl::None => SourceClass::Memory,
+            SourceUrl::Table(_) => SourceClass::Table,
+            SourceUrl::Disk(_) => SourceClass::Store,
+            SourceUrl::Redis(_) => SourceClass::Redis,
+            SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => SourceClass::Values,
+        }
+    }
+    /// Whether reads have no answer but that of the memory tier or the table, so mode rules mean
+    /// nothing.
+    pub fn has_one_answer(&self) -> bool {
+        matches!(self.class(), SourceClass::Memory | SourceClass::Table)
+    }
     /// Whether several servers stand behind it, each with a part of the keys.
     pub fn is_cluster(&self) -> bool {
         matches!(self, SourceUrl::Redis(RedisUrl { deployment: Deployment::Cluster { .. }, .. }))

@@ -27,7 +27,7 @@ use larder_base::{
     telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
 };
-use larder_config::{CheckedConfig, Settings, SourceUrl};
+use larder_config::{CheckedConfig, Settings, SourceClass};
 use larder_engine::{ListenerKind, Millis};
 use larder_ring::{
     peer::{self, PeerClient, Peers},
@@ -190,7 +190,7 @@ impl App {
         let group = |(number, tier)| ProcessGroup::new(number, tier, &settings, &buffers, &servers);
         let groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
         if let Some(data) = &settings.data_file {
-            groups.default().source.follow_data(data);
+            groups.default().source.table.iter().for_each(|table| table.follow_data(data.clone()));
         }
         // The Redis protocol serves only this group.
         groups.default().cache.set_listener(ListenerKind::Tracking, tracking.clone());
@@ -268,7 +268,7 @@ impl App {
 fn peers(settings: &Settings, groups: &Groups<ProcessGroup>) -> Option<Arc<Peers>> {
     let this = settings.peers.this.clone().filter(|_| settings.peers.are_set())?;
     let shared = || groups.iter().filter(|group| group.settings.is_shared);
-    let copies = shared().filter(|group| group.settings.source != SourceUrl::None);
+    let copies = shared().filter(|group| group.settings.source.class() != SourceClass::Memory);
     let caches = |groups: &mut dyn Iterator<Item = &ProcessGroup>| groups.map(|group| group.cache.clone()).collect();
     Some(Arc::new(Peers::new(settings.peers.clone(), this, caches(&mut shared()), caches(&mut { copies }))))
 }
@@ -284,7 +284,7 @@ impl App {
             self.users.find(&about.user).is_none() || changed.hear_less.contains(&*about.user) && hears()
         };
         // At a Redis source without users of ours, the users are that Redis's.
-        if !self.users.are_own() && matches!(self.groups.default().settings.source, SourceUrl::Redis(_)) {
+        if !self.users.are_own() && self.groups.default().settings.source.class() == SourceClass::Redis {
             return false;
         }
         let gone: Vec<_> = self.clients.list().into_iter().filter(|client| is_gone(client)).collect();

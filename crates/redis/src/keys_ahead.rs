@@ -3,7 +3,7 @@
 use larder_core::app::Worker;
 use larder_engine::{Cache, Key};
 use larder_proto::resp;
-use larder_source::Reads;
+use larder_source::SourceKind;
 use smallvec::SmallVec;
 
 /// Keys that are prefetched together: about as many cache misses as a core can have in progress.
@@ -28,9 +28,9 @@ pub(super) fn rows<'k>(
 #[inline]
 pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
     let group = worker.groups.default();
-    match group.source.reads() {
-        Reads::Table(_) => None,
-        Reads::Tier | Reads::Through => {
+    match group.source.kind() {
+        SourceKind::Table(_) => None,
+        _ => {
             let key = resp::first_arguments(input).next()??;
             (key.len() <= LONGEST).then(|| group.cache.key(key))
         }
@@ -42,7 +42,7 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
 #[inline]
 pub fn prefetch(worker: &Worker, input: &[u8]) -> usize {
     let group = worker.groups.default();
-    if !matches!(group.source.reads(), Reads::Tier) {
+    if group.source.reads_through() {
         return 0;
     }
     let mut commands = 0;

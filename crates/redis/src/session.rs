@@ -22,7 +22,7 @@ use larder_core::{
 use larder_engine::Millis;
 use larder_proto::resp::gets_ahead;
 use larder_ring::replica::ReplicaRequest;
-use larder_source::DedicatedConnection;
+use larder_source::{DedicatedConnection, SourceKind};
 use std::{
     mem,
     net::{Ipv4Addr, SocketAddr},
@@ -419,12 +419,12 @@ pub(super) enum Backend {
 impl Backend {
     /// The backend of a group.
     pub(super) fn of(group: &Group) -> Backend {
-        match &*group.source {
+        match group.source.kind() {
             _ if group.is_store() && group.peers.is_some() => Backend::SharedStore,
-            source if source.as_redis().is_some() => Backend::Upstream,
-            source if source.as_local().is_some() => Backend::LocalStore,
-            source if source.reads_through() => Backend::ValueSource,
-            _ => Backend::Memory,
+            SourceKind::Memory => Backend::Memory,
+            SourceKind::Redis(_) => Backend::Upstream,
+            SourceKind::Store(_) | SourceKind::Table(_) => Backend::LocalStore,
+            SourceKind::Values(_) => Backend::ValueSource,
         }
     }
 }

@@ -1,9 +1,15 @@
 //! `demo:`: a source that makes up its answers, with a delay and faults: to see what Larder does
 //! without a server behind it.
 use super::{
-    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, invalidation::InvalidationScope,
-    local_future::LocalFuture, source_error::SourceError, source_factory::SourceFactory, source_health::SourceHealth,
-    source_limits::SourceLimits, source_trait::Source,
+    admission::FetchEnd,
+    fetch::Fetch,
+    fetch_gate::FetchGate,
+    local_future::LocalFuture,
+    source_error::SourceError,
+    source_health::SourceHealth,
+    source_limits::SourceLimits,
+    source_setup::SourceSetup,
+    source_trait::{Source, SourceKind, ValueWrites},
 };
 use foldhash::quality::FixedState;
 use larder_config::DemoUrl;
@@ -14,46 +20,42 @@ use tracing_subscriber::fmt::{
     time::{FormatTime, SystemTime},
 };
 
-/// What all cores share: the settings, and the health of a source that is always there.
+/// The settings of each core's source.
 #[derive(Clone)]
-pub(super) struct DemoSetup {
+struct DemoSettings {
     url: DemoUrl,
     limits: SourceLimits,
     health: Arc<SourceHealth>,
 }
-impl DemoSetup {
-    pub(super) fn new(url: DemoUrl, limits: SourceLimits, health: SourceHealth) -> DemoSetup {
-        DemoSetup { url, limits, health: Arc::new(health) }
-    }
-}
-impl SourceFactory for DemoSetup {
-    fn health(&self) -> &Arc<SourceHealth> {
-        &self.health
-    }
-    fn open(&self, _scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
-        let setup = self.clone();
-        let send = move |batch: &mut Vec<Fetch>| answer_all(&setup, batch);
-        Rc::new(DemoSource(FetchGate::new(self.health.clone(), send)))
-    }
+
+pub(super) fn setup(url: DemoUrl, limits: SourceLimits, health: SourceHealth) -> SourceSetup {
+    let health = Arc::new(health.and_up());
+    let settings = DemoSettings { url, limits, health: health.clone() };
+    SourceSetup::of(health, move |_, _| {
+        let settings = settings.clone();
+        let health = settings.health.clone();
+        let send = move |batch: &mut Vec<Fetch>| answer_all(&settings, batch);
+        Rc::new(DemoSource(FetchGate::new(health, send)))
+    })
 }
 
 /// One core's handle.
 struct DemoSource(FetchGate);
 
 impl Source for DemoSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(ValueWrites::Refused("demo:"))
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.0.fetch(batch);
-    }
-    fn read_only_kind(&self) -> &'static str {
-        "demo:"
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(ready(Ok(())))
     }
 }
 
-fn answer_all(setup: &DemoSetup, batch: &mut Vec<Fetch>) {
-    let DemoSetup { url, limits, health } = setup;
+fn answer_all(settings: &DemoSettings, batch: &mut Vec<Fetch>) {
+    let DemoSettings { url, limits, health } = settings;
     let url = *url;
     for fetch in batch.drain(..) {
         let timeout = fetch.timeout(limits.timeout);

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! To add a source:
-//! 1. Give its URL a variant of `config::SourceUrl`.
-//! 2. Write a file or folder here with two types: one implements `SourceFactory`
-//!    (`source_factory.rs`: what all cores share), the other [`Source`] (one core's handle), and
-//!    [`LocalStore`] or [`RedisServer`] if that fits.
-//! 3. Add one line to `SourceSetup::new` (`source_setup.rs`).
+//! 1. Give its URL a variant of `config::SourceUrl`, and its class there (`SourceUrl::class`).
+//! 2. Write a file or folder here with a type that implements [`Source`] (one core's handle). Its
+//!    [`kind`](Source::kind) says what the group and the doors do with it.
+//! 3. Write a function `setup` there, which builds what all cores share. Add one line to
+//!    `SourceSetup::sharing` (`source_of_url.rs`) that calls it.
 //! 4. Run the conformance suite on it (`tests/source_conformance`).
 //!
 //! Invariants, for every implementation:
@@ -30,7 +30,7 @@
 //!   the key, or the loss of that ability.
 //!
 //! The files here that are no implementation are the contract. Implementations import them; they
-//! import an implementation only where a name in the contract needs it ([`Reads::Table`]).
+//! import an implementation only where a name in the contract needs it ([`SourceKind::Table`]).
 mod admission;
 mod busy_server;
 mod copy_metadata;
@@ -61,9 +61,9 @@ pub mod reply_name;
 mod request_trace;
 mod server_identity;
 mod source_error;
-mod source_factory;
 mod source_health;
 mod source_limits;
+mod source_of_url;
 mod source_setup;
 mod source_trait;
 mod stale_rules;
@@ -101,8 +101,8 @@ pub use source_health::SourceHealth;
 pub use source_limits::LARGE;
 pub use source_limits::{BreakerPolicy, SourceLimits};
 pub use source_setup::SourceSetup;
-pub use source_trait::{Reads, Source};
-pub use table::{PinnedTable, Reloaded, TableLookup, TableSource, table_build};
+pub use source_trait::{Source, SourceKind, ValueWrites};
+pub use table::{PinnedTable, Reloaded, TableLookup, TableSetup, TableSource, table_build};
 pub use tier_invalidation::{TierInvalidator, invalidation_scope};
 pub use upstream_commands::{BusyFor, ForwardRule, KnownKeys, UpstreamCommand, UpstreamCommands};
 pub use upstream_stream::{Stream, connect_tcp, stop_pacing};

@@ -1,38 +1,27 @@
 //! `none:`: no source behind the memory tier, which is then the store itself.
 use super::{
     fetch::Fetch,
-    invalidation::InvalidationScope,
     local_future::LocalFuture,
     source_error::SourceError,
-    source_factory::SourceFactory,
     source_health::SourceHealth,
-    source_trait::{Reads, Source},
+    source_setup::SourceSetup,
+    source_trait::{Source, SourceKind},
 };
 use larder_engine::Millis;
 use std::{future::ready, rc::Rc, sync::Arc};
 
-/// What all cores share: the health of a source that cannot fail.
-pub(super) struct NoneSetup(Arc<SourceHealth>);
-impl Default for NoneSetup {
-    fn default() -> NoneSetup {
-        NoneSetup(Arc::new(SourceHealth::always_up()))
-    }
-}
-impl SourceFactory for NoneSetup {
-    fn health(&self) -> &Arc<SourceHealth> {
-        &self.0
-    }
-    fn open(&self, _scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
-        Rc::new(NoneSource)
-    }
+pub(super) fn setup() -> SourceSetup {
+    SourceSetup::of(Arc::new(SourceHealth::always_up()), |_, _| Rc::new(NoneSource))
 }
 
-/// The source that has no entries and accepts every write. Reads never ask it
-/// ([`Source::reads_through`] is false).
+/// The source that has no entries and accepts every write. Reads never ask it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoneSource;
 
 impl Source for NoneSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Memory
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let now = larder_store::clock::now();
         for fetch in batch.drain(..) {
@@ -55,8 +44,5 @@ impl Source for NoneSource {
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(ready(Ok(())))
-    }
-    fn reads(&self) -> Reads<'_> {
-        Reads::Tier
     }
 }

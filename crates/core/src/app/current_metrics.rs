@@ -40,7 +40,7 @@ impl App {
                     tracking_losses: health.tracking_losses(),
                     seconds: health.seconds(),
                     admission: health.admission_snapshot(),
-                    table: source.table_counts(),
+                    table: source.table.as_ref().map(|table| table.counts()).unwrap_or_default(),
                 },
                 source_error: health.last_error(),
                 modes: modes.snapshot(),

@@ -57,7 +57,7 @@ impl App {
         self.check_bounds(&changes)?;
         self.reload_users()?;
         self.apply(&changes);
-        self.groups.iter().for_each(|group| group.source.look_at_data());
+        self.groups.iter().filter_map(|group| group.source.table.as_ref()).for_each(|table| table.look_at_data());
         if let Some(tls) = &self.tls {
             tls.reload();
         }

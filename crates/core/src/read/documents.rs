@@ -3,7 +3,7 @@
 use super::{group::Group, write_through::too_large};
 use bytes::Bytes;
 use larder_engine::{Change, Entry, Expiry, Millis, Stored};
-use larder_source::{DOCUMENT_ATTRIBUTES, Reads, SourceError, is_document};
+use larder_source::{DOCUMENT_ATTRIBUTES, SourceError, SourceKind, is_document};
 use larder_store::{StoredValue, ValueKind, clock};
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ impl Group {
     /// Whether documents can be stored under this key by this node: there is no source, and no
     /// other node owns the key; or the source is a store of this machine that takes writes.
     pub fn keeps_documents(&self, key: &[u8]) -> bool {
-        self.is_stored_here(key) || self.source.as_local().is_some() && !matches!(self.source.reads(), Reads::Table(_))
+        self.is_stored_here(key) || matches!(self.source.kind(), SourceKind::Store(_))
     }
 
     /// Stores a document. `text` is compact (`larder_document::compact`). It expires at `expiry`

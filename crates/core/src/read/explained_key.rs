@@ -1,7 +1,7 @@
 //! What is in memory for a key, and what a read of it would do: LARDER.EXPLAIN and its route.
 use super::Group;
 use larder_engine::{Explanation, HeldKind, Key, Millis, NextRead};
-use larder_source::{KeyPolicy, Reads};
+use larder_source::{KeyPolicy, SourceKind};
 use std::borrow::Cow;
 
 /// The value of a fact.
@@ -25,11 +25,11 @@ pub fn explain_key(group: &Group, key: Key<'_>, is_source_up: bool, now: Millis)
     let entry = known.held;
     let text = |text: &'static str| Fact::Text(text.into());
     let until = |which: usize| entry.and_then(|entry| Some(entry.served_until[which]?.saturating_sub(now)));
-    let (why, next) = match group.source.reads() {
+    let (why, next) = match group.source.kind() {
         _ if !group.policy.serves(key.bytes()) => (Some(NOT_SERVED.to_owned()), "a read asks the source"),
-        Reads::Tier => (None, if entry.is_some() { HIT } else { "a read answers that the key does not exist" }),
-        Reads::Table(_) => (None, "a read answers from the table"),
-        Reads::Through => (why(&known, now), next(&known)),
+        SourceKind::Memory => (None, if entry.is_some() { HIT } else { "a read answers that the key does not exist" }),
+        SourceKind::Table(_) => (None, "a read answers from the table"),
+        SourceKind::Redis(_) | SourceKind::Store(_) | SourceKind::Values(_) => (why(&known, now), next(&known)),
     };
     vec![
         ("held", text(held(&known))),

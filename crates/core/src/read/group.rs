@@ -4,7 +4,7 @@ use bytes::Bytes;
 use larder_config::{Coherence, TierMode};
 use larder_engine::{Cache, Entry, Key, Lead, Lookup, Millis, Outcome, Wait};
 use larder_ring::peer::PeerGroup;
-use larder_source::{Fetch, FillPolicy, PinnedTable, Reads, Source, SourceError, TableLookup};
+use larder_source::{Fetch, FillPolicy, PinnedTable, Source, SourceError, SourceKind, TableLookup};
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -87,15 +87,15 @@ impl Group {
         batch: &mut Vec<Fetch>,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> StartedRead<R> {
-        let read = match self.source.reads() {
-            Reads::Through => read,
-            Reads::Tier => {
+        let read = match self.source.kind() {
+            SourceKind::Redis(_) | SourceKind::Store(_) | SourceKind::Values(_) => read,
+            SourceKind::Memory => {
                 return match self.cache.tier().get(key, now, read) {
                     Some(answer) => StartedRead::Hit(answer),
                     None => StartedRead::Absent,
                 };
             }
-            Reads::Table(table) => match table.look(key.bytes(), read) {
+            SourceKind::Table(table) => match table.look(key.bytes(), read) {
                 TableLookup::Found(answer) => return StartedRead::Hit(answer),
                 TableLookup::Absent => return StartedRead::Absent,
                 TableLookup::Unknown(read) => read,
@@ -234,18 +234,18 @@ impl Group {
 
     /// Has the processor fetch what reads of these keys will look at. Pays from two keys on.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = Key<'k>> + Clone) {
-        match self.source.reads() {
-            Reads::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
-            Reads::Tier | Reads::Through => self.cache.prefetch(keys),
+        match self.source.kind() {
+            SourceKind::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
+            _ => self.cache.prefetch(keys),
         }
     }
 
     /// Hold the result while related reads are started: they then use one table, even if a reload
     /// replaces it meanwhile. `None` for other sources.
     pub fn one_table(&self) -> Option<PinnedTable<'_>> {
-        match self.source.reads() {
-            Reads::Table(table) => Some(table.one_table()),
-            Reads::Tier | Reads::Through => None,
+        match self.source.kind() {
+            SourceKind::Table(table) => Some(table.one_table()),
+            _ => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The groups of the configuration: what all cores share of each, and how a core opens its own.
 use super::{group::Group, pending_writes::PendingWrites};
 use larder_base::{buffers::Buffers, lifecycle::RunError, telemetry::Telemetry};
-use larder_config::{Coherence, GroupSettings, Settings, SourceUrl, TierMode};
+use larder_config::{Coherence, GroupSettings, Settings, SourceClass, TierMode};
 use larder_engine::Cache;
 use larder_ring::peer::{self, PeerClient};
 use larder_source::{
@@ -108,7 +108,7 @@ impl Tier {
         // Half of the keys, a quarter, and so on: at most the share.
         let halvings = |millionths: u32| 1_000_000_u32.div_ceil(millionths.max(1)).next_power_of_two().ilog2();
         // The reads of a table do not go to the tier.
-        let reads_tier = !matches!(group.source, SourceUrl::Table(_));
+        let reads_tier = group.source.class() != SourceClass::Table;
         let cache = Cache::new(larder_engine::Config {
             max_memory: group.max_memory,
             max_keys: group.max_keys,
@@ -173,7 +173,7 @@ impl ProcessGroup {
             tracer: telemetry.tracer.clone(),
             ..policy(settings, &self.freshness, &self.modes)
         });
-        let announces = matches!(settings.source, SourceUrl::Table(_));
+        let announces = settings.source.class() == SourceClass::Table;
         let watch = (announces || policy.coherence == Coherence::Coherent)
             .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
         let name: Arc<str> = settings.name.as_str().into();
@@ -195,7 +195,7 @@ impl ProcessGroup {
     /// The group has no tier before a source, so its reads could not be answered otherwise.
     pub fn change_modes(&self, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
         let GroupSettings { name: group, source, .. } = &self.settings;
-        if matches!(source, SourceUrl::None | SourceUrl::Table(_)) {
+        if source.has_one_answer() {
             return Err(format!("the source of group {group} is {source}: its reads have no other answer"));
         }
         match rules {
@@ -245,16 +245,16 @@ impl ProcessGroup {
 }
 
 fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRules>) -> FillPolicy {
-    let coherence = match group.source {
+    let coherence = match group.source.class() {
         // Without a source nothing outside can change.
-        SourceUrl::None => Coherence::Ttl,
+        SourceClass::Memory => Coherence::Ttl,
         // The memory map is as fast as the memory tier, so nothing is stored twice.
-        SourceUrl::Table(_) => Coherence::Off,
+        SourceClass::Table => Coherence::Off,
         // Every change goes through Larder, so a written value is as fresh a copy as a read one.
-        SourceUrl::Disk(_) => Coherence::Ttl,
+        SourceClass::Store => Coherence::Ttl,
         // Announces no change: a lifetime alone bounds the age of a copy.
-        SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => Coherence::Ttl,
-        SourceUrl::Redis(_) => group.coherence,
+        SourceClass::Values => Coherence::Ttl,
+        SourceClass::Redis => group.coherence,
     };
     FillPolicy {
         freshness: freshness.clone(),
@@ -270,7 +270,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
 
 /// The policies of a group's keys.
 fn freshness_table(group: &GroupSettings) -> FreshnessTable {
-    let is_remote = !matches!(group.source, SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_));
+    let is_remote = matches!(group.source.class(), SourceClass::Redis | SourceClass::Values);
     let of_keys = |freshness| match is_remote {
         true => KeyPolicy::from(freshness),
         // What is on this machine does not outlive its lifetime.

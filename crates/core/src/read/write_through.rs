@@ -2,7 +2,7 @@
 use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
-use larder_source::{LocalStore, SourceError};
+use larder_source::{LocalStore, SourceError, SourceKind, ValueWrites};
 use larder_store::{StoredValue, clock};
 use smallvec::SmallVec;
 use std::{future::Future, rc::Rc};
@@ -91,7 +91,8 @@ impl Group {
             };
             match put {
                 Ok(replaced) => {
-                    let keeps = group.source.returns_what_is_written() && group.owns(&key);
+                    let keeps =
+                        !matches!(group.source.kind(), SourceKind::Values(ValueWrites::Changed)) && group.owns(&key);
                     let version = match keeps {
                         true => writing.put(&value, expiry, clock::now()),
                         false => {

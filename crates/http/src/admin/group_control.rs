@@ -17,7 +17,7 @@ pub(crate) async fn reload(request: &RouteRequest<'_>) -> Answer {
     let group = request.group;
     let no_table =
         || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is not a table", group.name));
-    match request.worker.app.groups.of(group).source.reload().await.ok_or_else(no_table)? {
+    match request.worker.app.groups.of(group).source.table.as_ref().ok_or_else(no_table)?.reload().await {
         Ok(Reloaded { entries, changed }) => {
             response_writer::json_value(&json!({ "entries": entries, "changed": changed }))
         }

@@ -3,7 +3,7 @@ use super::support::{Path, Server, run};
 use crate::ListenerRole;
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_source::{Fetch, LocalFuture, Source, SourceError};
+use larder_source::{Fetch, LocalFuture, Source, SourceError, SourceKind, ValueWrites};
 use larder_store::{StoredValue, clock};
 use std::{
     cell::{Cell, RefCell},
@@ -39,6 +39,9 @@ impl Fake {
 }
 
 impl Source for Fake {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(ValueWrites::Unchanged)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.batches.borrow_mut().push(batch.iter().map(|fetch| fetch.key().to_vec()).collect());
         let answers: Vec<_> = batch.drain(..).map(|fetch| (self.answer(fetch.key()), fetch)).collect();

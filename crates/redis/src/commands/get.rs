@@ -9,7 +9,7 @@ use crate::{
 use larder_core::read::{Group, StartedRead};
 use larder_engine::{Entry, Key, Millis, Tier};
 use larder_proto::resp::Reply;
-use larder_source::{Fetch, Reads, is_document};
+use larder_source::{Fetch, SourceKind, is_document};
 
 /// GET. `read` becomes the read that waits for the source, if it does.
 #[inline]
@@ -71,7 +71,7 @@ pub(crate) fn mget(call: &mut CommandContext<'_>, batch: &mut Vec<Fetch>, read: 
         return mget_in(call, &mut call.lock());
     }
     // A table has no writers.
-    if source.as_local().is_some() && !matches!(source.reads(), Reads::Table(_)) {
+    if matches!(source.kind(), SourceKind::Store(_)) {
         // MGET must see values that were written together. It reads all of them from the memory tier at
         // once, or else holds the key locks.
         let (cache, now, mut tier) = (call.cache(), call.now, call.lock());

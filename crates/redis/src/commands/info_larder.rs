@@ -2,7 +2,7 @@
 //! a Redis all other sections are Redis's.
 use super::info::{Info, buffer_kinds};
 use larder_base::telemetry::{CommandClass, Distribution, ProcessStats, hit_ratio};
-use larder_config::{SourceUrl, eviction_name};
+use larder_config::{SourceClass, eviction_name};
 use larder_core::read::ProcessGroup;
 use larder_source::mode_rules_text;
 use std::sync::atomic::Ordering::Relaxed;
@@ -95,7 +95,7 @@ fn tier(info: &mut Info<'_, '_>) {
 fn source(info: &mut Info<'_, '_>) {
     let ProcessGroup { settings, source, .. } = info.call.worker.app.groups.default();
     let health = source.health();
-    if !matches!(settings.source, SourceUrl::None) {
+    if settings.source.class() != SourceClass::Memory {
         info.line("larder_source", &settings.source);
     }
     let state = match () {

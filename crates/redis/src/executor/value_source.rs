@@ -7,6 +7,7 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, Later},
     waiting_replies::Waits,
 };
+use larder_source::{SourceKind, ValueWrites};
 use std::future::ready;
 
 const READS_ONLY: CommandError = CommandError::Static("ERR this source takes no commands but GET and MGET");
@@ -41,9 +42,8 @@ impl Executor for ValueSourceExecutor {
 
 /// The function of a command that writes values.
 fn write_of(call: &CommandContext<'_>) -> Result<LaterFn, CommandError> {
-    if call.group().source.takes_values() {
-        functions(call.command).values.ok_or(PLAIN_WRITES_ONLY)
-    } else {
-        Err(READS_ONLY)
+    match call.group().source.kind() {
+        SourceKind::Values(ValueWrites::Refused(_)) => Err(READS_ONLY),
+        _ => functions(call.command).values.ok_or(PLAIN_WRITES_ONLY),
     }
 }

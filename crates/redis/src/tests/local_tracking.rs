@@ -6,7 +6,7 @@ use larder_engine::Millis;
 use larder_proto::resp::Args;
 use larder_source::{
     BusyFor, ClientTracking, DedicatedConnection, Fetch, LocalFuture, Pace, RawReplies, RedisServer, Relay,
-    ServerIdentity, Source, SourceError, UpstreamCommands,
+    ServerIdentity, Source, SourceError, SourceKind, UpstreamCommands,
 };
 use larder_store::StoredValue;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -19,6 +19,9 @@ struct Restless {
     server: Cell<Option<Arc<larder_engine::Cache>>>,
 }
 impl Source for Restless {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Redis(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         for fetch in batch.drain(..) {
             let number = self.fetches.get() + 1;
@@ -41,9 +44,6 @@ impl Source for Restless {
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         unimplemented!()
-    }
-    fn as_redis(&self) -> Option<&dyn RedisServer> {
-        Some(self)
     }
 }
 impl Relay for Restless {

@@ -2,7 +2,7 @@
 //! fails when it is told to.
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_source::{Fetch, LocalFuture, LocalStore, Page, Scan, Source, SourceError};
+use larder_source::{Fetch, LocalFuture, LocalStore, Page, Scan, Source, SourceError, SourceKind};
 use larder_store::{StoredValue, clock};
 use parking_lot::Mutex;
 use std::{
@@ -63,6 +63,9 @@ impl MemoryStore {
 }
 
 impl Source for MemoryStore {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Store(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         for fetch in batch.drain(..) {
             let store = self.clone();
@@ -107,9 +110,6 @@ impl Source for MemoryStore {
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
-    }
-    fn as_local(&self) -> Option<&dyn LocalStore> {
-        Some(self)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use larder_engine::Write;
 use larder_proto::{output::Output, resp::encode};
-use larder_source::{Fetch, LocalFuture, Source, SourceError};
+use larder_source::{Fetch, LocalFuture, Source, SourceError, SourceKind, ValueWrites};
 use larder_store::{StoredValue, clock};
 use std::{
     cell::RefCell,
@@ -105,6 +105,9 @@ fn what_needs_a_look_is_left_alone() {
 #[derive(Default)]
 struct Held(RefCell<Vec<Vec<Fetch>>>);
 impl Source for Held {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(ValueWrites::Refused("held"))
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.0.borrow_mut().push(std::mem::take(batch));
     }

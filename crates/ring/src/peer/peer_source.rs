@@ -1,7 +1,7 @@
 //! A source in front of a group's own: keys of other nodes are asked of their owners.
 use super::{at_owner::NOT_AGREED, member::Member, messages::MOST_KEYS, peer_group::PeerGroup};
 use larder_engine::Millis;
-use larder_source::{Fetch, FillPolicy, LocalFuture, RedisServer, Source, SourceError, ValueStream};
+use larder_source::{Fetch, FillPolicy, LocalFuture, Source, SourceError, SourceKind, ValueStream, ValueWrites};
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
 
@@ -22,6 +22,13 @@ impl PeerSource {
 }
 
 impl Source for PeerSource {
+    fn kind(&self) -> SourceKind<'_> {
+        match self.inner().kind() {
+            // The owner keeps what is written, not this node.
+            SourceKind::Memory => SourceKind::Values(ValueWrites::Changed),
+            kind => kind,
+        }
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let membership = self.0.membership();
         self.0.counts().fetches.add(batch.len() as u64);
@@ -83,9 +90,6 @@ impl Source for PeerSource {
         // Keys that no node keeps have no owner.
         self.inner().stream(key, policy)
     }
-    fn read_only_kind(&self) -> &'static str {
-        self.inner().read_only_kind()
-    }
     fn put<'a>(
         &'a self,
         key: &'a [u8],
@@ -126,16 +130,7 @@ impl Source for PeerSource {
             Ok(changed)
         })
     }
-    fn takes_values(&self) -> bool {
-        self.0.is_store() || self.inner().takes_values()
-    }
-    fn returns_what_is_written(&self) -> bool {
-        !self.0.is_store() && self.inner().returns_what_is_written()
-    }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         self.inner().ping()
-    }
-    fn as_redis(&self) -> Option<&dyn RedisServer> {
-        self.inner().as_redis()
     }
 }

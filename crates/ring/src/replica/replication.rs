@@ -6,7 +6,7 @@ use super::{
     link_status::LinkStatus,
     rounds::Rounds,
 };
-use larder_config::{PrimaryAddress, ReplicationSettings, Secret, Settings, SourceUrl};
+use larder_config::{PrimaryAddress, ReplicationSettings, Secret, Settings, SourceClass, SourceUrl};
 use larder_engine::{Cache, Millis};
 use larder_store::clock;
 use parking_lot::{Mutex, MutexGuard};
@@ -76,7 +76,7 @@ pub(super) struct Turn<'r>(#[expect(dead_code, reason = "it is held, not read")]
 impl Replication {
     /// For these groups' memory tiers, in the order of the settings.
     pub fn new(settings: &Settings, caches: &[Arc<Cache>]) -> Replication {
-        let of_memory = |source: &SourceUrl| matches!(source, SourceUrl::None);
+        let of_memory = |source: &SourceUrl| source.class() == SourceClass::Memory;
         let is_replicated: Vec<bool> = settings.groups.iter().map(|group| of_memory(&group.source)).collect();
         let groups = settings.groups.iter().zip(caches).filter(|(group, _)| of_memory(&group.source));
         let groups = groups.map(|(group, cache)| (group.name.clone(), cache.clone()));

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 /// What all cores share: the open store.
 #[derive(Clone)]
-pub(crate) struct DiskSetup {
+pub(super) struct DiskSetup {
     pub(super) store: Store,
     pub(super) limits: SourceLimits,
     pub(super) health: Arc<SourceHealth>,
@@ -20,7 +20,7 @@ pub(crate) struct DiskSetup {
 
 impl DiskSetup {
     /// Opens the store.
-    pub(crate) fn open(
+    pub(super) fn open(
         dir: &Path,
         limits: SourceLimits,
         health: SourceHealth,

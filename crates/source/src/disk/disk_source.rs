@@ -2,26 +2,40 @@
 use super::{disk_handoff::Handoff, disk_setup::DiskSetup};
 use crate::{
     fetch::Fetch,
-    invalidation::InvalidationScope,
     local_future::LocalFuture,
     local_store::{LocalStore, Page, Scan},
     ordered_faults::strike_fetches,
     source_error::SourceError,
-    source_factory::SourceFactory,
     source_health::SourceHealth,
-    source_trait::Source,
+    source_limits::SourceLimits,
+    source_setup::SourceSetup,
+    source_trait::{Source, SourceKind},
 };
 use bytes::Bytes;
+use larder_base::buffers::Buffers;
 use larder_engine::Millis;
 use larder_store::{
     StoredValue, clock,
-    disk::{Range, Store, StoreChange, Tree, TreeWalk},
+    disk::{Range, StoreChange, Tree, TreeWalk},
 };
-use std::{ops::ControlFlow, rc::Rc, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, path::Path, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
 /// Keys that one page of a scan reads, live or expired, so that no reader is busy for long.
 const PAGE_KEYS: usize = 10_000;
+
+/// Opens the store.
+pub(crate) fn setup(
+    dir: &Path,
+    limits: SourceLimits,
+    health: SourceHealth,
+    buffers: Arc<Buffers>,
+) -> Result<SourceSetup, String> {
+    let setup = DiskSetup::open(dir, limits, health, buffers)?;
+    let (health, store) = (setup.health.clone(), Some(setup.store.clone()));
+    let opened = SourceSetup::of(health, move |_, _| Rc::new(DiskSource::new(setup.clone())));
+    Ok(SourceSetup { store, ..opened })
+}
 
 /// One core's handle on the store.
 struct DiskSource {
@@ -44,19 +58,10 @@ impl DiskSource {
     }
 }
 
-impl SourceFactory for DiskSetup {
-    fn health(&self) -> &Arc<SourceHealth> {
-        &self.health
-    }
-    fn open(&self, _scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
-        Rc::new(DiskSource::new(self.clone()))
-    }
-    fn as_disk(&self) -> Option<&Store> {
-        Some(&self.store)
-    }
-}
-
 impl Source for DiskSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Store(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let setup = &self.handoff.setup;
         setup.health.admit(batch, setup.limits.max_in_flight);
@@ -99,9 +104,6 @@ impl Source for DiskSource {
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         let poisoned = self.handoff.setup.store.poisoned();
         Box::pin(std::future::ready(poisoned.map_or(Ok(()), |reason| Err(SourceError::Unavailable(reason)))))
-    }
-    fn as_local(&self) -> Option<&dyn LocalStore> {
-        Some(self)
     }
 }
 

@@ -10,4 +10,4 @@ mod disk_handoff;
 mod disk_setup;
 mod disk_source;
 
-pub(super) use disk_setup::DiskSetup;
+pub(super) use disk_source::setup;

@@ -45,7 +45,6 @@ mod key_moments;
 mod not_modified;
 mod origin_connection;
 mod origin_settings;
-mod origin_setup;
 mod origin_source;
 mod pass_through;
 mod replayed_stream;
@@ -61,4 +60,4 @@ mod whole_response;
 mod write_exchange;
 
 pub use http2_connections::{Http2Connections, Http2Stream};
-pub(super) use origin_setup::OriginSetup;
+pub(super) use origin_source::setup;

@@ -8,24 +8,49 @@ use super::{
     write_exchange::write,
 };
 use crate::{
-    admission::FetchEnd, fetch::Fetch, fetch_gate::FetchGate, fill_policy::FillPolicy, local_future::LocalFuture,
-    source_error::SourceError, source_trait::Source, value_stream::ValueStream,
+    admission::FetchEnd,
+    fetch::Fetch,
+    fetch_gate::FetchGate,
+    fill_policy::FillPolicy,
+    local_future::LocalFuture,
+    source_error::SourceError,
+    source_health::SourceHealth,
+    source_limits::SourceLimits,
+    source_setup::SourceSetup,
+    source_trait::{Source, SourceKind, ValueWrites},
+    value_stream::ValueStream,
 };
 use bytes::Bytes;
+use larder_base::buffers::Buffers;
+use larder_config::OriginUrl;
 use larder_engine::Millis;
 use larder_store::clock;
 use std::{rc::Rc, sync::Arc};
 use tokio::{task::JoinHandle, time::Instant};
 
+/// Reads the files that the URL names; connects to nothing yet.
+///
+/// # Errors
+/// A text that names the file or host at fault.
+pub(crate) fn setup(
+    url: &OriginUrl,
+    limits: SourceLimits,
+    health: SourceHealth,
+    buffers: Arc<Buffers>,
+) -> Result<SourceSetup, String> {
+    let settings = Arc::new(OriginSettings::new(url, limits, health, buffers)?);
+    Ok(SourceSetup::of(settings.health.clone(), move |_, _| Rc::new(OriginSource::new(settings.clone()))))
+}
+
 /// One core's handle.
-pub(super) struct OriginSource {
+struct OriginSource {
     gate: FetchGate,
     origin: Rc<AddressChoice>,
     /// One for each address.
     watches: Vec<JoinHandle<()>>,
 }
 impl OriginSource {
-    pub(super) fn new(settings: Arc<OriginSettings>) -> OriginSource {
+    fn new(settings: Arc<OriginSettings>) -> OriginSource {
         let origin = Rc::new(AddressChoice::new(settings));
         let watches = (0..origin.count()).map(|index| {
             let origin = origin.clone();
@@ -37,9 +62,9 @@ impl OriginSource {
         OriginSource { gate: FetchGate::new(origin.settings.health.clone(), send), watches, origin }
     }
     fn check_writable(&self) -> Result<(), SourceError> {
-        match self.takes_values() {
+        match self.origin.settings.url.options.takes_writes {
             true => Ok(()),
-            false => Err(SourceError::ReadOnly(self.read_only_kind())),
+            false => Err(self.kind().read_only()),
         }
     }
     fn deadline(&self) -> RequestDeadline {
@@ -53,6 +78,12 @@ impl Drop for OriginSource {
 }
 
 impl Source for OriginSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(match self.origin.settings.url.options.takes_writes {
+            true => ValueWrites::Changed,
+            false => ValueWrites::Refused("an HTTP API"),
+        })
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let large_keys = &self.origin.settings.large_keys;
         if !large_keys.is_empty() {
@@ -103,15 +134,6 @@ impl Source for OriginSource {
             self.check_writable()?;
             Err(self.origin.settings.refused("a lifetime cannot be written through"))
         })
-    }
-    fn takes_values(&self) -> bool {
-        self.origin.settings.url.options.takes_writes
-    }
-    fn returns_what_is_written(&self) -> bool {
-        false
-    }
-    fn read_only_kind(&self) -> &'static str {
-        "an HTTP API"
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(async {

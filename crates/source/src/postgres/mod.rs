@@ -6,4 +6,4 @@ mod postgres_settings;
 mod postgres_setup;
 mod sql_error;
 
-pub(super) use postgres_setup::PostgresSetup;
+pub(super) use postgres_setup::setup;

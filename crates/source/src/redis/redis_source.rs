@@ -23,7 +23,7 @@ use crate::{
     source_error::SourceError,
     source_health::SourceHealth,
     source_limits::SourceLimits,
-    source_trait::Source,
+    source_trait::{Source, SourceKind},
     upstream_commands::{BusyFor, UpstreamCommands, framed_replies::may_break},
 };
 use bytes::Bytes;
@@ -261,6 +261,9 @@ async fn fetch_routed(
 }
 
 impl Source for RedisSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Redis(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         match &self.gate {
             Some(gate) => gate.fetch(batch),
@@ -287,10 +290,6 @@ impl Source for RedisSource {
 
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         write_commands::ping(self)
-    }
-
-    fn as_redis(&self) -> Option<&dyn RedisServer> {
-        Some(self)
     }
 }
 

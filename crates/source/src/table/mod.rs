@@ -26,5 +26,5 @@ mod table_source;
 
 pub use followed_data::table_build;
 pub use table_map_reads::{PinnedTable, TableLookup, TableSource};
-pub use table_reload::Reloaded;
-pub(super) use table_reload::TableSetup;
+pub use table_reload::{Reloaded, TableSetup};
+pub(super) use table_source::setup;

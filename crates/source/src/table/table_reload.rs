@@ -37,7 +37,7 @@ pub(super) struct ServedTable {
 }
 
 /// What all cores share.
-pub(crate) struct TableSetup {
+pub struct TableSetup {
     pub(super) shared: Arc<SharedTable>,
     pub(super) limits: SourceLimits,
     requests: std_mpsc::Sender<ReloadRequest>,
@@ -82,8 +82,7 @@ pub struct Reloaded {
 }
 
 impl TableSetup {
-    /// Opens the table and starts its thread, which ends with the setup.
-    pub(crate) fn open(path: &Path, limits: SourceLimits, health: SourceHealth) -> Result<TableSetup, String> {
+    pub(super) fn open(path: &Path, limits: SourceLimits, health: SourceHealth) -> Result<TableSetup, String> {
         let seen = FileStamp::of(path);
         let table = Arc::new(Table::open(path).map_err(|error| error.to_string())?);
         let served = ServedTable { generation: 1, table, about: Outside::new(1, clock::now()) };
@@ -102,7 +101,11 @@ impl TableSetup {
         Ok(TableSetup { shared, limits, requests })
     }
 
-    pub(crate) async fn reload(&self) -> Result<Reloaded, Arc<str>> {
+    /// Reloads the file.
+    ///
+    /// # Errors
+    /// Why the file is refused. The table then stays as it is.
+    pub async fn reload(&self) -> Result<Reloaded, Arc<str>> {
         let (reply, answer) = oneshot::channel();
         let asked = self.requests.send(ReloadRequest::Reload(reply));
         match answer.await {
@@ -111,15 +114,18 @@ impl TableSetup {
         }
     }
 
-    // After the end of the thread there is nothing to reload.
-    pub(crate) fn follow_data(&self, data: DataFile) {
+    /// Builds the table again from this file at a reload, if the file has changed.
+    pub fn follow_data(&self, data: DataFile) {
+        // After the end of the thread there is nothing to reload.
         let _ = self.requests.send(ReloadRequest::Follow(data));
     }
-    pub(crate) fn look_at_data(&self) {
+    /// Begins to [reload](TableSetup::reload) a table that follows a data file, if the file has
+    /// changed. Does not wait for the end.
+    pub fn look_at_data(&self) {
         let _ = self.requests.send(ReloadRequest::LookAtData);
     }
 
-    pub(crate) fn counts(&self) -> TableSnapshot {
+    pub fn counts(&self) -> TableSnapshot {
         let ServedTable { table, generation, .. } = &**self.shared.served.borrow();
         TableSnapshot {
             entries: table.len(),

@@ -7,38 +7,36 @@ use super::{
 use crate::{
     admission::FetchEnd,
     fetch::Fetch,
-    invalidation::InvalidationScope,
     local_future::LocalFuture,
     local_store::{LocalStore, Page, Scan},
     source_error::SourceError,
-    source_factory::SourceFactory,
     source_health::SourceHealth,
-    source_trait::{Reads, Source},
+    source_limits::SourceLimits,
+    source_setup::SourceSetup,
+    source_trait::{Source, SourceKind},
 };
 use bytes::Bytes;
 use larder_store::{StoredValue, clock};
 use std::{
+    path::Path,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-const READ_ONLY: SourceError = SourceError::ReadOnly(KIND);
-const KIND: &str = "a table";
-
-impl SourceFactory for TableSetup {
-    fn health(&self) -> &Arc<SourceHealth> {
-        &self.shared.health
-    }
-    fn open(&self, scope: Option<InvalidationScope>, _keeps_replies: bool) -> Rc<dyn Source> {
-        Rc::new(TableSource::new(self, scope))
-    }
-    fn as_table(&self) -> Option<&TableSetup> {
-        Some(self)
-    }
+/// Opens the table and starts its thread, which ends with the setup.
+pub(crate) fn setup(path: &Path, limits: SourceLimits, health: SourceHealth) -> Result<SourceSetup, String> {
+    // It serves from the memory map: a failed reload leaves the old table in place.
+    let table = Arc::new(TableSetup::open(path, limits, health.and_up())?);
+    let own = table.clone();
+    let setup = SourceSetup::of(table.shared.health.clone(), move |scope, _| Rc::new(TableSource::new(&own, scope)));
+    Ok(SourceSetup { table: Some(table), ..setup })
 }
 
 impl Source for TableSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Table(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.shared.health.admit(batch, self.limits.max_in_flight);
         // One task for each fetch, so that a damaged chunk fails only the fetches that need it.
@@ -56,17 +54,8 @@ impl Source for TableSource {
             });
         }
     }
-    fn read_only_kind(&self) -> &'static str {
-        KIND
-    }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(std::future::ready(Ok(())))
-    }
-    fn reads(&self) -> Reads<'_> {
-        Reads::Table(self)
-    }
-    fn as_local(&self) -> Option<&dyn LocalStore> {
-        Some(self)
     }
 }
 
@@ -91,7 +80,7 @@ impl LocalStore for TableSource {
         })
     }
     fn apply(&self, _: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(std::future::ready(Err(READ_ONLY)))
+        Box::pin(std::future::ready(Err(self.kind().read_only())))
     }
     fn scan(&self, scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         Box::pin(self.wait_for(self.limits.slow_timeout, move |served| table_scan::page(served, &scan)))
@@ -113,6 +102,6 @@ impl LocalStore for TableSource {
         })))
     }
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(std::future::ready(Err(READ_ONLY)))
+        Box::pin(std::future::ready(Err(self.kind().read_only())))
     }
 }

@@ -4,7 +4,7 @@ use crate::read::*;
 use bytes::Bytes;
 use larder_config::Coherence;
 use larder_engine::{Cache, Config, Millis, Stored};
-use larder_source::{Fetch, FillPolicy, KeyPolicy, LocalFuture, Source, SourceError};
+use larder_source::{Fetch, FillPolicy, KeyPolicy, LocalFuture, Source, SourceError, SourceKind, ValueWrites};
 use larder_store::{StoredValue, clock};
 use std::{cell::RefCell, collections::VecDeque, future::Future, rc::Rc, sync::Arc};
 use tokio::sync::oneshot;
@@ -76,6 +76,9 @@ pub(super) fn awaiting<T: 'static>(
     Box::pin(async { receiver.await.expect("the test answers") })
 }
 impl Source for ScriptedSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(ValueWrites::Unchanged)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         batch.drain(..).for_each(|fetch| self.push(Kind::Fetch(fetch)));
     }

@@ -14,9 +14,9 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 /// What all cores share.
-pub(super) struct ClusterSetup {
+pub(in crate::redis) struct ClusterSetup {
     /// Settings of the first node in the URL; those of the other nodes derive from it.
-    pub(super) settings: ConnectionSettings,
+    pub(in crate::redis) settings: ConnectionSettings,
     pub(super) seeds: Vec<RedisAddress>,
     pub(super) from_replicas: bool,
     pub(super) map: watch::Sender<Arc<SlotMap>>,
@@ -30,7 +30,7 @@ pub(super) struct ClusterSetup {
 impl ClusterSetup {
     /// # Errors
     /// See [`ConnectionSettings::new`].
-    pub(super) fn new(
+    pub(in crate::redis) fn new(
         url: &RedisUrl,
         limits: SourceLimits,
         health: SourceHealth,

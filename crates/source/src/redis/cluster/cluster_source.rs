@@ -21,15 +21,11 @@ use crate::{
     redis_server_trait::{ClientTracking, DedicatedConnection, Pace, RedisServer, Relay},
     server_identity::ServerIdentity,
     source_error::SourceError,
-    source_factory::SourceFactory,
-    source_health::SourceHealth,
-    source_limits::SourceLimits,
-    source_trait::Source,
+    source_trait::{Source, SourceKind},
     upstream_commands::{BusyFor, UpstreamCommands},
 };
 use bytes::Bytes;
-use larder_base::buffers::Buffers;
-use larder_config::{RedisUrl, Secret};
+use larder_config::Secret;
 use larder_engine::Millis;
 use larder_proto::resp::Args;
 use std::{
@@ -39,38 +35,19 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// Opens the cluster on each core.
-pub(crate) struct ClusterFactory(Arc<ClusterSetup>);
-impl ClusterFactory {
-    /// # Errors
-    /// A text that names the file or host at fault.
-    pub(crate) fn new(
-        url: &RedisUrl,
-        limits: SourceLimits,
-        health: SourceHealth,
-        buffers: Arc<Buffers>,
-    ) -> Result<ClusterFactory, String> {
-        Ok(ClusterFactory(Arc::new(ClusterSetup::new(url, limits, health, buffers)?)))
-    }
-}
-impl SourceFactory for ClusterFactory {
-    fn health(&self) -> &Arc<SourceHealth> {
-        &self.0.settings.health
-    }
-    fn open(&self, scope: Option<InvalidationScope>, keeps_replies: bool) -> Rc<dyn Source> {
-        Rc::new(ClusterSource::new(self.0.clone(), scope, keeps_replies))
-    }
-}
-
 /// One core's handle on the cluster.
-struct ClusterSource {
+pub(in crate::redis) struct ClusterSource {
     core: Rc<ClusterCore>,
     gate: FetchGate,
 }
 
 impl ClusterSource {
     /// Starts to discover the cluster. Call it on the core's own runtime.
-    fn new(setup: Arc<ClusterSetup>, scope: Option<InvalidationScope>, keeps_replies: bool) -> ClusterSource {
+    pub(in crate::redis) fn new(
+        setup: Arc<ClusterSetup>,
+        scope: Option<InvalidationScope>,
+        keeps_replies: bool,
+    ) -> ClusterSource {
         let core = Rc::new_cyclic(|me: &Weak<ClusterCore>| {
             let settled = {
                 let me = me.clone();
@@ -126,6 +103,9 @@ fn send(core: &ClusterCore, batch: &mut Vec<Fetch>) {
 }
 
 impl Source for ClusterSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Redis(self)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         self.gate.fetch(batch);
     }
@@ -145,9 +125,6 @@ impl Source for ClusterSource {
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         write_commands::ping(self)
-    }
-    fn as_redis(&self) -> Option<&dyn RedisServer> {
-        Some(self)
     }
 }
 

@@ -30,4 +30,4 @@ mod slot_map;
 mod slot_map_refresh;
 mod slot_redirects;
 
-pub(super) use cluster_source::ClusterFactory;
+pub(super) use {cluster_setup::ClusterSetup, cluster_source::ClusterSource};

@@ -2,7 +2,7 @@
 use super::world::World;
 use bytes::Bytes;
 use larder_engine::Millis;
-use larder_source::{Fetch, LocalFuture, Source, SourceError};
+use larder_source::{Fetch, LocalFuture, Source, SourceError, SourceKind, ValueWrites};
 use larder_store::{StoredValue, clock};
 use std::{cell::RefCell, collections::BTreeMap, future::ready, rc::Rc};
 
@@ -54,6 +54,9 @@ impl Origin {
 pub(super) struct OriginSource(pub(super) Rc<World>);
 
 impl Source for OriginSource {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Values(ValueWrites::Unchanged)
+    }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         for fetch in batch.drain(..) {
             let world = self.0.clone();
@@ -78,9 +81,6 @@ impl Source for OriginSource {
             self.0.pause(1..60).await;
             Ok(true)
         })
-    }
-    fn takes_values(&self) -> bool {
-        true
     }
     fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         Box::pin(ready(Ok(())))

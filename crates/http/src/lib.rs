@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - The fast path answers only what the general path would answer with the same bytes.
-//!   `read_responses` words both, and a test compares them.
+//!   `read_responses` and `compat/read_routes` word both, and a test compares them.
 //! - A hit on the fast path allocates nothing: input and output buffers belong to the worker, not
 //!   to the connection.
 //! - Every wait for a client ends: for a head after `header-timeout`, for the next request or for

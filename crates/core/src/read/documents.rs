@@ -63,7 +63,11 @@ impl Group {
         change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
     ) -> Result<(Stored, R), SourceError> {
         if self.is_stored_here(key) {
-            return self.change_in_tier(key, expiry, change).await;
+            let (stored, answer) = self.change_document_here(key, expiry, change)?;
+            if stored != Stored::Unmet {
+                self.tell_peers(key).await;
+            }
+            return Ok((stored, answer));
         }
         if !self.keeps_documents(key) {
             return Err(SourceError::Refused("ERR this source keeps no documents".into()));
@@ -92,48 +96,47 @@ impl Group {
         Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer))
     }
 
-    async fn change_in_tier<R>(
-        self: &Rc<Self>,
+    /// [`change_document`](Group::change_document) for a key whose only store is the tier of this
+    /// node: it waits for nothing. Other nodes are not told.
+    ///
+    /// # Errors
+    /// The text is too large for the memory tier.
+    pub fn change_document_here<R>(
+        &self,
         key: &[u8],
         expiry: Expiry,
         change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
     ) -> Result<(Stored, R), SourceError> {
         let now = clock::now();
-        let (stored, answer) = {
-            let key = self.cache.key(key);
-            let mut tier = self.cache.exclusive([key]);
-            let mut existed = false;
-            let answer = tier.update(key, now, |entry, scratch| {
-                existed = entry.is_some();
-                let held = |entry: &Entry<'_>| is_document(entry.metadata());
-                let is_document = entry.is_some_and(held);
-                let (wanted, answer) = change(entry.map(|entry| HeldValue {
-                    value: entry.value.as_bytes(),
-                    is_document,
-                    version: entry.version(),
-                }));
-                let change = match wanted {
-                    DocumentChange::Keep => return (Change::Keep, (false, answer)),
-                    DocumentChange::Store(text) => {
-                        scratch.extend_from_slice(&text);
-                        // A document keeps its tags.
-                        if is_document { Change::Put(expiry) } else { Change::Replace(expiry, DOCUMENT_ATTRIBUTES) }
-                    }
-                };
-                (change, (true, answer))
-            });
-            let (is_stored, answer) = answer.map_err(too_large)?;
-            let version = tier.peek(key, now, |entry| entry.version()).unwrap_or(0);
-            let stored = match (is_stored, existed) {
-                (false, _) => Stored::Unmet,
-                (true, true) => Stored::Replaced(version),
-                (true, false) => Stored::Created(version),
+        let key = self.cache.key(key);
+        let mut tier = self.cache.exclusive([key]);
+        let mut existed = false;
+        let answer = tier.update(key, now, |entry, scratch| {
+            existed = entry.is_some();
+            let held = |entry: &Entry<'_>| is_document(entry.metadata());
+            let is_document = entry.is_some_and(held);
+            let (wanted, answer) = change(entry.map(|entry| HeldValue {
+                value: entry.value.as_bytes(),
+                is_document,
+                version: entry.version(),
+            }));
+            let change = match wanted {
+                DocumentChange::Keep => return (Change::Keep, (false, answer)),
+                DocumentChange::Store(text) => {
+                    scratch.extend_from_slice(&text);
+                    // A document keeps its tags.
+                    if is_document { Change::Put(expiry) } else { Change::Replace(expiry, DOCUMENT_ATTRIBUTES) }
+                }
             };
-            (stored, answer)
+            (change, (true, answer))
+        });
+        let (is_stored, answer) = answer.map_err(too_large)?;
+        let version = tier.peek(key, now, |entry| entry.version()).unwrap_or(0);
+        let stored = match (is_stored, existed) {
+            (false, _) => Stored::Unmet,
+            (true, true) => Stored::Replaced(version),
+            (true, false) => Stored::Created(version),
         };
-        if stored != Stored::Unmet {
-            self.tell_peers(key).await;
-        }
         Ok((stored, answer))
     }
 }

@@ -41,7 +41,6 @@ async fn overwrite(request: &RouteRequest<'_>, key: &[u8], value: Option<Bytes>)
     request.group.overwrite(key, value).await.map(drop).map_err(|error| refused(request, &error))
 }
 
-/// The response to a `PUT`.
 pub(crate) fn stored() -> Response<ResponseBody> {
     response_writer::empty(StatusCode::CREATED)
 }

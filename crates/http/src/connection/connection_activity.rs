@@ -92,7 +92,6 @@ impl ConnectionActivity {
         activity
     }
 
-    /// Bytes came in.
     pub(crate) fn read(&self, bytes: usize) {
         self.counters.http_bytes_in.add(bytes as u64);
         self.unclaimed.set(self.unclaimed.get() + bytes);
@@ -132,7 +131,6 @@ impl ConnectionActivity {
         }
     }
 
-    /// Bytes went out.
     pub(crate) fn wrote(&self, bytes: usize) {
         self.counters.http_bytes_out.add(bytes as u64);
         self.counters.http_routes[self.answers_of.get()].sent.add(bytes as u64);
@@ -176,7 +174,6 @@ impl ConnectionActivity {
     }
 }
 
-/// A request in work.
 pub(crate) struct RequestInWork {
     activity: Rc<ConnectionActivity>,
     since: Instant,
@@ -200,7 +197,6 @@ impl RequestInWork {
         self.activity.moved();
     }
 
-    /// That of its connection.
     pub(crate) fn activity(&self) -> &Rc<ConnectionActivity> {
         &self.activity
     }
@@ -242,7 +238,6 @@ impl Drop for UntilSent {
     }
 }
 
-/// A piece of an answer.
 pub(crate) struct Piece {
     bytes: Bytes,
     _logged: Option<Rc<UntilSent>>,

@@ -17,11 +17,9 @@ pub enum ListenerRole {
     Admin,
 }
 
-/// One connection's surroundings.
 pub(crate) struct ConnectionContext {
     pub(crate) worker: Rc<Worker>,
     pub(crate) http: Rc<HttpWorkerState>,
-    /// The connection's account.
     pub(crate) holder: BufferAccount,
     pub(crate) peer: SocketAddr,
     pub(crate) role: ListenerRole,
@@ -34,7 +32,6 @@ pub(crate) struct ConnectionContext {
     pub(crate) has_shown_secret: Cell<bool>,
     /// The header in which `peer`, a trusted proxy, names the client of each request.
     pub(crate) forwarded: Option<&'static str>,
-    /// The users of its requests.
     pub(crate) users: KnownUsers,
 }
 
@@ -103,7 +100,6 @@ fn checks_hosts(app: &App, role: ListenerRole, local: SocketAddr) -> bool {
     plain.iter().find(is_of).is_some_and(|bound| is_listed || bound.ip().is_loopback())
 }
 
-/// A buffer account for the calling task.
 pub(crate) async fn buffer_account(worker: &Worker) -> BufferAccount {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Http, waker)

@@ -41,16 +41,13 @@ pub(crate) struct ConnectionDeadline {
 /// What a connection that was woken should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Go on.
     Live,
     /// Finish what was started, then close.
     Drain,
-    /// The deadline has passed.
     Expired,
 }
 
 impl ConnectionDeadlines {
-    /// Has the drain begun?
     pub(crate) fn draining(&self) -> bool {
         self.draining.get()
     }
@@ -125,7 +122,6 @@ async fn tick(app: Arc<App>, deadlines: Rc<ConnectionDeadlines>) {
 
 #[cfg(test)]
 impl ConnectionDeadlines {
-    /// Connections.
     pub(crate) fn len(&self) -> usize {
         self.connections.borrow().len()
     }

@@ -116,12 +116,10 @@ pub(crate) async fn serve<S: ClientStream>(
     }
 }
 
-/// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Hyper has finished with it.
     Done,
-    /// A head took too long.
     HeadTimeout,
     /// It held too much, in a head.
     Cut,

@@ -1,9 +1,15 @@
 //! What the HTTP connections of one worker share: their deadlines, the buffers of the fast path,
-//! and answers that take long to make.
+//! answers that take long to make, and connections to the primary.
 use super::connection_deadlines::ConnectionDeadlines;
-use crate::{nodes::primary_connections::PrimaryConnections, observe::kept_answer::KeptAnswer};
+use crate::messages::{response_body::ResponseBody, response_writer};
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
+use larder_engine::Millis;
 use larder_proto::{http::text::Date, output::Output};
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use tokio::time::Instant;
 
 /// What the HTTP connections of one worker share.
 #[derive(Debug, Default)]
@@ -32,5 +38,67 @@ pub(crate) const INPUT: usize = 16 * 1024;
 impl Default for TurnBuffers {
     fn default() -> Self {
         TurnBuffers { input: vec![0; INPUT].into(), output: Output::default(), text: Vec::new(), date: Date::default() }
+    }
+}
+
+const KEPT_TIME: Millis = 1000;
+
+/// The latest answer of a route whose answers take milliseconds to make. It stands for a second: the
+/// open pages of a console ask the same in the same moment, and other requests of the worker would
+/// wait for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct KeptAnswer(RefCell<Option<Answer>>);
+
+#[derive(Debug)]
+struct Answer {
+    at: Millis,
+    /// What was asked, and the state that the answer is about.
+    of: (usize, u64),
+    body: Bytes,
+}
+
+impl KeptAnswer {
+    /// The answer to the same question about the same state, or a new one.
+    pub(crate) fn or_make(
+        &self,
+        of: (usize, u64),
+        now: Millis,
+        make: impl FnOnce() -> String,
+    ) -> Response<ResponseBody> {
+        let mut kept = self.0.borrow_mut();
+        let stands = |kept: &&Answer| kept.of == of && (kept.at..kept.at + KEPT_TIME).contains(&now);
+        let body = match kept.as_ref().filter(stands) {
+            Some(kept) => kept.body.clone(),
+            None => {
+                let body = Bytes::from(make());
+                *kept = Some(Answer { at: now, of, body: body.clone() });
+                body
+            }
+        };
+        response_writer::json(ResponseBody::full(body))
+    }
+}
+
+/// Idle connections that a core keeps, and for how long.
+const MAX_IDLE: usize = 16;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
+
+pub(crate) type Connection = SendRequest<Full<Bytes>>;
+
+/// One core's idle connections to the primary, with the moment since when; the latest is last.
+#[derive(Debug, Default)]
+pub(crate) struct PrimaryConnections(RefCell<Vec<(Connection, Instant)>>);
+
+impl PrimaryConnections {
+    pub(crate) fn take(&self) -> Option<Connection> {
+        let mut idle = self.0.borrow_mut();
+        idle.retain(|(connection, since)| connection.is_ready() && since.elapsed() < MAX_IDLE_TIME);
+        idle.pop().map(|(connection, _)| connection)
+    }
+    pub(crate) fn put(&self, connection: Connection) {
+        let mut idle = self.0.borrow_mut();
+        if idle.len() < MAX_IDLE && !connection.is_closed() {
+            idle.push((connection, Instant::now()));
+        }
     }
 }

@@ -15,7 +15,6 @@ use crate::{
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-/// A file of the page.
 struct ConsoleFile {
     name: &'static str,
     kind: HeaderValue,

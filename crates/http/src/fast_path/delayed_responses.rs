@@ -1,12 +1,9 @@
 //! Answers that had to wait for the source or the store, sent in the order of their requests.
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
+    compat::read_routes::ReadRoute,
     keys::key_routes::{self, ReadOutcome},
-    messages::{
-        problem_json::Problem,
-        read_responses::{EntryMetadata, ReadRoute},
-        response_body::ResponseBody,
-    },
+    messages::{problem_json::Problem, read_responses::EntryMetadata, response_body::ResponseBody},
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -98,7 +95,6 @@ impl<S: ClientStream> FastConnection<'_, S> {
         written == Some(true)
     }
 
-    /// The answer to a read that was fetched.
     async fn fetched(
         &self,
         route: ReadRoute,

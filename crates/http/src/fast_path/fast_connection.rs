@@ -1,12 +1,13 @@
 //! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the
 //! complete requests, sends.
 use crate::{
+    compat::read_routes::ReadRoute,
     connection::{
         closing_response::{LINGER, head_timeout},
         connection_context::ConnectionContext,
         connection_deadlines::{ConnectionDeadline, Verdict},
     },
-    messages::{problem_json::Problem, read_responses::ReadRoute, response_body::ResponseBody},
+    messages::{problem_json::Problem, response_body::ResponseBody},
     routing::{access_log::LoggedRequest, request_user::RequestUser},
 };
 use bytes::Bytes;
@@ -88,7 +89,6 @@ pub(crate) async fn serve<S: ClientStream>(
     }
 }
 
-/// What a turn ended with.
 enum Next {
     /// Reads wait for the source.
     SendWaiting,
@@ -125,7 +125,6 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) deadline: &'c ConnectionDeadline,
     pub(super) stream: S,
     pub(super) heads: Heads,
-    /// Input that is not answered.
     pub(super) input: Vec<u8>,
     /// Answers that are not sent, because the socket was full.
     pub(super) output: Output,
@@ -157,7 +156,6 @@ pub(super) struct RouteTurn {
     pub(super) answered: u32,
     /// Those of them that were hits.
     pub(super) hits: u32,
-    /// Bytes of requests.
     pub(super) received: usize,
     /// Bytes of answers at once.
     pub(super) sent: usize,
@@ -166,7 +164,6 @@ pub(super) struct RouteTurn {
 /// An answer that could not be written at once, and the output that comes after it.
 pub(super) struct WaitingResponse {
     pub(super) route: ReadRoute,
-    /// The number of the group.
     pub(super) group: usize,
     pub(super) key: Box<[u8]>,
     pub(super) answer: PendingAnswer,
@@ -175,8 +172,19 @@ pub(super) struct WaitingResponse {
     pub(super) after: Output,
     /// Logged requests whose answers are in `after`.
     pub(super) logged_after: Vec<LoggedRequest>,
-    /// If it will be logged.
     pub(super) logged: Option<Box<LoggedRequest>>,
+}
+
+impl WaitingResponse {
+    /// Of this route and key of a group, which is not logged.
+    pub(super) fn new(
+        (route, group, key): (ReadRoute, usize, &[u8]),
+        answer: PendingAnswer,
+        (begun, timed_with): (Instant, HttpRoute),
+    ) -> WaitingResponse {
+        let (after, logged_after, logged) = Default::default();
+        WaitingResponse { route, group, key: key.into(), answer, begun, timed_with, after, logged_after, logged }
+    }
 }
 
 pub(super) enum PendingAnswer {
@@ -184,7 +192,6 @@ pub(super) enum PendingAnswer {
     Wait(Wait, Box<[u8]>),
     /// Too large to be encoded under the shard's lock.
     Large(Bytes),
-    /// A store is writing.
     Write(JoinHandle<Result<Response<ResponseBody>, Problem>>),
     /// Here already, but not short.
     Ready(Box<Response<ResponseBody>>),

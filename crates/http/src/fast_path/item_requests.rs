@@ -4,15 +4,12 @@ use super::{
     plain_requests::enter,
 };
 use crate::{
+    compat::read_routes::ReadRoute,
     item_api::{self, DirectAnswer},
-    messages::{
-        read_responses::ReadRoute,
-        response_body::ResponseBody,
-        response_writer::{write_json, write_no_content, write_whole},
-    },
-    routing::{access_log, route_request::RouteRequest},
+    messages::response_writer::{write_json, write_no_content, write_whole},
+    routing::{access_log, route_request::GroupRequest},
 };
-use http::{HeaderMap, Response, StatusCode};
+use http::StatusCode;
 use larder_base::{special::Special, telemetry::HttpRoute, tls::ClientStream};
 use larder_engine::Millis;
 use larder_proto::{
@@ -72,20 +69,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
             Ok(false) => return false,
             Err(refused) => DirectAnswer::Error(item_api::refused(method, refused)),
             Ok(true) => {
-                let (headers, (_, query)) = (HeaderMap::new(), target::split(target));
-                let (group, key) = (worker.http_group(), &b""[..]);
-                let request = RouteRequest {
-                    context: self.context,
-                    worker,
-                    group,
-                    key,
-                    query,
-                    headers: &headers,
-                    now,
-                    user: self.user.clone(),
-                    trace: None,
-                };
-                item_api::answer_from_memory(&request, method, body, text)
+                let (group, (_, query)) = (worker.http_group(), target::split(target));
+                let asked = GroupRequest { worker, group, query, now, user: self.user.clone(), trace: None };
+                item_api::answer_from_memory(&asked, method, body, text)
             }
         };
         let status = match answer {
@@ -103,7 +89,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 status
             }
             DirectAnswer::Long(response) => {
-                self.waiting.push(ready(response, begun));
+                let answer = PendingAnswer::Ready(Box::new(response));
+                self.waiting.push(WaitingResponse::new((ReadRoute::Kv, 0, b""), answer, (begun, HttpRoute::Item)));
                 return true;
             }
         };
@@ -112,20 +99,5 @@ impl<S: ClientStream> FastConnection<'_, S> {
             false => worker.counters.http_answered(HttpRoute::Item, status.as_u16()),
         }
         true
-    }
-}
-
-/// A response that is sent piece by piece.
-fn ready(response: Response<ResponseBody>, begun: Instant) -> WaitingResponse {
-    WaitingResponse {
-        route: ReadRoute::Kv,
-        group: 0,
-        key: Box::default(),
-        answer: PendingAnswer::Ready(Box::new(response)),
-        begun,
-        timed_with: HttpRoute::Item,
-        after: Output::default(),
-        logged_after: Vec::new(),
-        logged: None,
     }
 }

@@ -2,7 +2,7 @@
 //! writes to a store.
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
-    compat::entity,
+    compat::{entity, read_routes::ReadRoute},
     connection::{
         connection_context::ConnectionContext,
         worker_state::{INPUT, TurnBuffers},
@@ -10,7 +10,7 @@ use crate::{
     keys::key_routes,
     messages::{
         problem_json::Problem,
-        read_responses::{EntryMetadata, ReadRoute},
+        read_responses::EntryMetadata,
         response_writer::{write_no_content, write_whole},
     },
     routing::{
@@ -199,18 +199,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 false => key_routes::put(group.put(&owned, value, None).await.map_err(failed)?, instance),
             }
         });
-        let answer = PendingAnswer::Write(task);
-        self.waiting.push(WaitingResponse {
-            route: ReadRoute::Kv,
-            group: worker.app.settings.http_group,
-            key: key.into(),
-            answer,
-            begun,
-            timed_with: self.timed_with,
-            after: Output::default(),
-            logged_after: Vec::new(),
-            logged: None,
-        });
+        let about = (ReadRoute::Kv, worker.app.settings.http_group, key);
+        self.waiting.push(WaitingResponse::new(about, PendingAnswer::Write(task), (begun, self.timed_with)));
         true
     }
 
@@ -267,23 +257,18 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 None => return false,
             }
             (ReadRoute::Peer, target::decode_path(key, &mut self.scratch))
-        } else if let Some(key) = path.strip_prefix(b"/data/") {
-            number = worker.app.settings.data_group;
-            (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
         } else {
-            let route = match path {
-                b"/lookup" | b"/v1/lookup" => ReadRoute::Lookup,
-                b"/" => ReadRoute::Text,
-                // The general path knows its other parameters.
-                b"/v0/entity" if !query.contains(&b'&') => ReadRoute::Entity,
-                _ if self.takes_item(BodyMethod::Get, target) => {
+            match ReadRoute::of_target(path, query) {
+                Some((ReadRoute::Data, Some(key))) => {
+                    number = worker.app.settings.data_group;
+                    (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
+                }
+                Some((route, Some(key))) => (route, target::decode_query(key, &mut self.scratch)),
+                Some((route, None)) => return self.refuse_without_key(route, date, output),
+                None if self.takes_item(BodyMethod::Get, target) => {
                     return self.item(BodyMethod::Get, (target, b""), (now, begun), date, output, text);
                 }
-                _ => return false,
-            };
-            match target::parameter(query, route.parameter()) {
-                Some(key) => (route, target::decode_query(key, &mut self.scratch)),
-                None => return self.refuse_without_key(route, date, output),
+                None => return false,
             }
         };
         self.timed_with = route.timed_with();
@@ -382,19 +367,8 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 PendingAnswer::Wait(wait, accepted.join(&b","[..]).into())
             }
         };
-        let (key, after, logged_after) = (key.into(), Output::default(), Vec::new());
-        let timed_with = self.timed_with;
-        self.waiting.push(WaitingResponse {
-            route,
-            group: number,
-            key,
-            answer,
-            begun,
-            timed_with,
-            after,
-            logged_after,
-            logged,
-        });
+        let waiting = WaitingResponse::new((route, number, key), answer, (begun, self.timed_with));
+        self.waiting.push(WaitingResponse { logged, ..waiting });
         true
     }
 
@@ -452,12 +426,10 @@ pub(super) fn enter(context: &ConnectionContext, user: &RequestUser, address: Ip
     gate::enter(worker, asked).map(|_| true).map_err(Problem::refused)
 }
 
-/// The client of a request with this head.
 fn client(context: &ConnectionContext, head: &[u8]) -> ClientAddress {
     context.client(|name| access_log::fields_of(head, name))
 }
 
-/// The request, if it will be logged.
 #[cold]
 fn logged_request(context: &ConnectionContext, target: &[u8], head: &[u8]) -> Option<Box<LoggedRequest>> {
     let target = String::from_utf8_lossy(target);

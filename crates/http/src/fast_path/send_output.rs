@@ -19,7 +19,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Buffers sent with one system call.
 const SLICES: usize = 16;
 /// Room for logged requests that a connection keeps.
 const KEPT_LOGGED: usize = 16;
@@ -170,7 +169,6 @@ impl<S: ClientStream> FastConnection<'_, S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Logs the requests whose answers were sent.
     #[cold]
     fn log_sent(&mut self) {
         self.unsent.clear();

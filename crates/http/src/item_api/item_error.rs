@@ -37,7 +37,6 @@ impl ErrorCode {
     }
 }
 
-/// An error on its way to the client.
 #[derive(Debug)]
 pub(super) struct ItemError {
     status: StatusCode,
@@ -54,7 +53,6 @@ impl From<ErrorCode> for ItemError {
 }
 
 impl ItemError {
-    /// With a sentence about this occurrence.
     pub(super) fn of(code: ErrorCode, detail: impl Into<String>) -> ItemError {
         ItemError { detail: Some(detail.into()), ..code.into() }
     }
@@ -84,7 +82,6 @@ impl ItemError {
         ItemError { retry_after: problem.retry_after(), ..ItemError::of(code, problem.sentence()) }
     }
 
-    /// For tests.
     #[cfg(test)]
     pub(super) fn code(&self) -> ErrorCode {
         self.code

@@ -57,7 +57,6 @@ impl ItemPath<'_> {
         }
     }
 
-    /// Whether the answer is of the item API.
     pub(crate) fn is_item(&self) -> bool {
         matches!(self, ItemPath::Below(_))
     }

@@ -125,7 +125,6 @@ impl<'r> ItemRequest<'r> {
     }
 }
 
-/// A parameter of the query, decoded.
 pub(super) fn parameter<'q>(query: &'q [u8], name: &str) -> Result<Option<Cow<'q, str>>, ItemError> {
     let Some(raw) = target::parameter(query, name) else { return Ok(None) };
     let mut scratch = Vec::new();

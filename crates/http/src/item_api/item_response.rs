@@ -40,7 +40,7 @@ pub(super) fn item(
     Some(response)
 }
 
-/// The same body, with a value that is copied.
+/// Writes the body of an item into `out`, its value included.
 pub(super) fn put_item(out: &mut impl Sink, request: &ItemRequest<'_>, value: &[u8]) {
     put_before_value(out, request);
     json_text::put_escaped(out, value);

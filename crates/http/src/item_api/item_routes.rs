@@ -6,23 +6,22 @@ use super::{
     list_item_keys::full,
 };
 use crate::{
+    compat::read_routes::ReadRoute,
     keys::key_routes::{self, ReadOutcome},
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
-        read_responses::ReadRoute,
         response_body::ResponseBody,
         response_writer,
     },
-    routing::route_request::RouteRequest,
+    routing::route_request::{GroupRequest, RouteRequest},
 };
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};
-use larder_core::read::Group;
 use larder_engine::{MAX_EXPIRY, Millis};
 use larder_source::is_document;
 use larder_store::clock;
-use std::{borrow::Cow, rc::Rc};
+use std::borrow::Cow;
 
 /// `POST`: stores an item; 201 with the item.
 pub(crate) async fn post_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
@@ -32,24 +31,25 @@ pub(crate) async fn post_item(request: &RouteRequest<'_>, body: Bytes) -> Answer
 async fn post(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
     // The body may have taken its time.
     let NewItem { item, value, expiry } = NewItem::parse(request, body, clock::now())?;
-    store_document(request.group, item.key.as_bytes(), value.clone(), expiry).await?;
+    let (group, key) = (request.group, item.key.as_bytes());
+    // What is stored as a string reads the same.
+    let stored = match group.keeps_documents(key) {
+        true => group.put_document(key, value.clone(), Some(expiry)).await,
+        false => group.put(key, value.clone(), Some(expiry)).await,
+    };
+    stored.map_err(|error| ItemError::write_failed(&Problem::source(&error)))?;
     let buffers = &request.worker.app.buffers;
     item_response::item(StatusCode::CREATED, &item, value, buffers).ok_or_else(|| full(buffers))
 }
 
 /// Checks a command on an item against the rules of the user.
-pub(super) fn allow(
-    request: &RouteRequest<'_>,
-    command: &'static str,
-    key: &[u8],
-    access: KeyAccess,
-) -> Result<(), ItemError> {
+fn allow(request: &GroupRequest<'_>, command: &'static str, key: &[u8], access: KeyAccess) -> Result<(), ItemError> {
     request.allow(command, key, access).map_err(|problem| ItemError::forbidden(&problem))
 }
 
 /// The answer to a write that the rules of the user refuse, before another process makes it.
 pub(crate) fn refused_write(
-    request: &RouteRequest<'_>,
+    request: &GroupRequest<'_>,
     command: &'static str,
     body: &[u8],
 ) -> Option<Response<ResponseBody>> {
@@ -58,7 +58,6 @@ pub(crate) fn refused_write(
     checked.err().map(ItemError::into_response)
 }
 
-/// An item to store.
 pub(super) struct NewItem<'r> {
     pub(super) item: ItemRequest<'r>,
     /// Compact JSON text.
@@ -71,7 +70,7 @@ impl<'r> NewItem<'r> {
     ///
     /// # Errors
     /// The request cannot be read, or the item is outside of a limit.
-    pub(super) fn parse(request: &RouteRequest<'r>, body: &'r [u8], now: Millis) -> Result<NewItem<'r>, ItemError> {
+    pub(super) fn parse(request: &GroupRequest<'r>, body: &'r [u8], now: Millis) -> Result<NewItem<'r>, ItemError> {
         let settings = &request.worker.app.settings;
         let item = ItemRequest::parse(body, request.query)?;
         let value = item.compact_value()?;
@@ -90,33 +89,25 @@ impl<'r> NewItem<'r> {
     }
 }
 
-/// Stores compact JSON text: as a document where documents are kept, else as a string, which reads
-/// the same.
-pub(super) async fn store_document(
-    group: &Rc<Group>,
-    key: &[u8],
-    text: Bytes,
-    expiry: Millis,
-) -> Result<(), ItemError> {
-    let stored = match group.keeps_documents(key) {
-        true => group.put_document(key, text, Some(expiry)).await,
-        false => group.put(key, text, Some(expiry)).await,
-    };
-    stored.map(drop).map_err(|error| ItemError::write_failed(&Problem::source(&error)))
-}
-
 /// `GET`: 200 with the item, or with an element of its value.
 pub(crate) async fn get_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     Ok(get(request, &body).await.unwrap_or_else(ItemError::into_response))
 }
 
-async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
+/// Reads a request for an item, and shows it to the recorder.
+pub(super) fn to_read<'r>(request: &GroupRequest<'r>, body: &'r [u8]) -> Result<ItemRequest<'r>, ItemError> {
     let wanted = ItemRequest::parse(body, request.query)?;
     let key = wanted.key.as_bytes();
     // No such key can have been stored.
     request.check_key(key).map_err(|_| ErrorCode::NotFound)?;
     allow(request, "get", key, KeyAccess::READ)?;
     request.note(RecordedOperation::Get, key);
+    Ok(wanted)
+}
+
+async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<ResponseBody>, ItemError> {
+    let wanted = to_read(request, body)?;
+    let key = wanted.key.as_bytes();
     let (said, stored) = match key_routes::read(request, ReadRoute::Lookup, key).await {
         ReadOutcome::Found(_, said, value) => (said, value),
         ReadOutcome::Absent => return Err(ErrorCode::NotFound.into()),
@@ -131,7 +122,7 @@ async fn get(request: &RouteRequest<'_>, body: &[u8]) -> Result<Response<Respons
 
 /// The answer to a read that has found this value.
 pub(super) fn found(
-    request: &RouteRequest<'_>,
+    request: &GroupRequest<'_>,
     wanted: &ItemRequest<'_>,
     stored: Bytes,
     is_document: bool,
@@ -154,15 +145,21 @@ pub(crate) async fn delete_item(request: &RouteRequest<'_>, body: Bytes) -> Answ
     Ok(deleted.map_or_else(ItemError::into_response, |()| response_writer::no_content()))
 }
 
-pub(super) async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<(), ItemError> {
+async fn delete(request: &RouteRequest<'_>, body: &[u8]) -> Result<(), ItemError> {
+    let Some(wanted) = to_delete(request, body)? else { return Ok(()) };
+    let deleted = request.group.delete(wanted.key.as_bytes()).await;
+    deleted.map(drop).map_err(|error| ItemError::write_failed(&Problem::source(&error)))
+}
+
+/// Reads a request to delete an item, and shows it to the recorder. `None`: nothing can be stored
+/// under a key that is too long, so it is gone already.
+pub(super) fn to_delete<'r>(request: &GroupRequest<'r>, body: &'r [u8]) -> Result<Option<ItemRequest<'r>>, ItemError> {
     let wanted = ItemRequest::parse(body, request.query)?;
     let key = wanted.key.as_bytes();
-    // Nothing can be stored under a key that is too long, so it is gone already.
     if request.check_key(key).is_err() {
-        return Ok(());
+        return Ok(None);
     }
     allow(request, "del", key, KeyAccess::WRITE)?;
     request.note(RecordedOperation::Del, key);
-    let deleted = request.group.delete(key).await;
-    deleted.map(drop).map_err(|error| ItemError::write_failed(&Problem::source(&error)))
+    Ok(Some(wanted))
 }

@@ -7,29 +7,23 @@ use super::{
     item_error::{ErrorCode, ItemError, error_response},
     item_request::ItemRequest,
     item_response::put_item,
-    item_routes::{self, NewItem, allow, delete, store_document},
+    item_routes::{self, NewItem},
     json_text,
 };
 use crate::{
     messages::{problem_json::Problem, response_body::ResponseBody},
-    routing::route_request::RouteRequest,
+    routing::route_request::GroupRequest,
 };
 use http::{Method, Response, StatusCode};
-use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};
 use larder_config::Settings;
-use larder_core::read::StartedRead;
+use larder_core::read::{DocumentChange, HeldValue, StartedRead};
+use larder_engine::Expiry;
 use larder_proto::http::head::BodyMethod;
 use larder_source::is_document;
-use std::{
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
 
 /// Values up to this length are written under the shard's lock.
 const SHORT: usize = 4 << 10;
 
-/// An answer of the fast path.
 pub(crate) enum DirectAnswer {
     /// The JSON document that was written: an item, or an error.
     Written(StatusCode),
@@ -64,14 +58,14 @@ pub(crate) fn refused(method: BodyMethod, problem: Problem) -> Response<Response
 /// Answers a request for an item. The group has no source, and no other node has a part in it.
 /// `text` is empty, and gets the document.
 pub(crate) fn answer_from_memory(
-    request: &RouteRequest<'_>,
+    request: &GroupRequest<'_>,
     method: BodyMethod,
     body: &[u8],
     text: &mut Vec<u8>,
 ) -> DirectAnswer {
     let answered = match method {
         BodyMethod::Post => post(request, body, text),
-        BodyMethod::Delete => at_once(delete(request, body)).map(|()| DirectAnswer::Deleted),
+        BodyMethod::Delete => delete(request, body),
         BodyMethod::Get | BodyMethod::Put => get(request, body, text),
     };
     answered.unwrap_or_else(|error| match error.write(text) {
@@ -80,20 +74,26 @@ pub(crate) fn answer_from_memory(
     })
 }
 
-fn post(request: &RouteRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<DirectAnswer, ItemError> {
+fn post(request: &GroupRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<DirectAnswer, ItemError> {
     let NewItem { item, value, expiry } = NewItem::parse(request, body, request.now)?;
-    at_once(store_document(request.group, item.key.as_bytes(), value.clone(), expiry))?;
+    let change = |_: Option<HeldValue<'_>>| (DocumentChange::Store(value.clone()), ());
+    let stored = request.group.change_document_here(item.key.as_bytes(), Expiry::At(expiry), change);
+    stored.map_err(|error| ItemError::write_failed(&Problem::source(&error)))?;
     put_item(text, &item, &value);
     Ok(DirectAnswer::Written(StatusCode::CREATED))
 }
 
-fn get(request: &RouteRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<DirectAnswer, ItemError> {
-    let wanted = ItemRequest::parse(body, request.query)?;
+fn delete(request: &GroupRequest<'_>, body: &[u8]) -> Result<DirectAnswer, ItemError> {
+    if let Some(wanted) = item_routes::to_delete(request, body)? {
+        let cache = &request.group.cache;
+        cache.tier().delete(cache.key(wanted.key.as_bytes()), request.now);
+    }
+    Ok(DirectAnswer::Deleted)
+}
+
+fn get(request: &GroupRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<DirectAnswer, ItemError> {
+    let wanted = item_routes::to_read(request, body)?;
     let key = wanted.key.as_bytes();
-    // No such key can have been stored.
-    request.check_key(key).map_err(|_| ErrorCode::NotFound)?;
-    allow(request, "get", key, KeyAccess::READ)?;
-    request.note(RecordedOperation::Get, key);
     let cache = &request.group.cache;
     let found = request.group.begin(cache.key(key), request.now, &mut Vec::new(), |entry| {
         let (stored, is_document) = (entry.value.as_bytes(), is_document(entry.metadata()));
@@ -127,12 +127,4 @@ fn put_found(out: &mut Vec<u8>, wanted: &ItemRequest<'_>, stored: &[u8], is_docu
     let part = wanted.part_of(text)?;
     put_item(out, &wanted.echoed(), &text[part]);
     Ok(())
-}
-
-/// The result of a future that waits for nothing.
-fn at_once<R>(future: impl Future<Output = R>) -> R {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("without a source and other nodes a write waits for nothing"),
-    }
 }

@@ -18,7 +18,6 @@ use larder_proto::http::target;
 use larder_source::{SourceError, is_document};
 use std::borrow::Cow;
 
-/// Which kind of patch a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatchKind {
     /// RFC 6902.
@@ -27,7 +26,6 @@ enum PatchKind {
     Merge,
 }
 
-/// What a `PATCH` does to a document.
 enum ParsedPatch {
     Json(Patch),
     Merge(Vec<u8>),
@@ -56,7 +54,6 @@ pub(crate) fn part(value: &Bytes, said: &[u8], pointer: &Pointer) -> Result<Byte
     Ok(Bytes::copy_from_slice(&text[found.span]))
 }
 
-/// Whether a `PUT` stores a document.
 pub(crate) fn stores_document(query: &[u8]) -> Result<bool, Problem> {
     match target::parameter(query, "type") {
         None => Ok(false),

@@ -1,15 +1,15 @@
-//! The routes of one key: route it in four formats, storing and deleting it.
+//! The routes of one key: reads, writes, deletions, and what memory has of it.
 use super::{
     document_routes::{self, refused},
     tag_routes,
 };
 use crate::{
-    compat::entity::WantedAcks,
+    compat::{entity::WantedAcks, read_routes::ReadRoute},
     messages::{
         content_codings,
         preconditions::Preconditions,
         problem_json::{Answer, Problem, ProblemKind},
-        read_responses::{self, EntryMetadata, ReadRoute},
+        read_responses::{self, EntryMetadata},
         response_body::ResponseBody,
         response_writer,
     },
@@ -30,7 +30,7 @@ use serde_json::Map;
 use serde_json::Value;
 use std::{borrow::Cow, time::Duration};
 
-/// What came of route a key.
+/// The outcome of a read of one key.
 pub(crate) enum ReadOutcome {
     /// With what its source said about the copy.
     Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
@@ -40,7 +40,6 @@ pub(crate) enum ReadOutcome {
     Failed(SourceError),
 }
 
-/// The answer to a read of one key.
 pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Response<ResponseBody> {
     let key = match route {
         ReadRoute::Kv | ReadRoute::Peer => request.key(),
@@ -60,21 +59,15 @@ pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         Ok(key) => key,
         Err(problem) => return route.failed(None, problem),
     };
-    let preconditions = match route {
-        ReadRoute::Kv => match Preconditions::parse(request.headers) {
-            Ok(preconditions) => preconditions,
-            Err(problem) => return problem.into_response(),
-        },
-        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => {
-            Preconditions::default()
-        }
+    // Clients of other servers know neither conditions nor parts.
+    let is_native = route == ReadRoute::Kv;
+    let preconditions = match is_native.then(|| Preconditions::parse(request.headers)).transpose() {
+        Ok(preconditions) => preconditions.unwrap_or_default(),
+        Err(problem) => return problem.into_response(),
     };
-    let pointer = match route {
-        ReadRoute::Kv => match document_routes::pointer(request.query).transpose() {
-            Ok(pointer) => pointer,
-            Err(problem) => return problem.into_response(),
-        },
-        ReadRoute::Lookup | ReadRoute::Text | ReadRoute::Entity | ReadRoute::Data | ReadRoute::Peer => None,
+    let pointer = match is_native.then(|| document_routes::pointer(request.query)).flatten().transpose() {
+        Ok(pointer) => pointer,
+        Err(problem) => return problem.into_response(),
     };
     request.note(RecordedOperation::Get, &key);
     match read(request, route, &key).await {
@@ -123,7 +116,6 @@ pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
     }
 }
 
-/// Reads a key through its group.
 pub(crate) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {
     let (group, now) = (request.group, request.now);
     let mut batch = Vec::new();
@@ -271,7 +263,6 @@ impl<'r> PutRequest<'r> {
     }
 }
 
-/// The response to a `PUT`.
 pub(crate) fn put(stored: Stored, instance: u64) -> Answer {
     let (status, version) = match stored {
         Stored::Created(version) => (StatusCode::CREATED, version),

@@ -22,12 +22,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Entries of a page.
 const PAGE: usize = 256;
 /// Bytes of a page, of which the last entry may be longer.
 const PAGE_BYTES: usize = 128 * 1024;
 
-/// How entries are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RangeFormat {
     /// Key, line feed, value: one chunk each.
@@ -36,7 +34,6 @@ enum RangeFormat {
     Lines,
 }
 
-/// The pages of a range.
 struct RangeWalk {
     group: Rc<Group>,
     format: RangeFormat,
@@ -47,12 +44,10 @@ struct RangeWalk {
     page: Option<LocalFuture<'static, Result<Page, SourceError>>>,
 }
 
-/// `GET /v1/range`.
 pub(crate) async fn lines(request: &RouteRequest<'_>) -> Answer {
     range(request, RangeFormat::Lines).await
 }
 
-/// `GET /v0/entities`.
 pub(crate) async fn entities(request: &RouteRequest<'_>) -> Answer {
     range(request, RangeFormat::Entities).await
 }

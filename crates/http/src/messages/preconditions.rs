@@ -36,12 +36,10 @@ impl Preconditions {
         Ok(Preconditions { if_match, if_none_match, sent })
     }
 
-    /// Does the request have an `If-Match`?
     pub(crate) fn has_if_match(&self) -> bool {
         self.if_match.is_some()
     }
 
-    /// Does the request have neither?
     pub(crate) fn is_empty(&self) -> bool {
         self.if_match.is_none() && self.if_none_match.is_none()
     }

@@ -12,137 +12,79 @@ use larder_source::SourceError;
 use larder_units::show_size;
 use std::time::Duration;
 
-/// What a route answers.
 pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 
-/// What went wrong. Clients tell the kinds apart by `type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProblemKind {
-    BackupExists,
-    BackupFailed,
-    BadBody,
-    BadHost,
-    BadKey,
-    BadParameter,
-    BadPatch,
-    BadPrecondition,
-    BadTag,
-    BodyTimeout,
-    BodyTooLarge,
-    BuffersFull,
-    ConfigRefused,
-    CrossSite,
-    FaultsNotAllowed,
-    Forbidden,
-    HeadTimeout,
-    HeadTooLarge,
-    HostNotAllowed,
-    KeyNotFound,
-    KeyTooLarge,
-    LoginRequired,
-    MethodNotAllowed,
-    NoDocuments,
-    NoRange,
-    NoSnapshot,
-    NoSuchConnection,
-    NoSuchElement,
-    NoSuchGroup,
-    NoSuchRoute,
-    NotEnoughReplicas,
-    NotReady,
-    NoTier,
-    NotADocument,
-    NotATable,
-    NotAPeer,
-    Overloaded,
-    PatchFailed,
-    PreconditionFailed,
-    PrimaryUnavailable,
-    ProxyHeader,
-    ReadOnly,
-    ReadOnlyReplica,
-    SourceRefused,
-    SourceUnavailable,
-    TableRefused,
-    Throttled,
-    TooManyKeys,
-    TooManyLogins,
-    UnsupportedType,
-    ValueTooLarge,
+macro_rules! problem_kinds {
+    ($($kind:ident = ($name:literal, $title:literal, $status:ident);)*) => {
+        /// What went wrong. Clients tell the kinds apart by `type`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum ProblemKind {
+            $($kind),*
+        }
+
+        impl ProblemKind {
+            /// Last segment of `type`, title and status.
+            fn describe(self) -> (&'static str, &'static str, StatusCode) {
+                match self {
+                    $(ProblemKind::$kind => ($name, $title, StatusCode::$status)),*
+                }
+            }
+        }
+    };
 }
 
-impl ProblemKind {
-    /// Last segment of `type`, title and status.
-    fn describe(self) -> (&'static str, &'static str, StatusCode) {
-        use StatusCode as S;
-        match self {
-            ProblemKind::BackupExists => ("backup-exists", "There is a file of that name", S::CONFLICT),
-            ProblemKind::BackupFailed => ("backup-failed", "The backup failed", S::INTERNAL_SERVER_ERROR),
-            ProblemKind::BadBody => ("bad-body", "The body cannot be read", S::BAD_REQUEST),
-            ProblemKind::BadHost => ("bad-host", "The host cannot be read", S::BAD_REQUEST),
-            ProblemKind::BadKey => ("bad-key", "The key cannot be read", S::BAD_REQUEST),
-            ProblemKind::BadParameter => ("bad-parameter", "A parameter cannot be read", S::BAD_REQUEST),
-            ProblemKind::BadPrecondition => ("bad-precondition", "A precondition cannot be read", S::BAD_REQUEST),
-            ProblemKind::BadPatch => ("bad-patch", "The patch cannot be read", S::BAD_REQUEST),
-            ProblemKind::NotADocument => ("not-a-document", "The value is not a JSON document", S::CONFLICT),
-            ProblemKind::NoDocuments => ("no-documents", "The source keeps no documents", S::NOT_IMPLEMENTED),
-            ProblemKind::NoSuchElement => ("no-such-element", "The document has no such element", S::NOT_FOUND),
-            ProblemKind::PatchFailed => ("patch-failed", "The patch does not fit the document", S::CONFLICT),
-            ProblemKind::UnsupportedType => {
-                ("unsupported-type", "The media type is not supported", S::UNSUPPORTED_MEDIA_TYPE)
-            }
-            ProblemKind::NotAPeer => {
-                ("not-a-peer", "The request is not from a node that shares this cache", S::UNAUTHORIZED)
-            }
-            ProblemKind::BadTag => ("bad-tag", "A tag cannot be kept", S::BAD_REQUEST),
-            ProblemKind::BodyTimeout => ("body-timeout", "The body came too slowly", S::REQUEST_TIMEOUT),
-            ProblemKind::BodyTooLarge => ("body-too-large", "The body is too large", S::PAYLOAD_TOO_LARGE),
-            ProblemKind::BuffersFull => ("buffers-full", "The buffers are full", S::SERVICE_UNAVAILABLE),
-            ProblemKind::ConfigRefused => ("config-refused", "The configuration is refused", S::UNPROCESSABLE_ENTITY),
-            ProblemKind::CrossSite => ("cross-site", "A page of another site asks for it", S::FORBIDDEN),
-            ProblemKind::FaultsNotAllowed => ("faults-not-allowed", "Faults are not allowed", S::FORBIDDEN),
-            ProblemKind::Forbidden => ("forbidden", "The rules of the user do not allow it", S::FORBIDDEN),
-            ProblemKind::LoginRequired => ("login-required", "A user must log in", S::UNAUTHORIZED),
-            ProblemKind::TooManyLogins => ("too-many-logins", "Too many logins failed", S::TOO_MANY_REQUESTS),
-            ProblemKind::HeadTimeout => ("head-timeout", "The head came too slowly", S::REQUEST_TIMEOUT),
-            ProblemKind::HeadTooLarge => {
-                ("head-too-large", "The head is too large", S::REQUEST_HEADER_FIELDS_TOO_LARGE)
-            }
-            ProblemKind::HostNotAllowed => ("host-not-allowed", "The host is not allowed", S::FORBIDDEN),
-            ProblemKind::KeyNotFound => ("key-not-found", "Key not found", S::NOT_FOUND),
-            ProblemKind::KeyTooLarge => ("key-too-large", "The key is too large", S::URI_TOO_LONG),
-            ProblemKind::MethodNotAllowed => ("method-not-allowed", "Method not allowed", S::METHOD_NOT_ALLOWED),
-            ProblemKind::NoRange => ("no-range", "The source has no ranges", S::NOT_IMPLEMENTED),
-            ProblemKind::NoSnapshot => ("no-snapshot", "No snapshot was written", S::CONFLICT),
-            ProblemKind::NoSuchConnection => ("no-such-connection", "No such connection", S::NOT_FOUND),
-            ProblemKind::NoSuchGroup => ("no-such-group", "No such group", S::NOT_FOUND),
-            ProblemKind::NoSuchRoute => ("no-such-route", "No such route", S::NOT_FOUND),
-            ProblemKind::NotEnoughReplicas => {
-                ("not-enough-replicas", "Not enough replicas have the write", S::GATEWAY_TIMEOUT)
-            }
-            ProblemKind::NotReady => ("not-ready", "Not ready", S::SERVICE_UNAVAILABLE),
-            ProblemKind::NoTier => ("no-tier", "The group has no tier before a source", S::CONFLICT),
-            ProblemKind::NotATable => ("not-a-table", "The source is not a table", S::CONFLICT),
-            ProblemKind::Overloaded => ("overloaded", "The server is overloaded", S::SERVICE_UNAVAILABLE),
-            ProblemKind::PreconditionFailed => {
-                ("precondition-failed", "A precondition does not hold", S::PRECONDITION_FAILED)
-            }
-            ProblemKind::PrimaryUnavailable => {
-                ("primary-unavailable", "The primary does not answer", S::SERVICE_UNAVAILABLE)
-            }
-            ProblemKind::ProxyHeader => ("proxy-header", "The PROXY header cannot be used", S::BAD_REQUEST),
-            ProblemKind::ReadOnly => ("read-only", "The source is read-only", S::METHOD_NOT_ALLOWED),
-            ProblemKind::ReadOnlyReplica => ("read-only-replica", "A replica takes no writes", S::METHOD_NOT_ALLOWED),
-            ProblemKind::SourceRefused => ("source-refused", "The source refused", S::BAD_GATEWAY),
-            ProblemKind::SourceUnavailable => {
-                ("source-unavailable", "The source is unavailable", S::SERVICE_UNAVAILABLE)
-            }
-            ProblemKind::TableRefused => ("table-refused", "The table is refused", S::UNPROCESSABLE_ENTITY),
-            ProblemKind::Throttled => ("throttled", "Too many requests", S::SERVICE_UNAVAILABLE),
-            ProblemKind::TooManyKeys => ("too-many-keys", "Too many keys", S::PAYLOAD_TOO_LARGE),
-            ProblemKind::ValueTooLarge => ("value-too-large", "The value is too large", S::PAYLOAD_TOO_LARGE),
-        }
-    }
+problem_kinds! {
+    BackupExists = ("backup-exists", "There is a file of that name", CONFLICT);
+    BackupFailed = ("backup-failed", "The backup failed", INTERNAL_SERVER_ERROR);
+    BadBody = ("bad-body", "The body cannot be read", BAD_REQUEST);
+    BadHost = ("bad-host", "The host cannot be read", BAD_REQUEST);
+    BadKey = ("bad-key", "The key cannot be read", BAD_REQUEST);
+    BadParameter = ("bad-parameter", "A parameter cannot be read", BAD_REQUEST);
+    BadPatch = ("bad-patch", "The patch cannot be read", BAD_REQUEST);
+    BadPrecondition = ("bad-precondition", "A precondition cannot be read", BAD_REQUEST);
+    BadTag = ("bad-tag", "A tag cannot be kept", BAD_REQUEST);
+    BodyTimeout = ("body-timeout", "The body came too slowly", REQUEST_TIMEOUT);
+    BodyTooLarge = ("body-too-large", "The body is too large", PAYLOAD_TOO_LARGE);
+    BuffersFull = ("buffers-full", "The buffers are full", SERVICE_UNAVAILABLE);
+    ConfigRefused = ("config-refused", "The configuration is refused", UNPROCESSABLE_ENTITY);
+    CrossSite = ("cross-site", "A page of another site asks for it", FORBIDDEN);
+    FaultsNotAllowed = ("faults-not-allowed", "Faults are not allowed", FORBIDDEN);
+    Forbidden = ("forbidden", "The rules of the user do not allow it", FORBIDDEN);
+    HeadTimeout = ("head-timeout", "The head came too slowly", REQUEST_TIMEOUT);
+    HeadTooLarge = ("head-too-large", "The head is too large", REQUEST_HEADER_FIELDS_TOO_LARGE);
+    HostNotAllowed = ("host-not-allowed", "The host is not allowed", FORBIDDEN);
+    KeyNotFound = ("key-not-found", "Key not found", NOT_FOUND);
+    KeyTooLarge = ("key-too-large", "The key is too large", URI_TOO_LONG);
+    LoginRequired = ("login-required", "A user must log in", UNAUTHORIZED);
+    MethodNotAllowed = ("method-not-allowed", "Method not allowed", METHOD_NOT_ALLOWED);
+    NoDocuments = ("no-documents", "The source keeps no documents", NOT_IMPLEMENTED);
+    NoRange = ("no-range", "The source has no ranges", NOT_IMPLEMENTED);
+    NoSnapshot = ("no-snapshot", "No snapshot was written", CONFLICT);
+    NoSuchConnection = ("no-such-connection", "No such connection", NOT_FOUND);
+    NoSuchElement = ("no-such-element", "The document has no such element", NOT_FOUND);
+    NoSuchGroup = ("no-such-group", "No such group", NOT_FOUND);
+    NoSuchRoute = ("no-such-route", "No such route", NOT_FOUND);
+    NotEnoughReplicas = ("not-enough-replicas", "Not enough replicas have the write", GATEWAY_TIMEOUT);
+    NotReady = ("not-ready", "Not ready", SERVICE_UNAVAILABLE);
+    NoTier = ("no-tier", "The group has no tier before a source", CONFLICT);
+    NotADocument = ("not-a-document", "The value is not a JSON document", CONFLICT);
+    NotATable = ("not-a-table", "The source is not a table", CONFLICT);
+    NotAPeer = ("not-a-peer", "The request is not from a node that shares this cache", UNAUTHORIZED);
+    Overloaded = ("overloaded", "The server is overloaded", SERVICE_UNAVAILABLE);
+    PatchFailed = ("patch-failed", "The patch does not fit the document", CONFLICT);
+    PreconditionFailed = ("precondition-failed", "A precondition does not hold", PRECONDITION_FAILED);
+    PrimaryUnavailable = ("primary-unavailable", "The primary does not answer", SERVICE_UNAVAILABLE);
+    ProxyHeader = ("proxy-header", "The PROXY header cannot be used", BAD_REQUEST);
+    ReadOnly = ("read-only", "The source is read-only", METHOD_NOT_ALLOWED);
+    ReadOnlyReplica = ("read-only-replica", "A replica takes no writes", METHOD_NOT_ALLOWED);
+    SourceRefused = ("source-refused", "The source refused", BAD_GATEWAY);
+    SourceUnavailable = ("source-unavailable", "The source is unavailable", SERVICE_UNAVAILABLE);
+    TableRefused = ("table-refused", "The table is refused", UNPROCESSABLE_ENTITY);
+    Throttled = ("throttled", "Too many requests", SERVICE_UNAVAILABLE);
+    TooManyKeys = ("too-many-keys", "Too many keys", PAYLOAD_TOO_LARGE);
+    TooManyLogins = ("too-many-logins", "Too many logins failed", TOO_MANY_REQUESTS);
+    UnsupportedType = ("unsupported-type", "The media type is not supported", UNSUPPORTED_MEDIA_TYPE);
+    ValueTooLarge = ("value-too-large", "The value is too large", PAYLOAD_TOO_LARGE);
 }
 
 /// An error and what is known about this occurrence of it.
@@ -158,12 +100,10 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Without a detail.
     pub(crate) fn new(kind: ProblemKind) -> Problem {
         Problem { kind, detail: None, retry_after: None, allow: None, limit: None }
     }
 
-    /// With a sentence about this occurrence.
     pub(crate) fn of(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         Problem { detail: Some(detail.into()), ..Problem::new(kind) }
     }
@@ -190,7 +130,6 @@ impl Problem {
         }
     }
 
-    /// A write to a replica.
     pub(crate) fn of_replica(primary: Option<String>) -> Problem {
         let primary = primary.map_or(String::new(), |primary| format!(" of {primary}"));
         let detail = format!("this server is a read-only replica{primary}: write to its primary");
@@ -241,7 +180,6 @@ impl Problem {
         self.kind == ProblemKind::LoginRequired
     }
 
-    /// There is no route at this path.
     pub(crate) fn no_such_route(path: &str) -> Problem {
         Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing at {path}"))
     }
@@ -255,7 +193,6 @@ impl Problem {
         self.kind.describe().2
     }
 
-    /// When to try again.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -265,13 +202,11 @@ impl Problem {
         self.allow.as_ref()
     }
 
-    /// For people.
     pub(crate) fn sentence(&self) -> String {
         let title = self.kind.describe().1;
         self.detail.as_ref().map_or_else(|| title.to_owned(), |detail| format!("{title}: {detail}"))
     }
 
-    /// The response.
     pub(crate) fn into_response(self) -> Response<ResponseBody> {
         let (name, title, mut status) = self.kind.describe();
         if self.limit.as_ref().is_some_and(|limit| limit.is_of_client) {
@@ -338,7 +273,6 @@ pub(crate) fn insert_rate_limit(headers: &mut HeaderMap, allowance: &Allowance) 
     }
 }
 
-/// Rounded up.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

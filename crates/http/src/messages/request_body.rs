@@ -8,18 +8,16 @@ use larder_ring::peer::AT_OWNER;
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long a body may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BodyLimit {
-    /// The route reads none.
     Unread,
     /// `max-body`.
     Small,
     /// `max-value`.
     Value,
-    /// The same, with the key and the rest of the message.
+    /// `max-value`, with the key and the rest of the message.
     Message,
-    /// The same, with the rest of the object, and the key's characters as escapes.
+    /// `max-value`, with the rest of the object, and the key's characters as escapes.
     Item,
     /// A message, or commands that another node sends together: twice `max-value`, or
     /// [`LONGEST_COMMANDS`] if that is more (as from a client of the Redis protocol). They have several
@@ -39,14 +37,12 @@ pub(crate) struct UnreadBody<'r> {
     pub(crate) key: &'r [u8],
 }
 
-/// Bytes per second.
 const SLOWEST: u64 = 1024;
 /// A `Content-Length` is believed up to here; beyond, room is made for what has come.
 const BELIEVED: usize = 1 << 20;
 
 /// Bytes of a body that nobody reads that are taken all the same.
 const DISCARDED: u64 = 64 << 10;
-/// How long they may take.
 const DISCARDING: Duration = Duration::from_millis(100);
 
 /// Takes a body that the route did not read, if it is short and comes at once.

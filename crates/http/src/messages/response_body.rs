@@ -29,7 +29,7 @@ pub(crate) struct ResponseBody {
     left: Option<u64>,
     /// Produces more pieces when these are sent.
     pages: Option<Box<dyn Pages>>,
-    /// It goes on until somebody has had enough.
+    /// It ends with its client.
     is_endless: bool,
     /// All of it, with the trailers at its end.
     frames: Option<tonic::body::Body>,
@@ -61,12 +61,10 @@ pub(crate) const REFERENCE: usize = 2 * WINDOW;
 const COUNTED: usize = 1 << 20;
 
 impl ResponseBody {
-    /// No bytes.
     pub(crate) fn empty() -> ResponseBody {
         ResponseBody { left: Some(0), ..ResponseBody::default() }
     }
 
-    /// These bytes.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
         let mut body = ResponseBody::empty();
         let bytes = bytes.into();
@@ -85,7 +83,7 @@ impl ResponseBody {
         ResponseBody { left: None, pages: Some(Box::new(pages)), ..first.unwrap_or_default() }
     }
 
-    /// The same, for as long as the client listens.
+    /// Pages for as long as the client listens.
     pub(crate) fn endless(first: ResponseBody, pages: impl Pages + 'static) -> ResponseBody {
         ResponseBody { is_endless: true, ..ResponseBody::paged(Some(first), pages) }
     }
@@ -95,12 +93,10 @@ impl ResponseBody {
         self.is_endless
     }
 
-    /// A value that passes through.
     pub(crate) fn streamed(value: ValueStream) -> ResponseBody {
         ResponseBody { left: value.len, pages: Some(Box::new(PassingValue(value.chunks))), ..ResponseBody::default() }
     }
 
-    /// An answer over gRPC.
     pub(crate) fn framed(frames: tonic::body::Body) -> ResponseBody {
         ResponseBody { frames: Some(frames), ..ResponseBody::default() }
     }
@@ -251,7 +247,6 @@ impl BodyWriter {
         }
     }
 
-    /// Bytes of text so far.
     pub(crate) fn text(&self) -> usize {
         self.texts + self.text.len()
     }
@@ -270,7 +265,6 @@ impl BodyWriter {
         ResponseBody { _charge: Some(charge), ..self.finish() }
     }
 
-    /// The body.
     pub(crate) fn finish(mut self) -> ResponseBody {
         self.cut();
         self.body

@@ -39,7 +39,6 @@ pub(crate) fn no_content() -> Response<ResponseBody> {
     empty(StatusCode::NO_CONTENT)
 }
 
-/// A status without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = status;
@@ -51,7 +50,6 @@ pub(crate) fn json_value(document: &Value) -> Answer {
     Ok(json(ResponseBody::full(document.to_string())))
 }
 
-/// A JSON document.
 pub(crate) fn json(document: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(document);
     insert_own_type(response.headers_mut(), JSON);

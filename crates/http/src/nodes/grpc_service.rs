@@ -46,7 +46,6 @@ fn server<R: Message + 'static, Q: Message + Default + 'static>() -> Grpc<ProstC
     Grpc::new(ProstCodec::default()).max_decoding_message_size(usize::MAX)
 }
 
-/// A method, as tonic calls it.
 struct Method<F>(F);
 
 type GrpcAnswer<R> = Result<tonic::Response<R>, Status>;

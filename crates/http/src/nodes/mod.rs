@@ -2,5 +2,4 @@
 pub(crate) mod grpc_service;
 pub(crate) mod owner_requests;
 pub(crate) mod peer_routes;
-pub(crate) mod primary_connections;
 pub(crate) mod primary_writes;

@@ -1,17 +1,17 @@
 //! Writes of keys that another node owns, where the nodes' memory tiers are one store: sent to the
 //! owner, and run as such. Decision 0051.
 use crate::{
+    compat::read_routes::MESSAGE,
     keys::{
         document_routes,
         key_routes::{self, PutRequest},
     },
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
-        read_responses::MESSAGE,
         request_body::UnreadBody,
         response_body::ResponseBody,
     },
-    routing::route_request::{RouteRequest, not_empty},
+    routing::route_request::{GroupRequest, RouteRequest, not_empty},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -41,7 +41,7 @@ pub(crate) async fn put(request: &RouteRequest<'_>, body: UnreadBody<'_>) -> Ans
     }
 }
 
-/// Likewise `PATCH`.
+/// `PATCH` of a key: made where its owner is.
 pub(crate) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     match at_owner(request, "PATCH", &body).await? {
         Some(response) => Ok(response),
@@ -49,7 +49,7 @@ pub(crate) async fn patch(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     }
 }
 
-/// Likewise `DELETE`.
+/// `DELETE` of a key: made where its owner is.
 pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
     match at_owner(request, "DELETE", &Bytes::new()).await? {
         Some(response) => Ok(response),
@@ -57,7 +57,6 @@ pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
     }
 }
 
-/// `DELETE /data/{key}`.
 pub(crate) async fn delete_data(request: &RouteRequest<'_>) -> Answer {
     not_empty(request.key()?)?;
     delete(request).await
@@ -158,18 +157,16 @@ fn not_the_owner() -> OwnerAnswer {
 
 async fn run_write(request: &RouteRequest<'_>, write: HttpWrite) -> Result<OwnerAnswer, Problem> {
     let headers = headers(&write.fields);
-    let inner = RouteRequest {
-        context: request.context,
+    // The rules of the user were applied where it is connected.
+    let asked = GroupRequest {
         worker: request.worker,
         group: request.group,
-        key: &write.key,
         query: &write.query,
-        headers: &headers,
         now: request.now,
-        // The rules of the user were applied where it is connected.
         user: Rc::default(),
         trace: None,
     };
+    let inner = RouteRequest { asked, context: request.context, key: &write.key, headers: &headers };
     let key = inner.key()?;
     if !request.group.peers.as_ref().is_some_and(|peers| peers.is_store() && peers.serves(&key)) {
         return Ok(not_the_owner());

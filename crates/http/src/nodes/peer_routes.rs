@@ -2,11 +2,11 @@
 //! here changes this node alone.
 use super::owner_requests;
 use crate::{
+    compat::read_routes::{MESSAGE, ReadRoute},
     connection::connection_context::ConnectionContext,
     keys::tag_routes,
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
-        read_responses::{MESSAGE, ReadRoute},
         response_body::ResponseBody,
         response_writer,
     },
@@ -38,7 +38,6 @@ pub(crate) fn nodes_show_themselves(context: &ConnectionContext) -> bool {
     peers.secret.is_some() || peers.tls.is_some()
 }
 
-/// Whether a request is from a node.
 pub(crate) fn check_node(context: &ConnectionContext, headers: &HeaderMap) -> Result<(), Problem> {
     let peers = &context.worker.app.settings.peers;
     if peers.tls.is_some() && !context.is_node {

@@ -29,9 +29,7 @@ use tokio::time::timeout;
 const FORWARDED: HeaderName = HeaderName::from_static("larder-forwarded");
 /// The field of the answer to it, by which the replica tells when it has the write: [`ChangesAt`].
 const CHANGES: HeaderName = HeaderName::from_static("larder-changes");
-/// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(2);
-/// How long the primary may take to answer.
 const ANSWERING: Duration = Duration::from_secs(5);
 /// What an answer holds at most besides a value.
 const REST: usize = 1 << 20;
@@ -68,7 +66,6 @@ pub(crate) fn add_changes(context: &ConnectionContext, headers: &mut HeaderMap) 
     }
 }
 
-/// Whether a replica forwarded this request.
 pub(crate) fn is_forwarded(method: &Method, headers: &HeaderMap) -> bool {
     *method != Method::GET && headers.contains_key(FORWARDED)
 }
@@ -158,7 +155,6 @@ fn login(context: &ConnectionContext, primary: &PrimaryHttp) -> Option<HeaderVal
     Some(value)
 }
 
-/// Why the primary did not let this replica in.
 fn refused_login(context: &ConnectionContext, primary: &PrimaryHttp) -> &'static str {
     match (context.worker.app.settings.password.is_some(), primary.0.tls.is_some()) {
         (true, true) => "it refuses the password of this replica (setting `password`)",

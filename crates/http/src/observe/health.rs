@@ -10,7 +10,6 @@ use http::StatusCode;
 use larder_ring::peer::Standing;
 use larder_store::clock;
 
-/// `GET /healthz`: the process answers.
 pub(crate) fn healthy(_: &RouteRequest<'_>) -> Answer {
     Ok(response_writer::text(StatusCode::OK, "ok\n"))
 }

@@ -30,7 +30,6 @@ pub(crate) fn hot_keys(request: &RouteRequest<'_>) -> Answer {
     })
 }
 
-/// The name of a list, and of its numbers.
 fn names(measure: Measure) -> (&'static str, &'static str) {
     match measure {
         Measure::Reads => ("by_reads", "reads"),

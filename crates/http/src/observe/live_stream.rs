@@ -26,7 +26,6 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// How long a stream lasts.
 const LONGEST: Duration = Duration::from_secs(600);
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -34,7 +33,6 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// `GET /v1/live`
 pub(crate) fn live(request: &RouteRequest<'_>) -> Answer {
     let app = request.worker.app.clone();
     let users_seen = users(&app);

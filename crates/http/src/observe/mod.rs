@@ -4,7 +4,6 @@ pub(crate) mod contents_route;
 pub(crate) mod health;
 pub(crate) mod history_routes;
 pub(crate) mod hot_key_lists;
-pub(crate) mod kept_answer;
 pub(crate) mod live_stream;
 pub(crate) mod metrics_and_stats;
 pub(crate) mod peer_status;

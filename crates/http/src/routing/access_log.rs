@@ -85,7 +85,6 @@ impl LoggedRequest {
         })
     }
 
-    /// The response is ready to be sent.
     pub(crate) fn answered(&mut self, status: u16) {
         self.answer = Some((status, Instant::now()));
     }
@@ -202,7 +201,6 @@ pub(crate) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     fields_of(head, name).next()
 }
 
-/// All fields of a name.
 pub(crate) fn fields_of<'h>(head: &'h [u8], name: &str) -> impl Iterator<Item = &'h [u8]> {
     head.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
         let (start, rest) = line.split_at_checked(name.len())?;

@@ -11,7 +11,6 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
-/// `GET /docs`
 pub(crate) fn docs_page(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
     let item_prefix = request.worker.app.settings.item_prefix.as_deref();
     let mut response = Response::new(ResponseBody::full(page(&openapi::description(routes, item_prefix))));
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_page_lists_every_route_and_loads_nothing() {
-        let page = page(&&openapi::description(ROUTES, None));
+        let page = page(&openapi::description(ROUTES, None));
         for route in ROUTES {
             let method = route.method.as_str();
             let line = format!("<b class=\"{}\">{method}</b> <code>{}</code>", method.to_lowercase(), route.pattern);

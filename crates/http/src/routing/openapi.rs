@@ -19,7 +19,6 @@ pub(crate) fn openapi(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
     response_writer::json_value(&description(routes, item_prefix))
 }
 
-/// The document.
 pub(crate) fn description(routes: &[Route], item_prefix: Option<&str>) -> Value {
     let mut document: Value = serde_json::from_str(COMPONENTS).expect("valid JSON: a test reads it");
     for route in routes.iter().filter(|route| route.about.id != UNDESCRIBED) {

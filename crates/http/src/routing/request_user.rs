@@ -22,7 +22,6 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 
-/// The user of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestUser {
     /// `None`: clients need not log in.
@@ -113,7 +112,6 @@ fn check<'k>(
 /// The value of an `Authorization`, its user, and until when it counts ([`Millis::MAX`]: for good).
 type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>, Millis);
 
-/// The users that a connection has had.
 #[derive(Debug, Default)]
 pub(crate) struct KnownUsers {
     /// The name in the client's certificate (`tls-client-user`): who it is without `Authorization`,
@@ -125,7 +123,6 @@ pub(crate) struct KnownUsers {
     is_open: Cell<bool>,
     /// Requests without `Authorization`, if they are served.
     without: RefCell<Option<Rc<RequestUser>>>,
-    /// The last header that was verified.
     with: RefCell<Option<VerifiedHeader>>,
     /// The last user, where the Redis behind checks users.
     upstream: KnownUpstreamUser,

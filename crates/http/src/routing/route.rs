@@ -1,10 +1,10 @@
 //! What a row of the table of routes says, and what follows from it.
 use super::route_request::RouteRequest;
 use crate::{
+    compat::read_routes::ReadRoute,
     connection::connection_context::ListenerRole,
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
-        read_responses::ReadRoute,
         request_body::{BodyLimit, UnreadBody},
     },
 };
@@ -31,7 +31,6 @@ pub(crate) struct Route {
     pub(crate) about: About,
 }
 
-/// Listeners that have a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteListeners {
     Native,
@@ -42,7 +41,8 @@ pub(crate) enum RouteListeners {
     NativeAndConsole,
 }
 
-/// What answers.
+pub(crate) type LaterAnswer<'r> = Pin<Box<dyn Future<Output = Answer> + 'r>>;
+
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// The read of one key, whose errors have the form of the route, too.
@@ -50,7 +50,7 @@ pub(crate) enum Handler {
     /// A function that waits for nothing.
     Now(fn(&RouteRequest<'_>) -> Answer),
     /// A function that waits, or reads the body.
-    Later(for<'r> fn(&'r RouteRequest<'r>, UnreadBody<'r>) -> Pin<Box<dyn Future<Output = Answer> + 'r>>),
+    Later(for<'r> fn(&'r RouteRequest<'r>, UnreadBody<'r>) -> LaterAnswer<'r>),
 }
 
 /// What a route needs of the user's rules: a command of the command table, and keys.
@@ -60,7 +60,7 @@ pub(crate) enum RouteRights {
     Open,
     /// The secret of nodes, or their certificate.
     Nodes,
-    /// The same, or the right to GET the key in the path where nodes have neither.
+    /// The secret or certificate of nodes, or the right to GET the key in the path where nodes have neither.
     NodesOrGet,
     /// A command on the key in the path, or in this parameter of the query.
     Key(&'static str, Option<&'static str>, KeyAccess),
@@ -71,7 +71,6 @@ pub(crate) enum RouteRights {
     Item(&'static str),
     /// The handler checks the keys that it finds in the body.
     KeysInBody,
-    /// A command without keys.
     Command(&'static str),
     /// A command that may touch any key.
     AnyKey(&'static str, KeyAccess),
@@ -88,14 +87,12 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// The names of those in the query.
     pub(crate) fn in_query(&self) -> impl Iterator<Item = &'static str> {
         let is_in_query = |name: &&str| !name.starts_with("path-") && !name.starts_with(|c: char| c.is_uppercase());
         self.names.iter().copied().filter(is_in_query).map(|name| name.split('.').next().unwrap_or(name))
     }
 }
 
-/// The description of a route.
 pub(crate) struct About {
     pub(crate) tag: &'static str,
     /// That of OpenAPI. [`UNDESCRIBED`]: the path is that of another route.
@@ -124,7 +121,6 @@ impl Route {
         }
     }
 
-    /// Whether its path is `/data/{key}`.
     pub(crate) fn is_data(&self) -> bool {
         self.pattern == DATA
     }

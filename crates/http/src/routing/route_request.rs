@@ -14,22 +14,37 @@ use larder_core::{
 use larder_engine::Millis;
 use larder_proto::http::target;
 use larder_source::{Fetch, RequestTrace};
-use std::{borrow::Cow, ops::RangeInclusive, rc::Rc, sync::Arc};
+use std::{
+    borrow::Cow,
+    ops::{Deref, RangeInclusive},
+    rc::Rc,
+    sync::Arc,
+};
 
-/// A request on its way to its handler.
-pub(crate) struct RouteRequest<'r> {
-    pub(crate) context: &'r ConnectionContext,
+/// What a request asks of a group, whichever path it came by.
+pub(crate) struct GroupRequest<'r> {
     pub(crate) worker: &'r Worker,
     pub(crate) group: &'r Rc<Group>,
-    /// The rest of the path, still encoded.
-    pub(crate) key: &'r [u8],
     pub(crate) query: &'r [u8],
-    pub(crate) headers: &'r HeaderMap,
     pub(crate) now: Millis,
-    /// Who asks.
     pub(crate) user: Rc<RequestUser>,
     /// What goes with the request to those who are asked for its sake.
     pub(crate) trace: Option<Arc<RequestTrace>>,
+}
+
+pub(crate) struct RouteRequest<'r> {
+    pub(crate) asked: GroupRequest<'r>,
+    pub(crate) context: &'r ConnectionContext,
+    /// The rest of the path, still encoded.
+    pub(crate) key: &'r [u8],
+    pub(crate) headers: &'r HeaderMap,
+}
+
+impl<'r> Deref for RouteRequest<'r> {
+    type Target = GroupRequest<'r>;
+    fn deref(&self) -> &GroupRequest<'r> {
+        &self.asked
+    }
 }
 
 impl RouteRequest<'_> {
@@ -39,7 +54,9 @@ impl RouteRequest<'_> {
         self.check_key(&key)?;
         Ok(key)
     }
+}
 
+impl GroupRequest<'_> {
     /// The key in the query; `None` if there is none.
     pub(crate) fn key_parameter(&self, name: &str) -> Option<Result<Cow<'_, [u8]>, Problem>> {
         target::parameter(self.query, name).map(|raw| decode_key(raw, target::decode_query))
@@ -76,7 +93,6 @@ impl RouteRequest<'_> {
             fetch.follow(trace.clone());
         }
     }
-    /// The memory tier has answered.
     pub(crate) fn answered_by_tier(&self, key: &[u8]) {
         if let Some(trace) = &self.trace {
             trace.is_answered_by(|| self.group.tier_name(key).into());
@@ -91,7 +107,6 @@ impl RouteRequest<'_> {
         }
     }
 
-    /// Is this within the limits of a key?
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), Problem> {
         let max = self.worker.app.settings.max_key;
         match key.len() <= max {

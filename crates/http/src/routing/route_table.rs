@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     admin::{config_routes, connection_routes, fault_routes, group_control, snapshot_routes, store_backup},
-    compat::{entity, groupcache_stats},
+    compat::{entity, groupcache_stats, read_routes::ReadRoute},
     connection::connection_context::ListenerRole,
     console, item_api,
     keys::{key_routes, list_keys, mget, range_routes, tag_routes},
-    messages::{problem_json::Problem, read_responses::ReadRoute, request_body::BodyLimit},
+    messages::{problem_json::Problem, request_body::BodyLimit},
     nodes::{grpc_service, owner_requests, peer_routes},
     observe::{
         command_numbers, contents_route, health, history_routes, hot_key_lists, live_stream, metrics_and_stats,
@@ -90,7 +90,6 @@ macro_rules! routes {
     };
 }
 
-/// Every route there is.
 pub(crate) static ROUTES: &[Route] = routes! {
     GET "/v1/kv/{key}" NativeAndConsole DATA Kv, Key("get", None, READ), any["pointer" "If-None-Match" "If-Match"], Unread "", read(ReadRoute::Kv)
         => keys getKey "Read a key of group `default`" "" "200 value | 304 notModified | 4XX | 502 | 503";

@@ -4,16 +4,17 @@ use super::{
     access_log::{self, LoggedRequest},
     request_checks::{check_host, check_rights, enter, head_size, refuse_other_sites},
     route::{Handler, Route, RouteRights},
-    route_request::RouteRequest,
+    route_request::{GroupRequest, RouteRequest},
     route_table::find,
 };
 use crate::{
+    compat::read_routes::ReadRoute,
     connection::connection_context::{ConnectionContext, ListenerRole},
     item_api::{self, ItemPath},
     keys::key_routes,
     messages::{
         problem_json::{Answer, Problem, ProblemKind, insert_rate_limit},
-        read_responses::{OCTETS, ReadRoute},
+        read_responses::OCTETS,
         request_body::{self, BodyLimit, UnreadBody},
         response_body::ResponseBody,
         response_writer::{NO_SNIFFING, SANDBOX},
@@ -39,7 +40,6 @@ use std::{
     rc::Rc,
 };
 
-/// What a request was answered with.
 pub(crate) struct Answered {
     pub(crate) response: Response<ResponseBody>,
     /// The routes with which it is timed.
@@ -48,7 +48,6 @@ pub(crate) struct Answered {
     pub(crate) logged: Option<LoggedRequest>,
 }
 
-/// Answers a request.
 pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incoming>) -> Answered {
     let is_head = request.method() == Method::HEAD;
     if context.role == ListenerRole::Native
@@ -142,7 +141,6 @@ fn item_redirect(context: &ConnectionContext, uri: &Uri) -> Option<Response<Resp
     Some(item_api::redirect(&meant, uri.query().unwrap_or_default().as_bytes()))
 }
 
-/// The request, if it will be logged.
 fn logged(context: &ConnectionContext, request: &Request<Incoming>) -> Option<LoggedRequest> {
     let app = &context.worker.app;
     if !access_log::is_on(&context.worker) {
@@ -225,17 +223,8 @@ async fn answer(
     };
     let now = clock::now();
     context.worker.longest_turn.begin(now, &context.worker.counters.longest_turn);
-    let request = RouteRequest {
-        context,
-        worker: &context.worker,
-        group,
-        key: variables.key,
-        query,
-        headers: &head.headers,
-        now,
-        user,
-        trace,
-    };
+    let asked = GroupRequest { worker: &context.worker, group, query, now, user, trace };
+    let request = RouteRequest { asked, context, key: variables.key, headers: &head.headers };
     check_rights(&request, route.rights)?;
     route.check_parameters(query)?;
     if path.has_slash() {
@@ -279,7 +268,7 @@ fn group<'w>(worker: &'w Worker, route: &Route, name: Option<&[u8]>) -> Result<&
     };
     let mut scratch = Vec::new();
     let name = target::decode_path(encoded, &mut scratch).unwrap_or_default();
-    worker.groups.named(&name).ok_or_else(|| {
+    worker.groups.named(name).ok_or_else(|| {
         Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{}`", String::from_utf8_lossy(name)))
     })
 }

@@ -5,7 +5,7 @@ mod reload;
 mod tier_shrink;
 
 use crate::{
-    clients::{Client, Clients, Cursors, PubSub, SubscribesInFlight, Tracking, push_inbox::Backlog},
+    clients::{Client, ClientTables, Clients},
     read::{Group, Groups, ProcessGroup, Tier},
     snapshot::Snapshots,
 };
@@ -79,26 +79,12 @@ pub struct App {
     pub clients: Arc<Clients>,
     /// TLS of the listeners; `None`: none speaks it.
     pub tls: Option<Arc<ServerTls>>,
-    /// The byte budget for undelivered pushes.
-    pub backlog: Arc<Backlog>,
     /// The account of all buffers.
     pub buffers: Arc<Buffers>,
-    /// Open SCAN cursors.
-    pub cursors: Cursors,
-    /// The CLIENT TRACKING table, used when Larder itself does the tracking.
-    pub tracking: Arc<Tracking>,
-    /// The pub/sub registry, used without a Redis source.
-    pub pubsub: Arc<PubSub>,
-    /// Subscribing commands on their way to a Redis source.
-    pub subscribes: Arc<SubscribesInFlight>,
-    /// What is on that requests must look at.
-    pub specials: Specials,
-    /// The limits on requests.
-    pub throttle: Throttle,
-    /// The state of CLIENT PAUSE.
-    pub pause: Pause,
-    /// Faults to order; none can be without `allow-faults`.
-    pub faults: Arc<Faults>,
+    /// What clients of the Redis protocol have here besides their connections.
+    pub tables: ClientTables,
+    /// What decides whether requests may go on.
+    pub gate: GateState,
     /// The state of the drain.
     pub drain: Drain,
     /// The ticks of the control thread.
@@ -110,6 +96,18 @@ pub struct App {
     /// A random number drawn at start. It distinguishes this run of the server from all others
     /// (entity tags).
     pub instance: u64,
+}
+
+/// What decides whether requests may go on ([`gate`](crate::gate)).
+pub struct GateState {
+    /// What is on that requests must look at.
+    pub specials: Specials,
+    /// The limits on requests.
+    pub throttle: Throttle,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// None can be ordered without `allow-faults`.
+    pub faults: Arc<Faults>,
 }
 
 /// The addresses on which the process listens.
@@ -184,8 +182,7 @@ impl App {
         let tiers: Vec<_> = settings.groups.iter().map(|group| Tier::new(group, settings.what_if)).collect();
         let lent = tiers.iter().map(|tier| tier.cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
-        let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
-        let tracking = Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone()));
+        let tables = ClientTables::new(&settings, &buffers);
         let servers = ServerLoads::default();
         let group = |(number, tier)| ProcessGroup::new(number, tier, &settings, &buffers, &servers);
         let groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
@@ -193,7 +190,7 @@ impl App {
             groups.default().source.table.iter().for_each(|table| table.follow_data(data.clone()));
         }
         // The Redis protocol serves only this group.
-        groups.default().cache.set_listener(ListenerKind::Tracking, tracking.clone());
+        groups.default().cache.set_listener(ListenerKind::Tracking, tables.tracking.clone());
         let faults = Arc::new(Faults::new(specials.switch(Special::Faults)));
         for ProcessGroup { settings: group, source, .. } in groups.iter().filter(|_| settings.allow_faults) {
             let timeout = group.freshness.source_timeout;
@@ -229,6 +226,13 @@ impl App {
             .map_err(|problems| RunError::Users(problems.join("\n")))?;
         let mut clients = Clients::new(settings.threads, connections, buffers.open_files().clone());
         clients.monitors.is_any = specials.switch(Special::Monitors);
+        let logs_requests = specials.switch(Special::AccessLog);
+        let gate = GateState {
+            throttle: Throttle::new(&settings, specials.switch(Special::Throttle)),
+            pause: Pause::new(specials.switch(Special::Pause)),
+            faults,
+            specials,
+        };
         let history = History::new(settings.groups.iter().map(|group| group.name.clone()), telemetry.time());
         Ok(App {
             bound,
@@ -241,25 +245,18 @@ impl App {
             groups,
             bound_changes: BoundChanges::default(),
             tls,
-            pubsub: Arc::new(PubSub::new(backlog.clone())),
-            subscribes: Arc::default(),
-            tracking,
-            backlog,
-            faults,
             clients: Arc::new(clients),
-            cursors: Cursors::new(&buffers),
             buffers,
-            throttle: Throttle::new(&settings, specials.switch(Special::Throttle)),
-            pause: Pause::new(specials.switch(Special::Pause)),
+            tables,
+            gate,
             drain: Drain::default(),
             ticks: Ticks::default(),
             commands: command_stats,
             users: Arc::new(users),
             upstream_rights: settings.passthrough.map(|max_age| Arc::new(UpstreamRights::new(max_age))),
             instance: fastrand::u64(..),
-            live: LiveSettings::new(&settings, specials.switch(Special::AccessLog)),
+            live: LiveSettings::new(&settings, logs_requests),
             running: Mutex::new(config),
-            specials,
             settings,
         })
     }
@@ -296,7 +293,7 @@ impl App {
 impl Worker {
     /// Builds the state of core `id`, on that core's runtime. Its sources begin to connect.
     pub fn new(id: usize, app: Arc<App>) -> Worker {
-        let faults = app.settings.allow_faults.then_some(&app.faults);
+        let faults = app.settings.allow_faults.then_some(&app.gate.faults);
         let client = app
             .peers
             .as_ref()
@@ -312,7 +309,7 @@ impl Worker {
             groups,
             counters,
             queue_delay,
-            special: app.specials.of_worker(id),
+            special: app.gate.specials.of_worker(id),
             longest_turn: LongestTurn::default(),
             peers: client,
             forwarder,

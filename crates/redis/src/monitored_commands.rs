@@ -17,8 +17,8 @@ pub(super) fn show(worker: &Worker, session: &Session, command: &Command, args: 
     let hidden =
         matches!(command.kind, CommandKind::Transaction(_)) || command.flags.has(Flags::ADMIN.with(Flags::NO_AUTH));
     if answered && !hidden && session.multi.is_none() && worker.groups.default().source.as_redis().is_some() {
-        let line = worker.app.backlog.count(line(session, args).into());
-        worker.app.clients.monitors().show(&line, &worker.app.backlog);
+        let line = worker.app.tables.backlog.count(line(session, args).into());
+        worker.app.clients.monitors().show(&line, &worker.app.tables.backlog);
     }
 }
 

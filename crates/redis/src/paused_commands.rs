@@ -14,7 +14,7 @@ use larder_proto::resp::Args;
 /// Whether this command must wait for the end of a pause. A command that will be refused need not.
 #[cold]
 pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, now: Millis) -> bool {
-    let Some(paused) = worker.app.pause.paused(now) else { return false };
+    let Some(paused) = worker.app.gate.pause.paused(now) else { return false };
     let found = match find_for(*args) {
         FoundCommand::Command(command) if !at_source(worker, command, *args) => Some(command),
         _ => None,

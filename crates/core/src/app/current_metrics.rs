@@ -52,9 +52,9 @@ impl App {
         });
         let pushes = PushSnapshot {
             tracking_clients: app.clients.tracking() as u64,
-            tracked_keys: app.tracking.totals().keys as u64,
-            subscribed: app.pubsub.totals().map(|n| n as u64),
-            cut_off: app.backlog.cut_off(),
+            tracked_keys: app.tables.tracking.totals().keys as u64,
+            subscribed: app.tables.pubsub.totals().map(|n| n as u64),
+            cut_off: app.tables.backlog.cut_off(),
         };
         let buffers = BuffersSnapshot {
             max_bytes: app.buffers.limit() as u64,
@@ -142,10 +142,10 @@ fn inspection_snapshot(counts: &InspectionCounts) -> InspectionSnapshot {
 }
 
 fn faults(app: &App) -> FaultsSnapshot {
-    let list = app.faults.list(clock::now());
+    let list = app.gate.faults.list(clock::now());
     let active = |place: FaultPlace| list.iter().filter(|fault| fault.place == place).count() as u64;
     FaultsSnapshot {
         active: FaultPlace::ALL.map(|place| (place.name(), active(place))).into(),
-        struck: app.faults.done().collect(),
+        struck: app.gate.faults.done().collect(),
     }
 }

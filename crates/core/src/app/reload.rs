@@ -107,7 +107,7 @@ impl App {
         let settings = &changes.outcome.settings;
         self.live.replace(settings);
         if changes.is_live("throttle") {
-            self.throttle.replace(settings);
+            self.gate.throttle.replace(settings);
         }
         if changes.is_live("log-level") {
             self.telemetry.logs.set_level(settings.log_level);
@@ -123,7 +123,7 @@ impl App {
             slow.watch_from(settings.latency_monitor_threshold);
         }
         if changes.is_live("tracking-table-max-keys") {
-            self.tracking.set_max_keys(settings.tracking_table_max_keys);
+            self.tables.tracking.set_max_keys(settings.tracking_table_max_keys);
         }
         for (group, new) in self.groups_of(settings) {
             if changes.is_live(&max_memory_path(group)) {

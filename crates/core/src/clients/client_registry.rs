@@ -1,6 +1,13 @@
 //! All connections of the process: a map for each worker, and how many there are.
-use super::{client::Client, monitors::Monitors};
-use larder_base::buffers::{OpenFile, OpenFiles};
+use super::{
+    client::Client,
+    push_inbox::{Backlog, PushMessage},
+};
+use bytes::Bytes;
+use larder_base::{
+    buffers::{OpenFile, OpenFiles},
+    special::Switch,
+};
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
@@ -160,6 +167,29 @@ impl Drop for Listed {
     }
 }
 
+/// The clients that see every command (MONITOR), for those commands that a Redis source does not see
+/// because they are answered here.
+#[derive(Debug, Default)]
+pub struct Monitors {
+    pub(crate) is_any: Switch,
+    clients: Mutex<Vec<Arc<Client>>>,
+}
+
+impl Monitors {
+    /// Shows `line` to all of them.
+    #[cold]
+    pub fn show(&self, line: &Bytes, backlog: &Backlog) {
+        for client in &*self.clients.lock() {
+            client.post(PushMessage::Monitored(line.clone()), backlog);
+        }
+    }
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Client>>)) {
+        let mut clients = self.clients.lock();
+        change(&mut clients);
+        self.is_any.set(!clients.is_empty());
+    }
+}
+
 /// A client that monitors, until this is dropped.
 #[derive(Debug)]
 pub struct Monitoring {
@@ -167,8 +197,6 @@ pub struct Monitoring {
     id: u64,
 }
 impl Clients {
-    /// The clients that monitor.
-    #[inline]
     pub fn monitors(&self) -> &Monitors {
         &self.monitors
     }

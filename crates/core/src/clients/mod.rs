@@ -10,22 +10,47 @@
 mod client;
 mod client_registry;
 mod forwarded_name;
-pub mod monitors;
 mod pubsub_registry;
 pub mod push_inbox;
 mod scan_cursors;
 mod subscribes_in_flight;
 mod tracking_table;
 
-pub use client::Closing;
-pub use client::{About, Client, Moves, Tracks, Waits};
-pub use client_registry::Clients;
-pub use client_registry::Listed;
-pub use client_registry::{FullBy, Monitoring, Seat};
-pub use pubsub_registry::PubSub;
-pub use pubsub_registry::SubscriptionKind;
+pub use client::{About, Client, Closing, Moves, Tracks, Waits};
+pub use client_registry::{Clients, FullBy, Listed, Monitoring, Monitors, Seat};
+pub use pubsub_registry::{PubSub, SubscriptionKind};
 pub use scan_cursors::Cursors;
-pub use subscribes_in_flight::SubscribeInFlight;
-pub use subscribes_in_flight::SubscribesInFlight;
-pub use tracking_table::TrackingMode;
-pub use tracking_table::{Totals, Tracking};
+pub use subscribes_in_flight::{SubscribeInFlight, SubscribesInFlight};
+pub use tracking_table::{Totals, Tracking, TrackingMode};
+
+use larder_base::buffers::Buffers;
+use larder_config::Settings;
+use push_inbox::Backlog;
+use std::sync::Arc;
+
+/// What clients of the Redis protocol have in the process besides their connections.
+pub struct ClientTables {
+    /// The byte budget for undelivered pushes.
+    pub backlog: Arc<Backlog>,
+    /// Open SCAN cursors.
+    pub cursors: Cursors,
+    /// Which keys clients may have copies of, where Larder itself does the tracking.
+    pub tracking: Arc<Tracking>,
+    /// Who has subscribed, where no Redis source does that.
+    pub pubsub: Arc<PubSub>,
+    /// Subscribing commands on their way to a Redis source.
+    pub subscribes: Arc<SubscribesInFlight>,
+}
+
+impl ClientTables {
+    pub(crate) fn new(settings: &Settings, buffers: &Arc<Buffers>) -> ClientTables {
+        let backlog = Arc::new(Backlog::new(settings.max_backlog, buffers.clone()));
+        ClientTables {
+            cursors: Cursors::new(buffers),
+            tracking: Arc::new(Tracking::new(settings.tracking_table_max_keys, backlog.clone())),
+            pubsub: Arc::new(PubSub::new(backlog.clone())),
+            subscribes: Arc::default(),
+            backlog,
+        }
+    }
+}

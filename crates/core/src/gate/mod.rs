@@ -58,11 +58,11 @@ pub enum Refused {
     Throttled(Box<Throttled>),
 }
 
+type Rule = fn(&Worker, &mut Asked<'_, '_>) -> Verdict;
 type Verdict = Result<Option<Allowance>, Refused>;
 
 /// The rules, in the order in which they are asked: an overloaded core does no work for limits.
-const RULES: [(Special, fn(&Worker, &mut Asked<'_, '_>) -> Verdict); 2] =
-    [(Special::Overload, overload), (Special::Throttle, throttle)];
+const RULES: [(Special, Rule); 2] = [(Special::Overload, overload), (Special::Throttle, throttle)];
 
 /// Whether any rule is on.
 #[inline]
@@ -93,7 +93,7 @@ fn overload(_: &Worker, asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn throttle(worker: &Worker, asked: &mut Asked<'_, '_>) -> Verdict {
     let Asked { scope, caller, class, .. } = *asked;
-    let throttle = &worker.app.throttle;
+    let throttle = &worker.app.gate.throttle;
     let left = throttle.check(scope, caller, class, &mut *asked.keys).map_err(throttled)?;
     Ok(left.filter(|_| throttle.is_shown()))
 }
@@ -118,7 +118,7 @@ fn count(worker: &Worker, door: Door, refused: &Refused) {
 /// As [`enter`].
 #[cold]
 pub fn enter_keys<'k>(worker: &Worker, door: Door, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Refused> {
-    let entered = worker.app.throttle.check_keys(keys).map_err(throttled);
+    let entered = worker.app.gate.throttle.check_keys(keys).map_err(throttled);
     entered.inspect_err(|refused| count(worker, door, refused))
 }
 
@@ -138,7 +138,7 @@ pub fn delay(worker: &Worker, door: Door) -> Option<Duration> {
         Door::Http => FaultPlace::Http,
         Door::Redis => FaultPlace::Redis,
     };
-    worker.app.faults.delay(place, clock::now())
+    worker.app.gate.faults.delay(place, clock::now())
 }
 
 impl Worker {

@@ -1,6 +1,9 @@
 //! Per-key write locks for sources on this machine. With them, reading, computing and writing back
 //! is one atomic step for all other writers. Reads never wait for a lock.
-use super::{group::Group, lock_stripes::STRIPES, pending_writes::PendingWrites};
+use super::{
+    group::Group,
+    pending_writes::{PendingWrites, STRIPES},
+};
 use larder_source::SourceError;
 use smallvec::SmallVec;
 use std::{rc::Rc, sync::Arc};

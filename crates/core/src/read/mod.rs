@@ -32,14 +32,12 @@
 //!   source. Then neither is stored, and both forget the key (`pending_writes`).
 mod conditional_writes;
 mod documents;
-mod entry_tags;
 mod explained_key;
 mod group;
 mod groups;
 mod inspector;
 mod key_locks;
 mod local_changes;
-mod lock_stripes;
 mod peer_requests;
 mod pending_writes;
 mod reply_cache;
@@ -52,7 +50,6 @@ mod write_deadlines;
 mod write_through;
 
 pub use documents::{DocumentChange, HeldValue};
-pub use entry_tags::{check_tags, too_many_tags};
 pub use explained_key::{Fact, explain_key};
 pub use group::{Group, StartedRead};
 pub(crate) use groups::Tier;
@@ -63,3 +60,4 @@ pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
 pub use tier_contents::{TierContents, TierPart};
 pub use watched_keys::WatchedKeys;
+pub use write_through::{check_tags, too_many_tags};

@@ -1,11 +1,24 @@
 //! Writes in flight to a source. They are registered so that an older value never replaces a newer
 //! one in the tier.
-use super::{lock_stripes::LockStripes, watch_registry::WatchRegistry};
+use super::watch_registry::WatchRegistry;
 use larder_config::Coherence;
 use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
 use larder_source::FillPolicy;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::OnceLock};
+use tokio::sync::Semaphore;
+
+/// Enough that writers of different keys seldom share one, even if each waits for the disk.
+pub(super) const STRIPES: usize = 1024;
+
+/// The locks of a group's keys ([`KeyGuard`](super::KeyGuard)), by key hash. Built at first use.
+#[derive(Debug, Default)]
+pub(super) struct LockStripes(OnceLock<Box<[Semaphore]>>);
+impl LockStripes {
+    pub(super) fn stripes(&self) -> &[Semaphore] {
+        self.0.get_or_init(|| (0..STRIPES).map(|_| Semaphore::new(1)).collect())
+    }
+}
 
 /// The writes of a group in flight to its source, by key hash; shared by all cores.
 ///

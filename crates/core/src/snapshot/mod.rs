@@ -23,7 +23,6 @@ mod bucket_http;
 mod place;
 mod restoring;
 mod saved_state;
-mod snapshot_file;
 mod snapshots;
 mod verification;
 mod verification_state;

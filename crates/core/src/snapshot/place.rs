@@ -1,10 +1,13 @@
 //! Where a snapshot is: a file, or an object in S3-like storage. Calls block, those of an object
 //! for as long as the storage takes.
-use super::{bucket::Bucket, snapshot_file::SnapshotFile};
+use super::bucket::Bucket;
 use larder_config::SnapshotPlace;
-use larder_store::snapshot::{self, SaveProgress, Saved, SavedGroup, Scrutiny, SnapshotCompression, SnapshotError};
+use larder_store::snapshot::{
+    self, SaveProgress, Saved, SavedGroup, Scrutiny, SnapshotCompression, SnapshotError, SnapshotReader,
+};
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, BufReader, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -103,4 +106,44 @@ pub(super) fn remove_leftovers(place: &SnapshotPlace) -> io::Result<()> {
 /// The errors of a bucket name it themselves.
 fn nameless(error: io::Error) -> SnapshotError {
     SnapshotError::Io { path: Path::new("").into(), error }
+}
+
+/// A snapshot that is open: it is read several times, even if a new one takes its name meanwhile.
+#[derive(Debug)]
+pub(super) struct SnapshotFile {
+    file: File,
+    /// What errors call it.
+    name: PathBuf,
+}
+
+impl SnapshotFile {
+    /// Opens a file.
+    pub(super) fn open(path: &Path) -> Result<SnapshotFile, SnapshotError> {
+        match File::open(path) {
+            Ok(file) => Ok(SnapshotFile { file, name: path.into() }),
+            Err(error) => Err(SnapshotError::Io { path: path.into(), error }),
+        }
+    }
+
+    /// A file that is open.
+    pub(super) fn of(file: File, name: PathBuf) -> SnapshotFile {
+        SnapshotFile { file, name }
+    }
+
+    /// Reads it from its begin. One reader at a time.
+    pub(super) fn reader(&self) -> Result<SnapshotReader<BufReader<File>>, SnapshotError> {
+        let rewound = self.file.try_clone().and_then(|mut file| file.seek(SeekFrom::Start(0)).map(|_| file));
+        let file = rewound.map_err(|error| SnapshotError::Io { path: self.name.clone(), error })?;
+        SnapshotReader::of(file).map_err(|error| error.of_file(&self.name))
+    }
+
+    /// What errors call it.
+    pub(super) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Its bytes.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
 }

@@ -1,9 +1,8 @@
 //! The start: what is left of killed processes is removed, the file is checked, and loaded on a
 //! thread of its own while requests are served.
 use super::{
-    place::{self, old_name},
+    place::{self, SnapshotFile, old_name},
     saved_state::LoadStatus,
-    snapshot_file::SnapshotFile,
     snapshots::Snapshots,
 };
 use larder_base::lifecycle::RunError;

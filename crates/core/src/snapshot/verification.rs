@@ -10,8 +10,8 @@
 //! comes meanwhile fences the fetch. So a key that is not verified yet is a miss, and a client that
 //! asks for it has it verified at once (docs/decisions/0055-restored-copies-are-read-again.md).
 use super::{
+    place::SnapshotFile,
     saved_state::VerificationStatus,
-    snapshot_file::SnapshotFile,
     snapshots::{GroupInSnapshots, Snapshots},
     verification_state::{Batch, BatchSender, RestoredKey, Seen},
 };

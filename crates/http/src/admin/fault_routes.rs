@@ -49,7 +49,7 @@ pub(crate) async fn order(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let begins = clock::now();
     let fault = checked(request, ordered, begins).map_err(bad)?;
     let lasts = fault.until - begins;
-    let Some(fault) = request.worker.app.faults.order(fault) else {
+    let Some(fault) = request.worker.app.gate.faults.order(fault) else {
         return Err(bad(format!("there are {MOST_FAULTS} faults already, and no more at a time")));
     };
     let mut response = response_writer::json(ResponseBody::full(shown(&fault, fault.until - lasts).to_string()));
@@ -117,7 +117,7 @@ fn jump_of(text: &str, time: impl Fn(&str, &str, Duration) -> Result<Duration, S
 /// `GET`: whether faults are allowed, and those that there are.
 pub(crate) fn faults(request: &RouteRequest<'_>) -> Answer {
     let app = &request.worker.app;
-    let list = app.faults.list(request.now);
+    let list = app.gate.faults.list(request.now);
     let list: Vec<Value> = list.iter().map(|fault| shown(fault, request.now)).collect();
     let answer = json!({"allowed": app.settings.allow_faults, "faults": list});
     response_writer::json_value(&answer)
@@ -126,7 +126,7 @@ pub(crate) fn faults(request: &RouteRequest<'_>) -> Answer {
 /// `DELETE`: ends all faults, or the one that `?id=` names.
 pub(crate) fn clear(request: &RouteRequest<'_>) -> Answer {
     let id = request.number("id")?;
-    let ended = request.worker.app.faults.clear(id);
+    let ended = request.worker.app.gate.faults.clear(id);
     response_writer::json_value(&json!({"ended": ended}))
 }
 

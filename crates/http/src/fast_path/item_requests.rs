@@ -40,7 +40,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             && self.special & access_log::IN_LOG == 0
             // The general path looks at headers.
             && !(worker.is_on(Special::Throttle)
-                && (self.context.forwarded.is_some() || worker.app.throttle.looks_at_requests()))
+                && (self.context.forwarded.is_some() || worker.app.gate.throttle.looks_at_requests()))
     }
 
     /// Answers a request for an item. False if the general path has to say what is wrong with it.

@@ -412,7 +412,7 @@ fn write_now(
 #[cold]
 pub(super) fn enter(context: &ConnectionContext, user: &RequestUser, address: IpAddr) -> Result<bool, Problem> {
     let worker = &context.worker;
-    if worker.app.throttle.looks_at_requests() {
+    if worker.app.gate.throttle.looks_at_requests() {
         return Ok(false);
     }
     let asked = Asked {

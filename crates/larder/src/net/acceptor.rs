@@ -94,7 +94,7 @@ fn is_cut(app: &App, service: Service) -> bool {
         Service::Http => FaultPlace::Http,
         Service::Admin => return false,
     };
-    app.faults.are_on() && app.faults.cuts(place, "", clock::now())
+    app.gate.faults.are_on() && app.gate.faults.cuts(place, "", clock::now())
 }
 
 /// Did the client give up between its connection and our accept?

@@ -238,7 +238,7 @@ fn keep_house(app: &App) {
     }
     app.replication.tick(now);
     app.buffers.tick();
-    app.faults.end_old(now);
+    app.gate.faults.end_old(now);
     app.snapshots.tick();
     if let Some(tls) = &app.tls {
         tls.tick();

@@ -40,7 +40,7 @@ pub(super) async fn drain(
     app.note_event(NewEvent::info(EventKind::Drain, None, "the process ends: no new connections are accepted"));
     app.drain.begin(moving);
     // Who waits is answered like all others.
-    app.pause.end();
+    app.gate.pause.end();
 
     let mut left = app.settings.threads;
     // The snapshot is to have what clients write until the end, and half of the time.

@@ -32,7 +32,6 @@ mod proxy_protocol;
 mod ready_message;
 mod ring_transport;
 mod tls_handshake;
-mod worker_cores;
 mod worker_thread;
 
 pub use control_thread::run;

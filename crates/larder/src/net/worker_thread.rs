@@ -6,7 +6,6 @@ use super::{
     proxy_protocol::{may_send_header, take_header},
     ring_transport::{self, PlainStream, WorkerRing},
     tls_handshake::begin_tls,
-    worker_cores,
 };
 use larder_base::{
     lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
@@ -75,7 +74,7 @@ type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
 fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
     if app.settings.pin
-        && let Err(error) = worker_cores::pin(id)
+        && let Err(error) = pin(id)
     {
         let _ = up.send(Err(RunError::Pin(error)));
         return;
@@ -108,6 +107,27 @@ fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mps
             }
         }),
     }
+}
+
+/// Keeps the calling thread on one core of those that it may use: worker 0 on the first, the next
+/// on the second. If there are more workers than cores, some share one.
+///
+/// # Errors
+/// The system refuses, or is not Linux.
+#[cfg(target_os = "linux")]
+fn pin(worker: usize) -> io::Result<()> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None)?;
+    let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    let mut own = CpuSet::new();
+    // The thread runs, so there is a core.
+    own.set(cores.cycle().nth(worker).expect("at least one core"));
+    Ok(sched_setaffinity(None, &own)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_worker: usize) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "threads can be pinned on Linux only"))
 }
 
 /// What this node does for its peers when it starts and when it ends.

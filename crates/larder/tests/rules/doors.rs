@@ -96,10 +96,18 @@ const RULES: &[Rule] = &[
         set: |server| {
             for place in [FaultPlace::Http, FaultPlace::Redis] {
                 let (kind, until) = (FaultKind::Delay(Duration::from_millis(1)), clock::now() + 60_000);
-                server.worker.app.faults.order(Fault { id: 0, place, group: None, kind, share: 1.0, until, done: 0 });
+                server.worker.app.gate.faults.order(Fault {
+                    id: 0,
+                    place,
+                    group: None,
+                    kind,
+                    share: 1.0,
+                    until,
+                    done: 0,
+                });
             }
         },
-        shows: |server, _| server.worker.app.faults.done().map(|(_, done)| done).sum::<u64>() == 2,
+        shows: |server, _| server.worker.app.gate.faults.done().map(|(_, done)| done).sum::<u64>() == 2,
     },
     Rule {
         name: "recorder",
@@ -114,7 +122,7 @@ const RULES: &[Rule] = &[
         args: &[],
         doors: &[Door::Redis],
         set: |server| {
-            server.worker.app.pause.begin(clock::now() + DELAY.as_millis() as u64, Paused::All);
+            server.worker.app.gate.pause.begin(clock::now() + DELAY.as_millis() as u64, Paused::All);
         },
         shows: |server, answers| answers[0].at >= server.begun + DELAY.as_millis() as u64,
     },

@@ -348,13 +348,13 @@ pub(crate) fn pause(call: &mut CommandContext<'_>) -> Done {
     let time =
         integer(call.arg(2)).map_err(|_| CommandError::Static("ERR timeout is not an integer or out of range"))?;
     let time = u64::try_from(time).map_err(|_| CommandError::Static("ERR timeout is negative"))?;
-    call.worker.app.pause.begin(call.now.saturating_add(time), what);
+    call.worker.app.gate.pause.begin(call.now.saturating_add(time), what);
     call.reply.ok();
     Ok(Flow::Paused)
 }
 
 pub(crate) fn unpause(call: &mut CommandContext<'_>) -> Done {
-    call.worker.app.pause.end();
+    call.worker.app.gate.pause.end();
     call.ok()
 }
 

@@ -70,7 +70,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "timeout",
         get: |call| call.worker.app.live.idle_timeout().map_or(0, |t| t.as_secs()).to_string(),
     },
-    Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tracking.max_keys().to_string() },
+    Parameter { name: TRACKED_KEYS, get: |call| call.worker.app.tables.tracking.max_keys().to_string() },
 ];
 /// Larder's own parameter, with every source.
 pub(super) const MODE_RULES: &str = "larder-mode-rules";
@@ -230,7 +230,7 @@ impl ConfigChanges {
             call.worker.app.set_max_memory(call.worker.app.groups.default(), bytes);
         }
         if let Some(keys) = self.tracked_keys {
-            call.worker.app.tracking.set_max_keys(keys);
+            call.worker.app.tables.tracking.set_max_keys(keys);
         }
         let slow = &call.worker.app.telemetry.slow;
         self.log_from.into_iter().for_each(|from| slow.log_from(from));

@@ -69,7 +69,7 @@ fn now(call: &CommandContext<'_>, name: &str, configured: &str) -> String {
     match name {
         MAX_MEMORY => show_size(call.cache().max_memory() as u64),
         LOG_LEVEL => app.telemetry.logs.level().name().to_owned(),
-        TRACKED_KEYS => app.tracking.max_keys().to_string(),
+        TRACKED_KEYS => app.tables.tracking.max_keys().to_string(),
         SAVE => {
             let points = app.snapshots.points();
             points.iter().map(SavePoint::to_string).collect::<Vec<_>>().join(",")

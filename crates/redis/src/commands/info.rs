@@ -277,15 +277,15 @@ fn stats(info: &mut Info<'_, '_>) {
     info.line("keyspace_hits", tier.hits);
     info.line("keyspace_misses", tier.misses + tier.negative_hits);
     let app = &info.call.worker.app;
-    let [channels, patterns, shard_channels] = app.pubsub.totals();
+    let [channels, patterns, shard_channels] = app.tables.pubsub.totals();
     info.line("pubsub_channels", channels);
     info.line("pubsub_patterns", patterns);
     info.line("pubsubshard_channels", shard_channels);
-    let tracked = app.tracking.totals();
+    let tracked = app.tables.tracking.totals();
     info.line("tracking_total_keys", tracked.keys);
     info.line("tracking_total_items", tracked.items);
     info.line("tracking_total_prefixes", tracked.prefixes);
-    info.line("client_output_buffer_limit_disconnections", app.backlog.cut_off());
+    info.line("client_output_buffer_limit_disconnections", app.tables.backlog.cut_off());
     let cut = app.buffers.cut().find(|(protocol, _)| *protocol == "redis");
     info.line("evicted_clients", cut.map_or(0, |(_, cut)| cut));
     info.line("total_error_replies", sums.redis_errors());

@@ -66,7 +66,7 @@ fn clients(info: &mut Info<'_, '_>) {
     info.line("larder_io_uring_connections", on_ring);
     info.line("larder_connections_received", sums.redis_connections_opened);
     info.line("larder_rejected_connections", sums.connections_refused);
-    info.line("larder_backlog_disconnections", app.backlog.cut_off());
+    info.line("larder_backlog_disconnections", app.tables.backlog.cut_off());
 }
 
 fn tier(info: &mut Info<'_, '_>) {

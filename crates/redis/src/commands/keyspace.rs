@@ -59,7 +59,7 @@ async fn page(
 pub(crate) async fn scan(call: &mut CommandContext<'_>) -> Done {
     let store = call.group().local()?;
     let walk = Walk::parse(call)?;
-    let cursors = &call.worker.app.cursors;
+    let cursors = &call.worker.app.tables.cursors;
     let (mut start, end) = glob::range(walk.pattern);
     if walk.cursor != 0 {
         start = Excluded(cursors.place(walk.cursor).ok_or(CURSOR_LOST)?);

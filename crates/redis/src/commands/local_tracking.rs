@@ -159,7 +159,7 @@ fn overlaps(prefix: &[u8], which: &str, other: &[u8]) -> CommandError {
 }
 
 fn start(call: &mut CommandContext<'_>, asked: Asked<'_>) {
-    let (tracking, client) = (&call.worker.app.tracking, call.session.client.clone());
+    let (tracking, client) = (&call.worker.app.tables.tracking, call.session.client.clone());
     // BCAST without a prefix means all keys.
     let empty: &[&[u8]] = &[b""];
     let added = if asked.mode.bcast && asked.prefixes.is_empty() { empty } else { &asked.prefixes };

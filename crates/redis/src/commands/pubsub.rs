@@ -14,7 +14,7 @@ const STEPS_IN_A_TURN: usize = 1 << 20;
 /// PUBLISH channel message
 pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
     check_name(call, "a channel", call.arg(1))?;
-    let (channel, patterns) = (call.arg(1), call.worker.app.pubsub.patterns());
+    let (channel, patterns) = (call.arg(1), call.worker.app.tables.pubsub.patterns());
     let steps: usize = patterns.iter().map(|pattern| glob::most_steps(pattern, channel)).sum();
     if steps > STEPS_IN_A_TURN && !call.nested {
         return call.alone();
@@ -25,7 +25,7 @@ pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
 /// PUBLISH to a channel whose comparison with all patterns takes long.
 pub(crate) async fn publish_in_turns(call: &mut CommandContext<'_>) -> Done {
     let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
-    for pattern in call.worker.app.pubsub.patterns().iter() {
+    for pattern in call.worker.app.tables.pubsub.patterns().iter() {
         if glob::matches(pattern, channel, false) {
             matching.push(pattern.clone());
         }
@@ -43,7 +43,7 @@ pub(crate) fn spublish(call: &mut CommandContext<'_>) -> Done {
     send(call, SubscriptionKind::Shard, &[])
 }
 fn send(call: &mut CommandContext<'_>, kind: SubscriptionKind, matching: &[Arc<[u8]>]) -> Done {
-    let receivers = call.worker.app.pubsub.post(kind, call.arg(1), call.arg(2), matching);
+    let receivers = call.worker.app.tables.pubsub.post(kind, call.arg(1), call.arg(2), matching);
     call.integer(receivers as i64)
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn channels(call: &mut CommandContext<'_>, kind: SubscriptionKind) ->
     if call.args.len() > 3 {
         return Err(arity(call.command.name));
     }
-    let found = call.worker.app.pubsub.channels(kind, call.args.get(2));
+    let found = call.worker.app.tables.pubsub.channels(kind, call.args.get(2));
     call.reply.array(found.len());
     found.iter().for_each(|name| call.reply.bulk(name));
     Ok(Flow::Done)
@@ -64,13 +64,13 @@ pub(crate) fn numsub(call: &mut CommandContext<'_>, kind: SubscriptionKind) -> D
     call.reply.array(2 * channels.len());
     for channel in channels {
         call.reply.bulk(channel);
-        let count = call.worker.app.pubsub.subscribers(kind, channel);
+        let count = call.worker.app.tables.pubsub.subscribers(kind, channel);
         call.reply.integer(count as i64);
     }
     Ok(Flow::Done)
 }
 
 pub(crate) fn numpat(call: &mut CommandContext<'_>) -> Done {
-    let patterns = call.worker.app.pubsub.totals()[SubscriptionKind::Pattern as usize];
+    let patterns = call.worker.app.tables.pubsub.totals()[SubscriptionKind::Pattern as usize];
     call.integer(patterns as i64)
 }

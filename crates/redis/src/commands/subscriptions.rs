@@ -26,7 +26,7 @@ pub(crate) fn unsubscribe(call: &mut CommandContext<'_>, kind: SubscriptionKind)
 /// Notes that the client's next command subscribes at the upstream. PUBLISH of other clients waits
 /// for it.
 fn note_subscribing(worker: &Worker, session: &mut Session) {
-    session.change().upstream.subscribing.get_or_insert_with(|| worker.app.subscribes.begin());
+    session.change().upstream.subscribing.get_or_insert_with(|| worker.app.tables.subscribes.begin());
 }
 /// Notes a command that has to wait for others of its client, if it subscribes at the upstream.
 pub(crate) fn note_behind(worker: &Worker, session: &mut Session, command: &Command) {
@@ -131,7 +131,7 @@ fn add(call: &mut CommandContext<'_>, kind: SubscriptionKind) {
         let client = call.session.client.clone();
         let mut state = call.session.change();
         let subscriptions = state.subscriptions.get_or_insert_with(|| {
-            let pubsub = call.worker.app.pubsub.clone();
+            let pubsub = call.worker.app.tables.pubsub.clone();
             Box::new(SubscribedTopics { pubsub, client, topics: Default::default(), bytes: 0 })
         });
         subscriptions.insert(kind, topic);

@@ -148,7 +148,7 @@ async fn prepare(call: &CommandContext<'_>) -> Result<(Vec<u8>, Option<TrackingR
     let number = number.to_string();
     let mut parts: Vec<&[u8]> = call.args.from(0).collect();
     parts[place] = number.as_bytes();
-    let (client, backlog) = (call.session.client.clone(), call.worker.app.backlog.clone());
+    let (client, backlog) = (call.session.client.clone(), call.worker.app.tables.backlog.clone());
     Ok((encode(&parts), Some(TrackingRedirect::begin(carrier, client, target, backlog))))
 }
 

@@ -310,7 +310,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
                 Poll::Ready(Ok(())) => return self.progress(),
                 Poll::Ready(Err(_lost)) => {
                     if self.conn.session.exceeded_backlog() {
-                        self.worker.app.backlog.note_cut_off();
+                        self.worker.app.tables.backlog.note_cut_off();
                     }
                     return Poll::Ready(Err(End::Ours));
                 }
@@ -351,7 +351,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
             Flow::Replicate if answered => return Poll::Ready(Err(End::Replica)),
             Flow::Paused => {
                 let app = self.worker.app.clone();
-                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.pause.over().await }));
+                let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.gate.pause.over().await }));
                 self.conn.client.blocked.store(true, Relaxed);
                 if over.as_mut().poll(cx).is_ready() {
                     self.paused = None;

@@ -60,7 +60,7 @@ impl Server {
         settings.groups[0].max_memory = 1 << 20;
         let mut app = App::new(settings, Logs::default(), Bound::default(), 100, crate::catalog())
             .expect("no source to go wrong");
-        cache.set_listener(larder_engine::ListenerKind::Tracking, app.tracking.clone());
+        cache.set_listener(larder_engine::ListenerKind::Tracking, app.tables.tracking.clone());
         app.groups.default_mut().cache = cache;
         let mut worker = Worker::new(0, Arc::new(app));
         let group = (**worker.groups.default()).clone();

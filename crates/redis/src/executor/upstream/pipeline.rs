@@ -96,7 +96,7 @@ impl UpstreamPipeline {
         let server = call.redis().filter(|_| call.command.kind == CommandKind::Forward);
         let known = server.and_then(RedisServer::known_commands);
         let (slow, mut flow) = (self.slow, Flow::Alone(call.command));
-        let subscribes = call.worker.app.subscribes.any();
+        let subscribes = call.worker.app.tables.subscribes.any();
         let reach = self.effects.note(call, (call.command, call.args), known.as_deref(), |reach| {
             flow = match reach {
                 reach if reach.everything || reach.blocks || reach.apart.is_some() => flow,

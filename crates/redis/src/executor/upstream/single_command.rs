@@ -67,7 +67,7 @@ pub(super) async fn send_in_order(
     count: usize,
     reach: &Reach,
 ) -> Result<RawReplies, SourceError> {
-    let subscribes = &call.worker.app.subscribes;
+    let subscribes = &call.worker.app.tables.subscribes;
     if reach.publishes && subscribes.any() {
         subscribes.wait(call.worker.app.groups.default().settings.freshness.source_timeout).await;
     }

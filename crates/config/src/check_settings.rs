@@ -13,6 +13,7 @@ use super::{
     fill_settings::settings,
     load_config::ConfigInput,
     machine_limits::Machine,
+    query_settings::check_queries,
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     secret_files::read_secret_files,
     setting_value::{SettingValue, is_off, parse},
@@ -87,6 +88,7 @@ pub(super) fn check(
     check_open_listeners(&scopes, &mut problems);
     check_passthrough(&scopes[0], &mut problems);
     check_jwt(&scopes[0], &mut problems);
+    check_queries(&scopes, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {

@@ -8,6 +8,7 @@ use super::{
     origin_options::OriginOptions,
     otlp_settings::{OtlpSettings, endpoint, resource_attribute},
     peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
+    query_settings::postgres_options,
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
     setting_value::SettingValue,
     settings::{
@@ -198,7 +199,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
     let own = |group: &Option<String>| group.as_deref().unwrap_or("default") == name;
     Some(GroupSettings {
         name: name.to_string(),
-        source: source(scope),
+        source: source(scope, scopes),
         is_shared: is_shared(&scopes[0], scope),
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
@@ -324,11 +325,11 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
 
 /// What is on one machine alone is not shared.
 fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
-    let is_local = matches!(source(scope).class(), SourceClass::Store | SourceClass::Table);
+    let is_local = matches!(source(scope, &[]).class(), SourceClass::Store | SourceClass::Table);
     !top.effective("peers").values.is_empty() && scope.is_on("peer-shared") && !is_local
 }
 
-fn source(scope: &EffectiveSettings) -> SourceUrl {
+fn source(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> SourceUrl {
     let mut source = match scope.one("source") {
         Some(SettingValue::Source(url)) => url.clone(),
         _ => SourceUrl::None,
@@ -342,6 +343,9 @@ fn source(scope: &EffectiveSettings) -> SourceUrl {
             takes_writes: scope.text("source-writes") == Some("through"),
             http2: scope.is_on("source-http2"),
         };
+    }
+    if let SourceUrl::Postgres(url) = &mut source {
+        *url.options = postgres_options(scope, scopes);
     }
     source
 }

@@ -41,6 +41,7 @@ mod peer_entry;
 mod peer_settings;
 mod postgres_url;
 mod print_config;
+mod query_settings;
 mod rate_limit;
 mod raw_settings;
 mod reference_page;

@@ -25,7 +25,7 @@ pub enum SourceUrl {
     /// `http://host[:port]/path/{key}`, `https://…`: an HTTP API.
     Http(OriginUrl),
     /// `postgres://user@host/database`: rows of a PostgreSQL database.
-    Postgres(PostgresUrl),
+    Postgres(Box<PostgresUrl>),
     /// `demo:`: answers that are made up, with a delay and faults.
     Demo(DemoUrl),
 }

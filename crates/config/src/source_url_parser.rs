@@ -88,7 +88,7 @@ impl FromStr for SourceUrl {
             return OriginUrl::parse(&scheme, rest).map(SourceUrl::Http);
         }
         if scheme == "postgres" || scheme == "postgresql" {
-            return PostgresUrl::parse(rest).map(SourceUrl::Postgres);
+            return PostgresUrl::parse(rest).map(Box::new).map(SourceUrl::Postgres);
         }
         if scheme == "demo" {
             return DemoUrl::parse(rest).map(SourceUrl::Demo);

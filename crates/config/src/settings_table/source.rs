@@ -17,7 +17,65 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
+        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `postgres://USER[:PASSWORD]@HOST[:PORT][,…]/DATABASE?table=TABLE` (docs/postgres.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
+        ..ROW
+    },
+    SettingSpec {
+        name: "query",
+        kind: ValueKind::Text,
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "SELECT * FROM users WHERE id = $1",
+        help: "With a PostgreSQL source: the query whose row is the value of a key. `$1` is the key, \
+               under a prefix the rest of the key. With more parameters, that is split at `:`. See \
+               docs/postgres.md.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "rows",
+        kind: ValueKind::Choice(&["one", "all"]),
+        default: Is("one"),
+        per_group: true,
+        per_prefix: true,
+        example: "all",
+        help: "Beside `query`. `one`: the value is the first row, as a JSON object. `all`: the value \
+               is a JSON array of all rows.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "depends-on",
+        kind: ValueKind::Text,
+        optional: true,
+        many: true,
+        per_group: true,
+        per_prefix: true,
+        example: "users.id",
+        help: "Beside `query`: a change of a row of `TABLE.COLUMN` removes the copy of the key that is \
+               made of the column's value. `TABLE.*`: any change removes all copies under the \
+               prefix. Without it, copies are as old as `ttl` allows.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "upsert",
+        kind: ValueKind::Text,
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "INSERT INTO users VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET name = $2",
+        help: "Beside `query`: the statement that writes a value. Its parameters are those of the query, \
+               then the value. Without it, writes are refused.",
+        ..ROW
+    },
+    SettingSpec {
+        name: "delete",
+        kind: ValueKind::Text,
+        optional: true,
+        per_group: true,
+        per_prefix: true,
+        example: "DELETE FROM users WHERE id = $1",
+        help: "Beside `query`: the statement that deletes a key. Its parameters are those of the query. \
+               Without it, deletes are refused.",
         ..ROW
     },
     SettingSpec {
@@ -87,7 +145,7 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         optional: true,
         per_group: true,
         example: "100ms",
-        help: "With an HTTP source: maximum time of one attempt to connect to one of its addresses, \
+        help: "With an HTTP or PostgreSQL source: maximum time of one attempt to connect to one of its addresses, \
                within `source-timeout`. `off`: only `source-timeout` applies.",
         ..ROW
     },
@@ -133,7 +191,8 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         per_group: true,
         example: "through",
         help: "With an HTTP source: `refuse` answers every write with an error. `through` sends it \
-               to the API as `PUT` or `DELETE` of the key's URL and removes the copy.",
+               to the API as `PUT` or `DELETE` of the key's URL and removes the copy. With a \
+               PostgreSQL source with `table=`, `through` writes the row.",
         ..ROW
     },
     SettingSpec {

@@ -153,6 +153,11 @@ fn tables() {
     let folder = tempfile::tempdir().unwrap();
     run_in("docs/tables.md", folder.path());
 }
+#[test]
+fn postgres() {
+    let server = crate::postgres_server::PostgresServer::start();
+    run_with("docs/postgres.md", &root(), Some((5432, server.port())));
+}
 /// Its servers are on other machines, or take ports of their own (`tests/cluster` has such): what
 /// it says to Larder is checked only.
 #[test]
@@ -214,9 +219,14 @@ fn run(document: &str) {
 }
 /// The same, of one that writes files where it is run.
 fn run_in(document: &str, folder: &Path) {
+    run_with(document, folder, None);
+}
+/// The same, with the documented port of a server that runs already, and its port here.
+fn run_with(document: &str, folder: &Path, running: Option<(u16, u16)>) {
     let text = std::fs::read_to_string(root().join(document)).unwrap();
     let shell = Shell {
         ports: [8080, 8081, 6380, 6379, 6378, 8443, 6390].map(|port| (port, Port::free())),
+        running,
         folder: folder.to_path_buf(),
         data: tempfile::tempdir().unwrap(),
         target: target(),
@@ -298,6 +308,7 @@ fn documented_output_is_compared() {
 /// How a reader's shell is set up, but for the ports.
 struct Shell {
     ports: [(u16, Port); 7],
+    running: Option<(u16, u16)>,
     folder: PathBuf,
     /// In the place of `/var/lib/larder`.
     data: TempDir,
@@ -317,11 +328,13 @@ impl Shell {
     /// Replaces the documented ports and the folder of data.
     fn translate(&self, text: &str) -> String {
         // In two steps, because a free port's number may look like a documented one's.
-        let marked = (0..).zip(&self.ports).fold(text.to_owned(), |text, (number, (documented, _))| {
+        let free = self.ports.iter().map(|(documented, free)| (*documented, free.number));
+        let ports: Vec<(u16, u16)> = free.chain(self.running).collect();
+        let marked = (0..).zip(&ports).fold(text.to_owned(), |text, (number, (documented, _))| {
             text.replace(&documented.to_string(), &format!("\0{number}\0"))
         });
-        let text = (0..).zip(&self.ports).fold(marked, |text, (number, (_, free)): (u8, _)| {
-            text.replace(&format!("\0{number}\0"), &free.number.to_string())
+        let text = (0..).zip(&ports).fold(marked, |text, (number, (_, free)): (u8, _)| {
+            text.replace(&format!("\0{number}\0"), &free.to_string())
         });
         text.replace("/var/lib/larder", self.data.path().to_str().unwrap())
     }

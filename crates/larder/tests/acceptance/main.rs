@@ -20,4 +20,7 @@ mod larder;
 mod maintenance_notifications;
 mod matrix;
 mod openapi;
+#[expect(dead_code, unreachable_pub)]
+#[path = "../postgres/server.rs"]
+mod postgres_server;
 mod reference;

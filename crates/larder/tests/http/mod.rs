@@ -15,24 +15,24 @@ use std::{
 };
 
 /// What curl printed: the status, then the body.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: String,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.headers.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 }
 
 /// Runs curl with these arguments and, for `--data-binary @-`, this input.
-fn curl_with(input: &[u8], args: &[&str]) -> Answer {
+pub(crate) fn curl_with(input: &[u8], args: &[&str]) -> Answer {
     let headers = tempfile::NamedTempFile::new().unwrap();
     let mut curl = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "20", "--dump-header"])
@@ -53,7 +53,7 @@ fn curl_with(input: &[u8], args: &[&str]) -> Answer {
     Answer { status, headers, body: output.stdout }
 }
 
-fn curl(args: &[&str]) -> Answer {
+pub(crate) fn curl(args: &[&str]) -> Answer {
     curl_with(b"", args)
 }
 

@@ -104,13 +104,6 @@ impl PostgresServer {
             assert!(start.elapsed() < PATIENCE, "PostgreSQL does not start again:\n{}", self.log());
         }
     }
-    /// Freezes the process that accepts connections. Open ones go on.
-    pub fn stop(&self) {
-        self.signal(Signal::STOP);
-    }
-    pub fn cont(&self) {
-        self.signal(Signal::CONT);
-    }
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -137,8 +130,7 @@ impl PostgresServer {
 }
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // A fast shutdown ends its children too. A frozen server goes on first.
-        self.cont();
+        // A fast shutdown ends its children too.
         self.signal(Signal::INT);
         wait_until("the end of PostgreSQL", || self.child.try_wait().unwrap().is_some());
     }
@@ -223,4 +215,42 @@ pub fn give(dir: &Path) {
 fn copy(from: &Path, to: &Path) {
     let done = Command::new("cp").arg("-a").arg(from.join("data")).arg(to).status().unwrap();
     assert!(done.success(), "cp");
+}
+
+/// A client that stays connected while this exists.
+pub struct Held(Child);
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+impl PostgresServer {
+    /// A client that only stays connected.
+    pub fn hold(&self) -> Held {
+        let count = || self.try_sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held'");
+        let before = Some(count());
+        let port = self.port().to_string();
+        let child = Command::new(program("psql"))
+            .args(["-X", "-q", "-h", "127.0.0.1", "-p", &port, "-U", "app", "-d", "shop"])
+            .env("PGAPPNAME", "held")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // When the last place is taken, nobody can count any more.
+        wait_until("a client", || count().is_err() || Some(count()) != before);
+        Held(child)
+    }
+    /// Puts a line before all others of `pg_hba.conf`.
+    pub fn allow(&self, line: &str) {
+        let file = self.dir.path().join("data/pg_hba.conf");
+        let text = format!("{line}\n{}", fs::read_to_string(&file).unwrap());
+        fs::write(&file, text).unwrap();
+        self.sql("SELECT pg_reload_conf()");
+        wait_until("the new rules", || {
+            self.sql("SELECT count(*) FROM pg_hba_file_rules WHERE line_number = 1 AND error IS NULL") == "1"
+        });
+    }
 }

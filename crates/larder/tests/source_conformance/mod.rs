@@ -13,11 +13,13 @@ mod http_copies;
 mod http_origin;
 mod http_writes;
 mod overload;
+mod postgres;
 mod redis_only;
 pub mod scripted_origin;
 
 use common::{Port, RedisServer, Reply};
-use fixture::{Fixture, LIMITS, open, open_with, reason, redis, redis_with, run, setup, some, tcp};
+use fixture::{Fixture, open_with, reason, redis, redis_with, setup, tcp};
+pub(crate) use fixture::{LIMITS, open, run, some};
 use larder_config::{Coherence, RedisAddress, RedisUrl, SourceUrl, TlsClientSettings};
 use larder_source::{FillPolicy, KeyPolicy, SourceError, SourceLimits, SourceSetup};
 use larder_store::clock;

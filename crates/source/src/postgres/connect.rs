@@ -99,28 +99,21 @@ fn refusal(opened: &Opened, target: TargetServer) -> Option<&'static str> {
     }
 }
 
-async fn attempt(
-    settings: &PostgresSettings,
-    at: usize,
-    mut config: Config,
-    purpose: Purpose,
-) -> Result<Opened, String> {
+async fn attempt(settings: &PostgresSettings, at: usize, plain: Config, purpose: Purpose) -> Result<Opened, String> {
     // Its value comes back only from a session that took all options.
     let mark = format!("{:016x}", fastrand::u64(..));
     let mut options = format!("-c larder.session={mark}");
     if purpose != Purpose::Changes {
-        options.push_str(&format!(" -c statement_timeout={}", settings.limits.timeout.as_millis().max(1)));
+        options.push_str(&format!(" -c statement_timeout={}", settings.statement_timeout()));
     }
     if purpose == Purpose::Read {
         options.push_str(" -c default_transaction_read_only=on");
     }
+    let mut config = plain.clone();
     config.options(options);
     let opened = match open(settings, at, &config).await? {
         // A pooler does not know our options.
-        Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {
-            config.options("");
-            open(settings, at, &config).await?
-        }
+        Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => open(settings, at, &plain).await?,
         opened => opened,
     };
     let (client, mut connection) = opened.map_err(|error| describe(&error))?;

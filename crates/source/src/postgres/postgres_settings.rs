@@ -1,8 +1,13 @@
 //! What all cores share of one database: its URL, files, limits and health.
+use super::lookup::Plan;
 use crate::{source_error::SourceError, source_health::SourceHealth, source_limits::SourceLimits};
 use larder_base::{buffers::Buffers, tls::ClientTls};
 use larder_config::{PostgresTlsMode, PostgresUrl, RedisAddress, Secret, read_short_file};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// Maximum size of a password file.
 const LONGEST_PASSWORD: u64 = 64 * 1024;
@@ -17,6 +22,8 @@ pub(super) struct PostgresSettings {
     pub(super) tls: Vec<Option<ClientTls>>,
     /// `PGPASSWORD`, which counts if the URL has neither a password nor a file of it.
     password_of_environment: Option<Secret>,
+    /// What is asked for; not set until the database has checked it.
+    pub(super) plan: OnceLock<Arc<Plan>>,
 }
 
 impl PostgresSettings {
@@ -44,6 +51,7 @@ impl PostgresSettings {
             health: Arc::new(health),
             buffers,
             password_of_environment: password.map(Secret::from),
+            plan: OnceLock::new(),
         };
         settings.read_password()?;
         Ok(settings)
@@ -64,11 +72,21 @@ impl PostgresSettings {
         Ok(Some(Secret::from(text.trim_end_matches(['\r', '\n']).to_owned())))
     }
 
+    /// After this many milliseconds the database ends a statement: before the fetch ends, so that the
+    /// connection is of use again.
+    pub(super) fn statement_timeout(&self) -> u128 {
+        (self.limits.timeout.as_millis() * 9 / 10).max(1)
+    }
+
     /// How long one attempt to connect may take.
     pub(super) fn connect_timeout(&self) -> Duration {
         self.url.options.connect_timeout.unwrap_or(self.limits.timeout).min(self.limits.timeout)
     }
 
+    /// The error of a database that will not answer this key however often it is asked.
+    pub(super) fn refused(&self, reason: impl fmt::Display) -> SourceError {
+        SourceError::Refused(format!("ERR postgres://{}: {reason}", self.url.origin()).into())
+    }
     /// The error of a database that gave no answer.
     pub(super) fn unavailable(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Unavailable(format!("postgres://{}: {reason}", self.url.origin()).into())

@@ -1,26 +1,23 @@
 //! From the URL of a database to its source.
 use super::{
-    connect::{Purpose, connect},
+    lookup::Plan,
+    plan::{PlanError, check},
     postgres_settings::PostgresSettings,
+    postgres_source::PostgresSource,
 };
-use crate::{
-    fetch::Fetch,
-    local_future::LocalFuture,
-    source_error::SourceError,
-    source_health::SourceHealth,
-    source_limits::SourceLimits,
-    source_setup::SourceSetup,
-    source_trait::{Source, SourceKind, ValueWrites},
-};
+use crate::{source_health::SourceHealth, source_limits::SourceLimits, source_setup::SourceSetup};
 use larder_base::buffers::Buffers;
 use larder_config::PostgresUrl;
-use larder_store::clock;
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, thread, time::Duration};
 
-/// Reads the files that the URL names.
+/// How long the start waits for a database that does not answer. Later it is asked again.
+const LONGEST_CHECK: Duration = Duration::from_secs(10);
+
+/// Reads the files that the URL names, and has the database check the table and the queries, if it
+/// answers.
 ///
 /// # Errors
-/// A text that names the file or host at fault.
+/// A text that names the file or host at fault, or the database's own message and place.
 pub(crate) fn setup(
     url: &PostgresUrl,
     limits: SourceLimits,
@@ -28,25 +25,31 @@ pub(crate) fn setup(
     buffers: Arc<Buffers>,
 ) -> Result<SourceSetup, String> {
     let settings = Arc::new(PostgresSettings::new(url, limits, health, buffers)?);
-    Ok(SourceSetup::of(settings.health.clone(), move |_, _| Rc::new(PostgresSource(settings.clone()))))
-}
-
-/// One core's handle.
-struct PostgresSource(Arc<PostgresSettings>);
-impl Source for PostgresSource {
-    fn kind(&self) -> SourceKind<'_> {
-        SourceKind::Values(ValueWrites::Refused("a database"))
-    }
-    fn fetch(&self, batch: &mut Vec<Fetch>) {
-        for fetch in batch.drain(..) {
-            fetch.finish(Err(self.0.unavailable("rows cannot be read yet")), clock::now());
+    match checked(&settings) {
+        Ok(plan) => {
+            settings.plan.get_or_init(|| Arc::new(plan));
+        }
+        Err(PlanError::Wrong(why)) => return Err(format!("postgres://{}: {why}", url.origin())),
+        Err(PlanError::Unreachable(why)) => {
+            let source = url.origin();
+            tracing::warn!(source, reason = why, "PostgreSQL does not answer: its queries are checked when it does");
         }
     }
-    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
-        Box::pin(async {
-            let opened = connect(&self.0, Purpose::Read).await.map_err(|why| self.0.unavailable(why))?;
-            drop(opened);
-            Ok(())
-        })
-    }
+    Ok(SourceSetup::of(settings.health.clone(), move |_, _| Rc::new(PostgresSource::new(settings.clone()))))
+}
+
+/// The start is not asynchronous, and may run within a runtime: hence a thread.
+fn checked(settings: &Arc<PostgresSettings>) -> Result<Plan, PlanError> {
+    let unreachable = |why: String| PlanError::Unreachable(why);
+    let settings = settings.clone();
+    let check = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
+        let limit = LONGEST_CHECK.min(10 * settings.limits.timeout);
+        let checked = runtime.block_on(async { tokio::time::timeout(limit, check(&settings)).await });
+        checked.unwrap_or_else(|_| Err(unreachable(format!("no answer after {limit:?}"))))
+    };
+    let thread = thread::Builder::new().name("postgres-check".into()).spawn(check);
+    let thread = thread.map_err(|error| PlanError::Unreachable(error.to_string()))?;
+    thread.join().unwrap_or_else(|_| Err(PlanError::Unreachable("the check panicked".to_owned())))
 }

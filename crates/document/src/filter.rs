@@ -66,7 +66,7 @@ impl Filter {
                 let Some(text) = text.as_deref().and_then(text_of) else { return Ok(false) };
                 match pattern {
                     PatternSource::Fixed(None) => false,
-                    PatternSource::Fixed(Some(pattern)) => pattern.is_match(&text, |work| run.charge(work))?,
+                    PatternSource::Fixed(Some(pattern)) => run.matches(&text, pattern)?,
                     PatternSource::Operand(operand) => {
                         let pattern = operand.value(run, current)?;
                         let Some(pattern) = pattern.as_deref().and_then(text_of) else { return Ok(false) };
@@ -94,7 +94,7 @@ fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool)
     }
     let known = run.pattern.take();
     let is_match = match &known {
-        Some((.., Some(pattern))) => pattern.is_match(text, |work| run.charge(work)),
+        Some((.., Some(pattern))) => run.matches(text, pattern),
         _ => Ok(false),
     };
     run.pattern = known;

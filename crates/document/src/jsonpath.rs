@@ -1,5 +1,4 @@
 //! What a JSONPath consists of.
-use crate::error::LocateError;
 use regex_automata::{
     hybrid::{LazyStateID, dfa},
     nfa::thompson::{NFA, WhichCaptures, pikevm},
@@ -119,7 +118,7 @@ const STATE_WORK: usize = 2 * 8;
 
 /// A regular expression has more states than it may have.
 #[derive(Debug)]
-pub(crate) struct PatternTooLarge;
+pub struct PatternTooLarge;
 
 /// A compiled regular expression.
 ///
@@ -127,7 +126,7 @@ pub(crate) struct PatternTooLarge;
 /// made while the text is read. Each new transition is charged with all states of the pattern, each known
 /// one with a step: patterns that need few transitions are cheap, and the others end with an error.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     /// `None`: the pattern has word boundaries of Unicode, which need the other machine.
     automaton: Option<(dfa::DFA, RefCell<dfa::Cache>)>,
     machine: pikevm::PikeVM,
@@ -140,7 +139,7 @@ impl Pattern {
     ///
     /// # Errors
     /// It is too large.
-    pub(crate) fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Box<Pattern>>, PatternTooLarge> {
+    pub fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Box<Pattern>>, PatternTooLarge> {
         let config = NFA::config().nfa_size_limit(Some(size)).which_captures(WhichCaptures::None);
         // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
         let syntax = syntax::Config::new().crlf(true);
@@ -171,69 +170,40 @@ impl Pattern {
         Some(Pattern { automaton, machine: pikevm::Builder::new().build_from_nfa(nfa).ok()?, states })
     }
 
-    /// Whether a text matches. `charge` counts the work, in bytes that could be read instead.
-    pub(crate) fn is_match(
-        &self,
-        text: &str,
-        mut charge: impl FnMut(usize) -> Result<(), LocateError>,
-    ) -> Result<bool, LocateError> {
-        charge(text.len().saturating_mul(STEP_WORK))?;
+    /// Whether a text matches. `charge` counts the work, in bytes that could be read instead; where
+    /// it returns false, nobody knows (`None`).
+    pub fn is_match(&self, text: &str, mut charge: impl FnMut(usize) -> bool) -> Option<bool> {
+        if !charge(text.len().saturating_mul(STEP_WORK)) {
+            return None;
+        }
+        let all_states = self.states.saturating_mul(STATE_WORK);
         match &self.automaton {
-            Some((dfa, cache)) => {
-                let all_states = self.states.saturating_mul(STATE_WORK);
-                Ok(run(dfa, &mut cache.borrow_mut(), text, || charge(all_states))?)
-            }
-            None => {
-                charge(text.len().saturating_mul(self.states).saturating_mul(STATE_WORK))?;
-                Ok(self.machine.is_match(&mut self.machine.create_cache(), text))
-            }
+            Some((dfa, cache)) => run(dfa, &mut cache.borrow_mut(), text, || charge(all_states)),
+            None => charge(text.len().saturating_mul(all_states))
+                .then(|| self.machine.is_match(&mut self.machine.create_cache(), text)),
         }
     }
 }
 
-/// Why an automaton did not come to the end of a text.
-#[derive(Debug)]
-enum Stopped {
-    Charge(LocateError),
-    /// It has no such step, or no room for its states: not for one that was built without limits.
-    Failed,
-}
-
-impl From<Stopped> for LocateError {
-    fn from(stopped: Stopped) -> LocateError {
-        match stopped {
-            Stopped::Charge(error) => error,
-            Stopped::Failed => LocateError::TooMuchWork(STATES),
-        }
-    }
-}
-
-/// Runs an automaton. `charge` is called before a transition is made.
-fn run(
-    dfa: &dfa::DFA,
-    cache: &mut dfa::Cache,
-    text: &str,
-    mut charge: impl FnMut() -> Result<(), LocateError>,
-) -> Result<bool, Stopped> {
-    let failed = |_| Stopped::Failed;
-    let mut at: LazyStateID = dfa.start_state_forward(cache, &text.into()).map_err(|_| Stopped::Failed)?;
+/// Runs an automaton to the end of a text, unless `charge`, which is called before a transition is
+/// made, stops it. It always has the next step, and room for its states: it was built without
+/// limits.
+fn run(dfa: &dfa::DFA, cache: &mut dfa::Cache, text: &str, mut charge: impl FnMut() -> bool) -> Option<bool> {
+    let mut at: LazyStateID = dfa.start_state_forward(cache, &text.into()).ok()?;
     for &byte in text.as_bytes() {
         let known = if at.is_tagged() { None } else { Some(dfa.next_state_untagged(cache, at, byte)) };
         at = match known.filter(|next| !next.is_unknown()) {
             Some(next) => next,
-            None => {
-                charge().map_err(Stopped::Charge)?;
-                dfa.next_state(cache, at, byte).map_err(failed)?
-            }
+            None => charge().then(|| dfa.next_state(cache, at, byte).ok())??,
         };
         if at.is_tagged() {
             match () {
-                () if at.is_match() => return Ok(true),
-                () if at.is_dead() => return Ok(false),
-                () if at.is_quit() => return Err(Stopped::Failed),
+                () if at.is_match() => return Some(true),
+                () if at.is_dead() => return Some(false),
+                () if at.is_quit() => return None,
                 () => {}
             }
         }
     }
-    Ok(dfa.next_eoi_state(cache, at).map_err(failed)?.is_match())
+    Some(dfa.next_eoi_state(cache, at).ok()?.is_match())
 }

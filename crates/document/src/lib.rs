@@ -51,7 +51,7 @@ pub use compact::{MAX_DEPTH, compact, compact_into, compacted, is_json};
 pub use edit::{Edit, EditError, Edited, MOST_WORK, Outcome};
 pub use equality::index_of;
 pub use error::{JsonError, LocateError, PathError};
-pub use jsonpath::Step;
+pub use jsonpath::{Pattern, PatternTooLarge, Step};
 pub use locate::{Place, find, find_element, find_member, find_pointer, find_within, place_for};
 pub use merge::merge;
 pub use number::NumberEdit;

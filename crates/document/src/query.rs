@@ -70,6 +70,11 @@ impl<'v> Evaluation<'v> {
         }
     }
 
+    /// Whether a text matches a regular expression.
+    pub(crate) fn matches(&mut self, text: &str, pattern: &Pattern) -> Result<bool, LocateError> {
+        pattern.is_match(text, |work| self.charge(work).is_ok()).ok_or(LocateError::TooMuchWork(self.max_work))
+    }
+
     /// What the segments find from a value, in the order of RFC 9535, with duplicates.
     pub(crate) fn select(&mut self, from: Found, segments: &'v [Segment]) -> Result<Vec<Found>, LocateError> {
         let mut found = vec![from];

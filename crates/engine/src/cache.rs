@@ -220,6 +220,15 @@ impl Cache {
         is_new
     }
 
+    /// A step that makes room for one more prefix in [`mark_prefix`](Cache::mark_prefix): removes
+    /// some entries of a shard with many marks, under its lock. False if there is room. Callers take
+    /// turns with others between the steps.
+    pub fn thin_marks(&self, now: Millis) -> bool {
+        let has_more = self.shards.iter().any(|slot| lock(&slot.0).thin_marks(&self.rules, now));
+        self.rules.changes.settled();
+        has_more
+    }
+
     /// Reads what is held of a key, out of date or not, unless it is gone. Counts nothing.
     pub fn peek_stale<R>(&self, key: Key<'_>, now: Millis, read: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let mut shard = lock(self.mutex(self.shard_of(key.hash)));

@@ -230,7 +230,7 @@ impl Flights {
         }
         let bytes = &mut self.bytes;
         if let Some(overtaken) = &mut self.restore {
-            *bytes += overtaken.note_prefix(prefix);
+            *bytes = bytes.saturating_add_signed(overtaken.note_prefix(prefix));
         }
         self.table.retain(|flight| {
             let stays = !flight.key.starts_with(prefix);

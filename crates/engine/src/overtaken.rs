@@ -6,25 +6,27 @@
 
 use crate::key::Key;
 use hashbrown::HashTable;
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Included, Unbounded},
+};
 
-/// What an allocator keeps beside an allocation, roughly.
-const ALLOCATION: usize = 16;
+/// What a prefix takes in the set and in the allocator, besides its bytes, roughly.
+const PREFIX: usize = 48;
 
 /// Keys, prefixes and tags.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaken {
     keys: HashTable<u64>,
     tags: HashTable<u64>,
-    prefixes: Vec<Box<[u8]>>,
+    /// None of them begins with another: the last one up to a key is the only one that may cover it.
+    prefixes: BTreeSet<Box<[u8]>>,
+    prefix_bytes: usize,
 }
 
 impl Overtaken {
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Overtaken>()
-            + self.keys.allocation_size()
-            + self.tags.allocation_size()
-            + self.prefixes.capacity() * size_of::<Box<[u8]>>()
-            + self.prefixes.iter().map(|prefix| prefix.len() + ALLOCATION).sum::<usize>()
+        size_of::<Overtaken>() + self.keys.allocation_size() + self.tags.allocation_size() + self.prefix_bytes
     }
 
     /// Notes a key, and gives the number of bytes that this takes.
@@ -37,14 +39,26 @@ impl Overtaken {
         note(&mut self.tags, hash)
     }
 
-    /// The same for all keys under a prefix, which is not empty.
-    pub(crate) fn note_prefix(&mut self, prefix: &[u8]) -> usize {
-        if self.prefixes.iter().any(|noted| prefix.starts_with(noted)) {
+    /// The same for all keys under a prefix, which is not empty. Negative: it takes the place of
+    /// longer ones.
+    pub(crate) fn note_prefix(&mut self, prefix: &[u8]) -> isize {
+        if self.covers(prefix) {
             return 0;
         }
-        let before = self.bytes();
-        self.prefixes.push(prefix.into());
-        self.bytes() - before
+        let before = self.prefix_bytes as isize;
+        let from = (Included(prefix), Unbounded);
+        while let Some(longer) = self.prefixes.range::<[u8], _>(from).next().filter(|other| other.starts_with(prefix)) {
+            let longer = longer.clone();
+            self.prefix_bytes -= longer.len() + PREFIX;
+            self.prefixes.remove(&longer);
+        }
+        self.prefix_bytes += prefix.len() + PREFIX;
+        self.prefixes.insert(prefix.into());
+        self.prefix_bytes as isize - before
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        self.prefixes.range::<[u8], _>((Unbounded, Included(key))).next_back().is_some_and(|last| key.starts_with(last))
     }
 
     /// Whether something happened to the key, or to one of the tags (by their hashes).
@@ -52,7 +66,7 @@ impl Overtaken {
         let noted = |table: &HashTable<u64>, hash: u64| table.find(hash, |other| *other == hash).is_some();
         noted(&self.keys, key.hash)
             || !self.tags.is_empty() && tags.any(|tag| noted(&self.tags, tag))
-            || self.prefixes.iter().any(|prefix| key.bytes.starts_with(prefix))
+            || self.covers(key.bytes)
     }
 }
 
@@ -62,4 +76,30 @@ fn note(table: &mut HashTable<u64>, hash: u64) -> usize {
         table.insert_unique(hash, hash, |hash| *hash);
     }
     table.allocation_size() - before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_key_is_covered_if_it_begins_with_a_noted_prefix(
+            prefixes in proptest::collection::vec("[ab]{1,4}", 0..12),
+            key in "[ab]{0,6}",
+        ) {
+            let (mut overtaken, mut bytes) = (Overtaken::default(), size_of::<Overtaken>() as isize);
+            for prefix in &prefixes {
+                bytes += overtaken.note_prefix(prefix.as_bytes());
+            }
+            prop_assert_eq!(overtaken.covers(key.as_bytes()), prefixes.iter().any(|prefix| key.starts_with(prefix.as_str())));
+            prop_assert_eq!(overtaken.bytes() as isize, bytes);
+            // Only what no shorter one says: a look at one of them is enough.
+            for noted in &overtaken.prefixes {
+                let others = overtaken.prefixes.iter().filter(|other| *other != noted);
+                prop_assert!(!others.clone().any(|other| noted.starts_with(other)), "{:?}", overtaken.prefixes);
+            }
+        }
+    }
 }

@@ -23,8 +23,12 @@ use crate::{
     sweep_state::Sweep, tag_table::Cleared, time::Millis,
 };
 
-/// Marks of one shard. One more makes the oldest final, and the shard is swept at once.
-const MOST_MARKS: usize = 32;
+/// From so many marks of one shard on, callers thin them out in steps before they add one
+/// ([`Cache::thin_marks`](crate::Cache::thin_marks)).
+const MANY_MARKS: usize = 32;
+/// Marks of one shard, if callers do not thin them out. One more sweeps the shard at once.
+const MOST_MARKS: usize = MANY_MARKS + 8;
+
 impl Shard {
     /// From now on what is held under a prefix (empty: everything) is out of date, or gone if
     /// `is_final`, until it is written again. Nothing that is in flight for it will be stored.
@@ -37,14 +41,7 @@ impl Shard {
         let is_new = version > 0 && !self.marks.marks.iter().any(says_nothing_new);
         if is_new {
             if self.marks.marks.len() == MOST_MARKS {
-                // Earlier than need be, which is never wrong for what can be fetched. Only copies have marks that
-                // are not final.
-                if !self.marks.marks.iter().any(|mark| mark.is_final) {
-                    self.marks.marks[0].is_final = true;
-                }
-                self.marks.sweep = None;
-                self.marks.next_sweep = now;
-                while self.sweep_marks(rules, now) {}
+                while self.thin_marks(rules, now) {}
             }
             self.marks.marks.push(Mark { version, since: now, prefix: prefix.into(), is_final });
             // What is final goes soon.
@@ -56,6 +53,21 @@ impl Shard {
         }
         self.settle(&rules.budget);
         is_new
+    }
+
+    /// Removes some of what the marks ended, if there are many. The oldest becomes final if none
+    /// is: earlier than need be, which is never wrong for what can be fetched. Only copies have marks
+    /// that are not final. True if there is more to do.
+    pub(crate) fn thin_marks(&mut self, rules: &Rules, now: Millis) -> bool {
+        let is_needed = |shard: &Shard| shard.marks.marks.len() >= MANY_MARKS;
+        if !is_needed(self) {
+            return false;
+        }
+        if !self.marks.marks.iter().any(|mark| mark.is_final) {
+            self.marks.marks[0].is_final = true;
+        }
+        self.marks.next_sweep = now;
+        self.sweep_marks(rules, now) || is_needed(self)
     }
 
     /// Where the entry at a position stands.

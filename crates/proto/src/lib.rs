@@ -12,7 +12,6 @@
 #![warn(missing_docs)]
 pub mod glob;
 pub mod http;
-pub mod key_mask;
 pub mod output;
 pub mod percent;
 pub mod proxy_header;

@@ -116,10 +116,13 @@ impl PeerRequest<'_> {
     }
 
     /// What a clear is about is out of date.
-    pub fn clear(&self, scope: &ClearScope, soft: bool) {
+    pub async fn clear(&self, scope: &ClearScope, soft: bool) {
         match scope {
             ClearScope::Tag(tag) => drop(self.group.cache.tier().clear_tag(tag, soft, self.now)),
-            ClearScope::Prefix(prefix) => self.group.clear_keys(prefix, soft, self.now),
+            ClearScope::Prefix(prefix) => {
+                self.group.make_room_to_clear().await;
+                self.group.clear_keys(prefix, soft, self.now);
+            }
         }
     }
 
@@ -172,6 +175,14 @@ impl Group {
         match &self.peers {
             Some(peers) => peers.removed(key, || self.forget_here(key)).await,
             None => self.forget_here(key),
+        }
+    }
+
+    /// Waits until one more prefix can be cleared in a time that does not depend on the number of
+    /// entries. What earlier clears ended is removed in steps, and others have their turns.
+    pub async fn make_room_to_clear(&self) {
+        while self.cache.thin_marks(clock::now()) {
+            tokio::task::yield_now().await;
         }
     }
 

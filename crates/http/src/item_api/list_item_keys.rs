@@ -2,6 +2,7 @@
 use super::{
     item_error::{ErrorCode, ItemError},
     item_request, json_text,
+    key_mask::KeyMask,
 };
 use crate::{
     messages::{
@@ -13,7 +14,7 @@ use crate::{
 };
 use bytes::Bytes;
 use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
-use larder_proto::{http::text::Sink, key_mask::KeyMask};
+use larder_proto::http::text::Sink;
 use larder_source::Scan;
 use larder_store::clock;
 use std::{
@@ -31,6 +32,10 @@ const PAGE_BYTES: usize = 1 << 20;
 const STEP: usize = 256 * 1024;
 /// Bytes that the set of listed keys takes for each.
 const SEEN: usize = 16;
+/// Work on comparing after which other requests get their turn: some milliseconds.
+const TURN: usize = 1 << 25;
+
+const TOO_SLOW: &str = "bad key mask: it takes too long to compare it with one of the keys";
 
 /// `{"mask":…,"keys":[…]}`: the keys of a store on this machine if that is the source, else those
 /// of the memory tier. A key that is there from the first page to the last is listed once, whatever
@@ -61,7 +66,7 @@ async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, I
                 };
                 let page = store.scan(scan).await.map_err(|error| ItemError::read_failed(&Problem::source(&error)))?;
                 page.entries.iter().filter(|(key, _)| request.lists(key)).for_each(|(key, _)| listed.add(key));
-                listed.check()?;
+                listed.catch_up().await?;
                 match page.next {
                     Some(last) => start = Bound::Excluded(last),
                     None => break,
@@ -77,7 +82,7 @@ async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, I
                         listed.add(entry.key);
                     }
                 });
-                listed.check()?;
+                listed.catch_up().await?;
                 if cursor == 0 {
                     break;
                 }
@@ -90,6 +95,12 @@ async fn list(request: &RouteRequest<'_>, body: &[u8]) -> Result<ResponseBody, I
 
 struct ListedKeys<'a> {
     matcher: Option<KeyMask>,
+    /// On comparing, in this turn.
+    work: usize,
+    /// Keys of a page that are compared in later turns.
+    pending: Vec<Box<[u8]>>,
+    pending_bytes: usize,
+    is_too_slow: bool,
     body: BodyWriter,
     is_first: bool,
     /// Hashes: a scan may visit a key twice.
@@ -109,6 +120,10 @@ impl<'a> ListedKeys<'a> {
         body.put(b",\"keys\":[");
         ListedKeys {
             matcher,
+            work: 0,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            is_too_slow: false,
             body,
             is_first: true,
             seen: HashSet::new(),
@@ -121,26 +136,50 @@ impl<'a> ListedKeys<'a> {
     }
 
     fn add(&mut self, key: &[u8]) {
+        if !self.fits || self.is_too_slow {
+            return;
+        }
+        if self.work > TURN {
+            self.pending.push(key.into());
+            self.pending_bytes += key.len() + SEEN;
+            return self.charge();
+        }
         let text = String::from_utf8_lossy(key);
-        let matches = || self.matcher.as_ref().is_none_or(|mask| mask.matches(&text));
-        if !self.fits || !matches() || !self.seen.insert(self.hasher.hash_one(key)) {
+        let compared = self.matcher.as_ref().map_or(Some(true), |mask| mask.matches(&text, &mut self.work));
+        self.is_too_slow = compared.is_none();
+        if compared != Some(true) || !self.seen.insert(self.hasher.hash_one(key)) {
             return;
         }
         if !std::mem::take(&mut self.is_first) {
             self.body.put(b",");
         }
         json_text::put_string(&mut self.body, key);
-        let held = self.body.text() + SEEN * self.seen.len();
+        self.charge();
+    }
+
+    fn charge(&mut self) {
+        let held = self.body.text() + SEEN * self.seen.len() + self.pending_bytes;
         if held > self.charged {
             self.charged = held + STEP;
             self.fits = self.charge.try_resize(self.charged);
         }
     }
 
-    fn check(&self) -> Result<(), ItemError> {
-        match self.fits {
-            true => Ok(()),
-            false => Err(full(self.buffers)),
+    /// Compares what the page left over, in turns.
+    async fn catch_up(&mut self) -> Result<(), ItemError> {
+        for key in std::mem::take(&mut self.pending) {
+            if self.work > TURN {
+                self.work = 0;
+                tokio::task::yield_now().await;
+            }
+            self.add(&key);
+        }
+        self.pending_bytes = 0;
+        self.work = 0;
+        match () {
+            () if self.is_too_slow => Err(ItemError::of(ErrorCode::BadMask, TOO_SLOW)),
+            () if self.fits => Ok(()),
+            () => Err(full(self.buffers)),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! body, query ──► item_request ──► item_routes ──► the group's reads and writes ──► item_response
-//!                                    │ └─ keys: list_item_keys                         └─ errors: item_error, {"code","reason"}
+//!                                    │ └─ keys: list_item_keys, key_mask               └─ errors: item_error, {"code","reason"}
 //!                                    └─ memory_items: the same for the fast path, where nothing waits
 //! ```
 //!
@@ -19,6 +19,7 @@ mod item_request;
 mod item_response;
 mod item_routes;
 mod json_text;
+mod key_mask;
 mod list_item_keys;
 mod memory_items;
 

@@ -98,6 +98,9 @@ pub(crate) async fn clear_group(request: &RouteRequest<'_>) -> Answer {
 
 /// Clears here and at all nodes.
 async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: bool, clear: impl Fn()) {
+    if matches!(scope, ClearScope::Prefix(_)) {
+        request.group.make_room_to_clear().await;
+    }
     match &request.group.peers {
         Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
         None => clear(),

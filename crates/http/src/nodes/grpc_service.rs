@@ -16,7 +16,7 @@ use larder_ring::peer::{
 };
 use larder_store::clock;
 use prost::Message;
-use std::{future::ready, rc::Rc, vec};
+use std::{rc::Rc, vec};
 use tonic::{
     Status,
     server::{Grpc, ServerStreamingService, UnaryService},
@@ -33,7 +33,7 @@ pub(crate) async fn call(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let response = match request.key {
         b"Get" => server().unary(Method(|message| asked.get(message)), body).await,
         b"GetKeys" => server().unary(Method(|message| asked.get_keys(message)), body).await,
-        b"Tell" => server().unary(Method(|message| ready(asked.tell(message))), body).await,
+        b"Tell" => server().unary(Method(|message| asked.tell(message)), body).await,
         b"Announce" => server().unary(Method(|message| asked.announce(message)), body).await,
         b"Hottest" => server().server_streaming(Method(|message| asked.hottest(message)), body).await,
         _ => Status::unimplemented("there is no such method").into_http(),
@@ -109,7 +109,7 @@ impl<'r> Asked<'r> {
         Ok(())
     }
 
-    fn tell(self, message: Change) -> GrpcAnswer<Done> {
+    async fn tell(self, message: Change) -> GrpcAnswer<Done> {
         let asked = self.of_group(&message.group)?;
         match message.what {
             None => return Err(Status::invalid_argument("nothing is said to change")),
@@ -135,7 +135,7 @@ impl<'r> Asked<'r> {
                     }
                     false => ClearScope::Prefix(clear.name),
                 };
-                asked.clear(&scope, clear.soft);
+                asked.clear(&scope, clear.soft).await;
             }
         }
         answered(Done {})

@@ -172,7 +172,7 @@ pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Answer {
         GET_KEYS => get_keys(request, body).await,
         HOTTEST => hottest(request).await,
         MEMBER => announced(request).await,
-        CLEAR => clear(request),
+        CLEAR => clear(request).await,
         AT_OWNER if !asked(request).is_answered() => Ok(not_answered()),
         AT_OWNER => owner_requests::run(request, body).await,
         _ => Err(Problem::of(ProblemKind::NoSuchRoute, format!("there is nothing to POST to at {route}"))),
@@ -188,7 +188,7 @@ fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Answer {
     Ok(done())
 }
 
-fn clear(request: &RouteRequest<'_>) -> Answer {
+async fn clear(request: &RouteRequest<'_>) -> Answer {
     let soft = tag_routes::is_soft(request)?;
     let scope = match target::parameter(request.query, "tag") {
         Some(tag) => {
@@ -201,7 +201,7 @@ fn clear(request: &RouteRequest<'_>) -> Answer {
             ClearScope::Prefix(Bytes::copy_from_slice(&prefix))
         }
     };
-    asked(request).clear(&scope, soft);
+    asked(request).clear(&scope, soft).await;
     Ok(done())
 }
 

@@ -63,7 +63,7 @@ async fn reply(node: &Node, message: Message) -> Reply {
             match change {
                 PeerChange::Set { key, value, expiry } => asked(None).set(&key, &value, expiry),
                 PeerChange::Remove(key) => asked(None).remove(&key),
-                PeerChange::Clear { scope, soft } => asked(None).clear(&scope, soft),
+                PeerChange::Clear { scope, soft } => asked(None).clear(&scope, soft).await,
             }
             Reply::Done
         }

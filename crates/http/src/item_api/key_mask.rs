@@ -1,5 +1,5 @@
 //! Masks of keys, with the syntax of Go's gobwas/glob, which is GCache's and not that of Redis
-//! globs ([`glob`](crate::glob)).
+//! globs.
 //!
 //! ```text
 //! *  **       any characters                [abc]  [!abc]   one of these characters, or none of them
@@ -7,35 +7,41 @@
 //! {a*,b}      alternatives, also nested     \x              x itself
 //! ```
 //!
-//! The mask becomes a regular expression of the `regex` crate, whose time grows with the length of
-//! a key and not with the mask's stars.
-use regex::{Regex, RegexBuilder};
+//! The mask becomes a regular expression. An automaton compares, and its work is counted: some
+//! masks take as many steps for each byte of a key as they are long.
+use larder_document::Pattern;
 
 /// Bytes of the compiled form; a mask of some thousand characters fits.
 const MAX_COMPILED: usize = 1 << 20;
+/// Most work for one key: some ten milliseconds.
+const MOST_WORK: usize = 1 << 27;
 
 /// A mask that was read.
 #[derive(Debug)]
-pub struct KeyMask(Regex);
+pub(crate) struct KeyMask(Box<Pattern>);
 
 /// Not a mask, or one that is too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadMask;
+pub(crate) struct BadMask;
 
 impl KeyMask {
     /// Reads a mask.
     ///
     /// # Errors
     /// It is none, or its compiled form takes more than 1 MiB.
-    pub fn parse(mask: &str) -> Result<KeyMask, BadMask> {
-        let expression = to_regex(mask)?;
-        let built = RegexBuilder::new(&expression).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED).build();
-        built.map(KeyMask).map_err(|_| BadMask)
+    pub(crate) fn parse(mask: &str) -> Result<KeyMask, BadMask> {
+        let pattern = Pattern::new(&to_regex(mask)?, false, MAX_COMPILED).ok().flatten();
+        pattern.map(KeyMask).ok_or(BadMask)
     }
 
-    /// Whether the whole key is as the mask says.
-    pub fn matches(&self, key: &str) -> bool {
-        self.0.is_match(key)
+    /// Whether the whole key is as the mask says. `work` becomes more by what that takes, in bytes
+    /// that could be read instead. `None`: it takes too much.
+    pub(crate) fn matches(&self, key: &str, work: &mut usize) -> Option<bool> {
+        let most = work.saturating_add(MOST_WORK);
+        self.0.is_match(key, |more| {
+            *work = work.saturating_add(more);
+            *work <= most
+        })
     }
 }
 
@@ -87,9 +93,9 @@ fn class(rest: &mut std::str::Chars<'_>, regex: &mut String) -> Result<(), BadMa
         if last < first || after.next() != Some(']') {
             return Err(BadMask);
         }
-        member(regex, first);
+        literal(regex, first);
         regex.push('-');
-        member(regex, last);
+        literal(regex, last);
         *rest = after;
     } else {
         let (mut c, mut is_empty) = (first, true);
@@ -97,7 +103,7 @@ fn class(rest: &mut std::str::Chars<'_>, regex: &mut String) -> Result<(), BadMa
             if c == '\\' {
                 c = rest.next().ok_or(BadMask)?;
             }
-            member(regex, c);
+            literal(regex, c);
             is_empty = false;
             c = rest.next().ok_or(BadMask)?;
         }
@@ -109,13 +115,9 @@ fn class(rest: &mut std::str::Chars<'_>, regex: &mut String) -> Result<(), BadMa
     Ok(())
 }
 
+/// A character that stands for itself, in a class or outside.
 fn literal(regex: &mut String, c: char) {
-    regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
-}
-
-/// Within a class every sign of ASCII may be escaped, and some must be.
-fn member(regex: &mut String, c: char) {
-    if c.is_ascii_punctuation() {
+    if r"\.+*?()|[]{}^$#&-~".contains(c) {
         regex.push('\\');
     }
     regex.push(c);
@@ -138,6 +140,7 @@ mod tests {
             ("k[!ab]", &["kc"], &["ka"]),
             ("[ab-]", &["a", "b", "-"], &["c"]),
             ("[\\]a]", &["]", "a"], &["\\"]),
+            ("[<%>]<", &["<<", "%<"], &["a<"]),
             ("[a^&&b]", &["a", "^", "&", "b"], &["c"]),
             ("{d,l}", &["d", "l"], &["dl", ""]),
             ("{a*,b?}c", &["ac", "axyc", "bxc"], &["bc", "b"]),
@@ -149,8 +152,8 @@ mod tests {
             ("a.c+(d)|$^", &["a.c+(d)|$^"], &["abc"]),
         ] {
             let read = KeyMask::parse(mask).expect(mask);
-            yes.iter().for_each(|key| assert!(read.matches(key), "{mask} {key}"));
-            no.iter().for_each(|key| assert!(!read.matches(key), "{mask} {key}"));
+            yes.iter().for_each(|key| assert_eq!(read.matches(key, &mut 0), Some(true), "{mask} {key}"));
+            no.iter().for_each(|key| assert_eq!(read.matches(key, &mut 0), Some(false), "{mask} {key}"));
         }
         for bad in
             ["[", "[]", "[!]", "[a", "[a-", "[a-]", "[c-a]", "[a-cx]", "a[", "{[}", "{a,b", "{a{b}", "a\\", "\u{fffd}"]
@@ -159,6 +162,18 @@ mod tests {
         }
         assert!(KeyMask::parse(&"?".repeat(1 << 20)).is_err());
         assert!(KeyMask::parse(&"{".repeat(10_000)).is_err());
+    }
+
+    /// Each byte of the key leads to a new state of the automaton, and each of them has all states of
+    /// the mask.
+    #[test]
+    fn masks_that_take_long_stop() {
+        let slow = KeyMask::parse(&format!("*a{}", "?".repeat(2000))).expect("a mask");
+        let key: String = (0..60_000u32).map(|n| if n.wrapping_mul(n) % 7 < 3 { 'a' } else { 'b' }).collect();
+        let mut work = 5;
+        assert_eq!(slow.matches(&key, &mut work), None);
+        assert!((MOST_WORK..2 * MOST_WORK).contains(&work), "{work}");
+        assert_eq!(slow.matches("b", &mut work), Some(false), "another key is compared");
     }
 
     /// The same by trying every way: the masks are short.
@@ -185,13 +200,13 @@ mod tests {
         ) {
             let mask: String = parts.concat();
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
-            prop_assert_eq!(KeyMask::parse(&mask).expect("a mask").matches(&key), slow(&chars(&mask), &chars(&key)));
+            prop_assert_eq!(KeyMask::parse(&mask).expect("a mask").matches(&key, &mut 0), Some(slow(&chars(&mask), &chars(&key))));
         }
 
         #[test]
         fn any_text_is_a_mask_or_none(mask in "[\\[\\]!a-c{},*?\\\\^&~| é-]{0,12}", key in "[a-c\\[\\]]{0,5}") {
             if let Ok(read) = KeyMask::parse(&mask) {
-                read.matches(&key);
+                read.matches(&key, &mut 0);
             }
         }
     }

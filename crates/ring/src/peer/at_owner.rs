@@ -36,7 +36,7 @@ impl PeerGroup {
         }
         let asked = self
             .change_at(owner, async |deadline| {
-                self.client.transport().at_owner(To { member: owner, group: self.name(), deadline }, request).await
+                self.client.transport().at_owner(To { member: owner, group: &self.name, deadline }, request).await
             })
             .await;
         match asked {

@@ -1,9 +1,8 @@
 //! A way to the other nodes with faults to order ([`lifecycle::faults`](larder_base::lifecycle::faults)):
 //! requests to nodes wait, fail, or do not arrive.
 use super::{
-    asked_for::AskedFor,
     messages::{OwnerAnswer, OwnerRequest},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
+    transport::{AskedFor, MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,7 +1,6 @@
 //! Larders' own service over gRPC (`larder_peers.proto`): many requests share a connection of
 //! HTTP/2. groupcache's nodes do not speak it.
 use super::{
-    asked_for::AskedFor,
     grpc_messages::{
         Announced, Announcement, Change, Done, GRPC_PATH, HottestPart, HottestRequest, KeyRequest, KeysRequest,
     },
@@ -10,7 +9,7 @@ use super::{
     messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
     node_routes::{RING, shown_secret},
     peer_answers::{answer, answers, lacks_group, no_room, not_reached, refused},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
+    transport::{AskedFor, MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -13,12 +13,11 @@
 //! that flight like every other, so what was removed does not come back. Nothing is taken over in
 //! mode `coherent`: Redis announces changes to the node that has read the key.
 use super::{
-    asked_for::AskedFor,
     hottest_keys::hottest_keys,
     member::Member,
     peer_group::PeerGroup,
     standing::Standing,
-    transport::{MemberMove, PeerError, To},
+    transport::{AskedFor, MemberMove, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use bytes::Bytes;
@@ -49,7 +48,7 @@ impl PeerGroup {
     /// Whether copies move between nodes.
     fn hands_over(&self) -> bool {
         let is_on = self.client().peers.settings.handover > 0;
-        is_on && !self.is_store() && self.policy().coherence == Coherence::Ttl
+        is_on && !self.is_store() && self.policy.coherence == Coherence::Ttl
     }
 
     /// The hottest keys that another node is to have from this one, at most for so many bytes of
@@ -61,7 +60,7 @@ impl PeerGroup {
         let peers = &self.client().peers;
         let max_bytes = max_bytes.min(peers.settings.handover);
         let moves = peers.moves_to(other);
-        hottest_keys(self.cache(), max_bytes, Instant::now() + LONGEST_LOOK, |key| moves.contains(key)).await
+        hottest_keys(&self.cache, max_bytes, Instant::now() + LONGEST_LOOK, |key| moves.contains(key)).await
     }
 
     /// Another node says that it comes or goes. When it leaves, this resolves once its keys of this
@@ -91,7 +90,7 @@ impl PeerGroup {
         if !self.hands_over() {
             return 0;
         }
-        let to = To { member, group: self.name(), deadline };
+        let to = To { member, group: &self.name, deadline };
         let keys = match self.client().transport().hottest(to, this, max_bytes).await {
             Ok(keys) => keys,
             Err(error) => {
@@ -119,17 +118,17 @@ impl PeerGroup {
 
     /// Copies one key. False if there is nothing to copy.
     async fn take_key(&self, member: &Member, key: &Bytes, deadline: Instant) -> Result<bool, PeerError> {
-        let at = self.cache().key(key);
+        let at = self.cache.key(key);
         // What this node has fetched as the owner is newer. What it has of other nodes' keys may be a copy
         // with a short life.
-        if self.owns(key) && self.cache().tier().peek(at, clock::now(), |_| ()).is_some() {
+        if self.owns(key) && self.cache.tier().peek(at, clock::now(), |_| ()).is_some() {
             return Ok(false);
         }
         // Another node is reading it.
-        let (_, Some(lead)) = self.cache().fetch(at, b"", clock::now()) else { return Ok(false) };
-        let fetch = Fetch::new(lead, self.policy().clone());
+        let (_, Some(lead)) = self.cache.fetch(at, b"", clock::now()) else { return Ok(false) };
+        let fetch = Fetch::new(lead, self.policy.clone());
         let epoch = self.client().peers.now().epoch();
-        let to = To { member, group: self.name(), deadline };
+        let to = To { member, group: &self.name, deadline };
         let answer = match self.client().transport().get(to, key, epoch, AskedFor::NOBODY).await {
             Ok(answer) => answer.into_fetched(|fresh| fresh),
             Err(error) => {
@@ -186,7 +185,7 @@ async fn announce(group: &Rc<PeerGroup>, what: MemberMove, deadline: Instant) {
         tokio::task::spawn_local(async move {
             let (client, peers) = (group.client(), group.client().peers());
             let (this, hash) = (peers.this_name(), peers.hash_name());
-            let to = To { member: &member, group: group.name(), deadline };
+            let to = To { member: &member, group: &group.name, deadline };
             match client.transport().announce(to, this, what, hash).await {
                 // Another program may have answered.
                 Ok(theirs) if PeerHash::NAMES.contains(&&*theirs) => peers.note_hash(&member, &theirs),

@@ -1,12 +1,11 @@
 //! The transport over HTTP/1.1, by the [routes](super::node_routes) between nodes.
 use super::{
-    asked_for::AskedFor,
     http_connections::HttpConnections,
     member::Member,
     messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
     node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
     peer_answers::{answer, answers, check_group, explanation, no_room, not_reached, refused},
-    transport::{MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
+    transport::{AskedFor, MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -33,7 +33,6 @@
 //! - A node that lacks a group is out for that group alone.
 //! - A node that joins or has left answers nothing that its peers read (421): they ask the next
 //!   node on the ring.
-mod asked_for;
 mod at_owner;
 mod discovery;
 mod faulty_transport;
@@ -65,8 +64,6 @@ mod transport;
 mod untold;
 mod wait_for_all;
 
-pub use asked_for::ASKING_NODE;
-pub use asked_for::AskedFor;
 pub use discovery::Discovery;
 pub use grpc_messages::{
     Announced, Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest,
@@ -89,5 +86,6 @@ pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
 pub use ring_disagreement::{OtherRing, ring_of};
 pub use standing::Standing;
+pub use transport::{ASKING_NODE, AskedFor};
 pub use transport::{ClearScope, MemberMove};
 pub use transport::{PeerAnswer, PeerChange, PeerError, To, Transport};

@@ -1,10 +1,9 @@
 //! Reads of keys that other nodes own: who is asked, and what becomes of the answers.
 use super::{
-    asked_for::AskedFor,
     member::Member,
     membership::Membership,
     peer_group::PeerGroup,
-    transport::{PeerAnswer, PeerError, To},
+    transport::{AskedFor, PeerAnswer, PeerError, To},
 };
 use bytes::Bytes;
 use larder_source::{Fetch, FetchAnswer, FreshUntil, RequestTrace, SourceError};
@@ -41,7 +40,7 @@ impl PeerGroup {
         match self.ask(&membership, &first, fetch.key(), fetch.trace().map(|trace| &**trace)).await {
             Asked::Answered(answer) => self.finish(fetch, answer),
             Asked::Failed(error) => fetch.finish(Err(error), clock::now()),
-            Asked::ThisNode => self.source().fetch(&mut vec![self.as_substitute(fetch)]),
+            Asked::ThisNode => self.source.fetch(&mut vec![self.as_substitute(fetch)]),
             Asked::Nobody => self.fetch_here(&membership, fetch),
         }
     }
@@ -61,18 +60,18 @@ impl PeerGroup {
         let deadline = begun + patience;
         let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
         owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
-        let to = To { member: &owner, group: self.name(), deadline };
+        let to = To { member: &owner, group: &self.name, deadline };
         let asked = self.client.transport().get_many(to, keys, held_only, epoch).await;
-        self.counts().took(begun.elapsed());
+        self.counts.took(begun.elapsed());
         let answers = match asked {
             Ok(answers) => {
-                answers.iter().flatten().for_each(|answer| self.counts().answered(answer));
+                answers.iter().flatten().for_each(|answer| self.counts.answered(answer));
                 self.note_reached(&owner);
                 answers
             }
             Err(error) => {
                 owner.counts.failed_reads.fetch_add(fetches.len() as u64, Relaxed);
-                self.counts().errors.add(fetches.len() as u64);
+                self.counts.errors.add(fetches.len() as u64);
                 self.note_failed(&owner, &error);
                 vec![None; fetches.len()]
             }
@@ -124,7 +123,7 @@ impl PeerGroup {
             if member.is_self {
                 return Asked::ThisNode;
             }
-            if !member.may_ask_for(self.name(), clock::now()) {
+            if !member.may_ask_for(&self.name, clock::now()) {
                 continue;
             }
             if !member.may_ask(clock::now()) {
@@ -134,21 +133,21 @@ impl PeerGroup {
             member.counts.reads.fetch_add(1, Relaxed);
             let begun = Instant::now();
             let (epoch, patience) = self.terms(membership, member, key);
-            let to = To { member, group: self.name(), deadline: begun + patience };
+            let to = To { member, group: &self.name, deadline: begun + patience };
             match self.client.transport().get(to, key, epoch, AskedFor { node, trace }).await {
                 Ok(answer) => {
                     if let Some(trace) = trace {
                         trace.is_answered_by(|| format!("peer {}", member.name).into());
                     }
-                    self.counts().took(begun.elapsed());
-                    self.counts().answered(&answer);
+                    self.counts.took(begun.elapsed());
+                    self.counts.answered(&answer);
                     self.note_reached(member);
                     return Asked::Answered(answer);
                 }
                 Err(error) => {
                     member.counts.failed_reads.fetch_add(1, Relaxed);
-                    self.counts().took(begun.elapsed());
-                    self.counts().errors.add(1);
+                    self.counts.took(begun.elapsed());
+                    self.counts.errors.add(1);
                     self.note_failed(member, &error);
                     match error {
                         PeerError::Refused(reason) => return Asked::Failed(SourceError::refused_by_peer(&reason)),
@@ -169,7 +168,7 @@ impl PeerGroup {
     /// A node answered for this group.
     pub(super) fn note_reached(&self, member: &Member) {
         member.reached();
-        member.reached_for(self.name());
+        member.reached_for(&self.name);
     }
 
     /// A node gave no answer for this group.
@@ -177,7 +176,7 @@ impl PeerGroup {
         match error {
             PeerError::NotReached(reason) | PeerError::NoAnswer(reason) => member.not_reached(reason, clock::now()),
             PeerError::NoGroup(reason) | PeerError::Closed(reason) => {
-                member.out_for(self.name(), reason, clock::now());
+                member.out_for(&self.name, reason, clock::now());
             }
             PeerError::NoRoom(_) | PeerError::Refused(_) => {}
         }
@@ -203,9 +202,9 @@ impl PeerGroup {
             return fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
         }
         fallbacks.update(|count| count + 1);
-        self.counts().fallbacks.add(1);
+        self.counts.fallbacks.add(1);
         let (fallbacks, wait) = (fallbacks.clone(), fetch.wait());
-        self.source().fetch(&mut vec![self.as_substitute(fetch)]);
+        self.source.fetch(&mut vec![self.as_substitute(fetch)]);
         tokio::task::spawn_local(async move {
             wait.await;
             fallbacks.update(|count| count - 1);
@@ -217,8 +216,8 @@ impl PeerGroup {
         let longest = self.hot_copy_ttl();
         // All of a zone read at its reader.
         let is_reader = || self.reader(&self.membership(), fetch.key()).is_some_and(|reader| reader.is_self);
-        let is_hot = longest > 0
-            && (is_reader() || self.hot_keys.borrow_mut().is_hot(self.cache().key(fetch.key()).hash(), now));
+        let is_hot =
+            longest > 0 && (is_reader() || self.hot_keys.borrow_mut().is_hot(self.cache.key(fetch.key()).hash(), now));
         let bounded = |fresh| match fresh {
             FreshUntil::At(at) => FreshUntil::At(at.min(now + longest)),
             FreshUntil::Policy => FreshUntil::At(now + longest),
@@ -231,7 +230,7 @@ impl PeerGroup {
         let hot_key = (is_hot && matches!(answer, Ok(FetchAnswer::Copy { .. }))).then(|| fetch.key().to_vec());
         fetch.finish_copy(answer, now);
         if let Some(key) = hot_key {
-            self.counts().look_for_copy(self.cache(), &key, longest, now);
+            self.counts.look_for_copy(&self.cache, &key, longest, now);
         }
     }
 }

@@ -20,13 +20,14 @@ pub(super) const LONG: u64 = 3_600_000;
 /// One core's view of a group whose keys have owners.
 pub struct PeerGroup {
     pub(super) client: Rc<PeerClient>,
-    name: Arc<str>,
-    cache: Arc<Cache>,
-    policy: Arc<FillPolicy>,
-    source: Rc<dyn Source>,
+    pub(super) name: Arc<str>,
+    pub(super) cache: Arc<Cache>,
+    pub(super) policy: Arc<FillPolicy>,
+    /// What the owner fills from.
+    pub(super) source: Rc<dyn Source>,
     pub(super) hot_keys: RefCell<HotKeys>,
     pub(super) gathered: GatheredReads,
-    counts: Arc<PeerCounts>,
+    pub(super) counts: Arc<PeerCounts>,
 }
 
 impl PeerGroup {
@@ -42,10 +43,6 @@ impl PeerGroup {
         PeerGroup { client, name, cache, policy, source, hot_keys, gathered: GatheredReads::default(), counts }
     }
 
-    /// What this core counts of the group.
-    pub(super) fn counts(&self) -> &PeerCounts {
-        &self.counts
-    }
     /// Another node asks for a key; `ring` is what it says of its ring.
     pub fn asked(&self, ring: Option<&[u8]>, key: &[u8]) {
         self.counts.requests.add(1);
@@ -73,19 +70,6 @@ impl PeerGroup {
         self.counts.removed_keys.add(keys as u64);
     }
 
-    /// The source that the owner fills from.
-    pub(super) fn source(&self) -> &Rc<dyn Source> {
-        &self.source
-    }
-    pub(super) fn cache(&self) -> &Arc<Cache> {
-        &self.cache
-    }
-    pub(super) fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-    pub(super) fn policy(&self) -> &Arc<FillPolicy> {
-        &self.policy
-    }
     pub(super) fn membership(&self) -> Arc<Membership> {
         self.client.peers.now().clone()
     }

@@ -14,10 +14,10 @@ impl PeerSource {
         PeerSource(group)
     }
     fn inner(&self) -> &Rc<dyn Source> {
-        self.0.source()
+        &self.0.source
     }
     fn forget(&self, key: &[u8]) {
-        self.0.cache().invalidate(self.0.cache().key(key));
+        self.0.cache.invalidate(self.0.cache.key(key));
     }
 }
 
@@ -31,7 +31,7 @@ impl Source for PeerSource {
     }
     fn fetch(&self, batch: &mut Vec<Fetch>) {
         let membership = self.0.membership();
-        self.0.counts().fetches.add(batch.len() as u64);
+        self.0.counts.fetches.add(batch.len() as u64);
         let mut here = Vec::with_capacity(batch.len());
         let mut elsewhere: Vec<(&Arc<Member>, Vec<Fetch>)> = Vec::new();
         for fetch in batch.drain(..) {
@@ -64,7 +64,7 @@ impl Source for PeerSource {
             self.inner().fetch(&mut here);
         }
         for (first, fetches) in elsewhere {
-            let takes_many = first.is_larder() && !first.is_out() && !first.is_out_for(self.0.name());
+            let takes_many = first.is_larder() && !first.is_out() && !first.is_out_for(&self.0.name);
             if takes_many && fetches.len() > 1 {
                 let group = self.0.clone();
                 tokio::task::spawn_local(group.fetch_many(membership.clone(), first.clone(), fetches, false));

@@ -34,7 +34,7 @@ impl PeerGroup {
         }
         let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
         let change = PeerChange::Set { key, value, expiry };
-        self.client.untold.forget(owner, self.name(), &change);
+        self.client.untold.forget(owner, &self.name, &change);
         self.tell(owner, &change).await.map_err(|error| match error {
             PeerError::NotReached(reason) | PeerError::NoGroup(reason) => SourceError::Unavailable(reason),
             PeerError::NoAnswer(reason) | PeerError::Closed(reason) | PeerError::NoRoom(reason) => {
@@ -46,7 +46,7 @@ impl PeerGroup {
 
     async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
         self.change_at(member, async |deadline| {
-            self.client.transport().tell(To { member, group: self.name(), deadline }, change).await
+            self.client.transport().tell(To { member, group: &self.name, deadline }, change).await
         })
         .await
     }
@@ -78,7 +78,7 @@ impl PeerGroup {
 
     /// Tells a node, now or as soon as it can be reached.
     pub(super) async fn tell_surely(&self, member: &Arc<Member>, change: PeerChange) {
-        self.client.untold.forget(member, self.name(), &change);
+        self.client.untold.forget(member, &self.name, &change);
         match self.tell(member, &change).await {
             Ok(()) => {}
             Err(PeerError::Refused(reason)) => {
@@ -88,18 +88,14 @@ impl PeerGroup {
             Err(PeerError::NoGroup(_)) => {}
             Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::Closed(_) | PeerError::NoRoom(_)) => {
                 let until = clock::now() + self.longest_life();
-                self.client.untold.add(member, self.name(), change, until);
+                self.client.untold.add(member, &self.name, change, until);
             }
         }
     }
 
     /// How long a copy may be about, ms.
     fn longest_life(&self) -> u64 {
-        self.policy()
-            .longest_ttl()
-            .unwrap_or(LONG)
-            .max(self.hot_copy_ttl())
-            .saturating_add(self.policy().longest_stale())
+        self.policy.longest_ttl().unwrap_or(LONG).max(self.hot_copy_ttl()).saturating_add(self.policy.longest_stale())
     }
 
     /// A key has a new value at its owner: the other nodes forget their copies.

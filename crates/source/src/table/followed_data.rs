@@ -1,9 +1,9 @@
 //! The data file that a table was built from: whether it has changed, and another build.
-use super::file_stamp::FileStamp;
 use larder_config::DataFile;
 use larder_store::table::{Input, Table};
 use std::{
     io,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -18,6 +18,19 @@ pub fn table_build(data: &Path, table: &Path, options: &[&str]) -> io::Result<Co
     build.args(["table", "build", "--empty-values"]).args(options).arg("-o").arg(table).arg("--").arg(data);
     build.stdin(Stdio::null());
     Ok(build)
+}
+
+/// The identity of a file, from its metadata. The time of its last status change finds files that
+/// were copied into place with their size and time of modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStamp(u64, u64, u64, [i64; 4]);
+
+impl FileStamp {
+    pub(super) fn of(path: &Path) -> Option<FileStamp> {
+        let file = std::fs::metadata(path).ok()?;
+        let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+        Some(FileStamp(file.dev(), file.ino(), file.len(), times))
+    }
 }
 
 /// A data file and what it was when a table was last built from it.

@@ -17,7 +17,6 @@
 //!   checked in the background, and each chunk before its first use.
 //! - A client that is told of a changed key reads the new table: it is in place before any change
 //!   is announced.
-mod file_stamp;
 mod followed_data;
 pub(super) mod table_map_reads;
 pub(super) mod table_reload;

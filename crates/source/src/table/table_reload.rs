@@ -1,6 +1,6 @@
 //! Reload: one thread watches the table's file, and replaces the served table when a new file is in
 //! place.
-use super::{file_stamp::FileStamp, followed_data::FollowedData};
+use super::followed_data::{FileStamp, FollowedData};
 use crate::{invalidation::Invalidations, source_health::SourceHealth, source_limits::SourceLimits};
 use bytes::Bytes;
 use larder_base::telemetry::TableSnapshot;

@@ -13,7 +13,7 @@ const KEPT_CHUNKS: usize = 64;
 pub(super) const SHARED_FROM: usize = 16 * 1024;
 
 /// Up to this length an [`Output`] grows without asking for room.
-const UNSEEN: usize = 1 << 20;
+pub const UNCHECKED: usize = 1 << 20;
 
 /// Beyond that it grows by one in so many parts: what it asks for is what it takes.
 const GROWTH: usize = 8;
@@ -91,14 +91,14 @@ impl Output {
     fn grow(&mut self, more: usize) -> bool {
         let needed = self.buf.len() + more;
         match &self.room {
-            Some(room) if needed > UNSEEN => {
+            Some(room) if needed > UNCHECKED => {
                 let capacity = needed + needed / GROWTH;
                 self.is_refused = self.is_refused || !room.take(capacity);
                 if !self.is_refused {
                     self.buf.reserve_exact(capacity - self.buf.len());
                 }
             }
-            _ if needed > UNSEEN => self.buf.reserve_exact(more + needed / GROWTH),
+            _ if needed > UNCHECKED => self.buf.reserve_exact(more + needed / GROWTH),
             _ => self.buf.reserve(more),
         }
         !self.is_refused
@@ -388,13 +388,13 @@ mod tests {
         let mut out = Output::default();
         out.put(b"before");
         let mark = out.mark();
-        let none = out.ask(Some(Rc::new(Most(4 * UNSEEN))));
+        let none = out.ask(Some(Rc::new(Most(4 * UNCHECKED))));
         assert!(none.is_none());
         let mut beside = out.beside();
         for _ in 0..1000 {
             beside.put(&[7; 100_000]);
         }
-        assert!(beside.is_refused() && beside.buf.capacity() <= 4 * UNSEEN);
+        assert!(beside.is_refused() && beside.buf.capacity() <= 4 * UNCHECKED);
         out.append(&mut beside);
         assert!(out.is_refused());
         out.truncate(mark);
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(out.to_vec(), b"before, after");
         let most = out.ask(None);
         assert!(most.is_some());
-        out.put(&vec![7; 8 * UNSEEN]);
+        out.put(&vec![7; 8 * UNCHECKED]);
         assert!(!out.is_refused());
     }
 

@@ -13,7 +13,7 @@ use crate::{
     },
     command_times::row_of,
     commands::{get, subscriptions},
-    executor::{executor, memory::is_in_turns},
+    executor::{executor, memory::takes_turns},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     forwarded_writes::{self, WritesGo},
@@ -143,7 +143,7 @@ pub async fn run(
     let done = match functions(command).later {
         _ if forwarded_writes::is_forwarded(&call) => forwarded_writes::run(&mut call).await,
         // It has become a primary since the command began.
-        None if call.session.backend == Backend::Memory && !is_in_turns(command) => {
+        None if call.session.backend == Backend::Memory && !takes_turns(command) => {
             make_room(&call).await;
             start_now(&mut call, &mut Waits::new(&mut Vec::new(), None))
         }

@@ -29,7 +29,6 @@ pub(super) type TierFn = fn(&mut CommandContext<'_>, &mut Tier<'_>) -> Done;
 /// The value that a command stores, and until when.
 pub(super) type Stored<'a> = Option<(&'a [u8], Option<Millis>)>;
 
-/// The functions of one command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     /// Begins a command on the connection or the server, and mostly ends it.

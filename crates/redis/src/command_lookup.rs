@@ -43,10 +43,8 @@ pub(super) const COUNT: usize = 197;
 /// Every command. Subcommands follow their parent.
 pub static COMMANDS: [Command; COUNT] = numbered(for_all_commands!(rows));
 
-/// The index of names.
 static INDEX: Index = Index::of(&COMMANDS);
 
-/// The row of GET.
 pub(super) const GET: &Command = {
     let mut row = 0;
     while !matches!(COMMANDS[row].kind, CommandKind::Get) {
@@ -128,14 +126,12 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     INDEX.find(name).filter(|row| !row.is_sub)
 }
 
-/// The result of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub enum FoundCommand {
     /// This command or subcommand.
     Command(&'static Command),
     /// An unknown subcommand of this command.
     UnknownSub(&'static Command),
-    /// An unknown command.
     Unknown,
 }
 

@@ -44,6 +44,8 @@ pub(super) type Later<'a> = LocalFuture<'a, Done>;
 pub(super) enum CommandError {
     Static(&'static str),
     Owned(Vec<u8>),
+    /// The buffers have no room for the reply now.
+    NoRoom(Vec<u8>),
 }
 
 /// The result of a step of a command.
@@ -75,11 +77,10 @@ pub(super) const EXEC_ABORT: CommandError =
     CommandError::Static("EXECABORT Transaction discarded because of previous errors.");
 
 impl CommandError {
-    /// The code and the text.
     pub(super) fn text(&self) -> &[u8] {
         match self {
             CommandError::Static(text) => text.as_bytes(),
-            CommandError::Owned(text) => text,
+            CommandError::Owned(text) | CommandError::NoRoom(text) => text,
         }
     }
     /// Writes the error reply.
@@ -129,7 +130,6 @@ pub(super) fn arity(name: &str) -> CommandError {
     CommandError::from(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
-/// The error for an unknown command.
 pub(super) fn unknown(args: &Args<'_>) -> CommandError {
     /// Maximum quoted bytes of the name, and of the arguments.
     const QUOTED: usize = 128;
@@ -149,7 +149,6 @@ pub(super) fn unknown(args: &Args<'_>) -> CommandError {
     CommandError::Owned(text)
 }
 
-/// The error for an unknown subcommand.
 pub(super) fn unknown_sub(parent: &str, sub: &[u8]) -> CommandError {
     let after = format!("'. Try {} HELP.", parent.to_uppercase());
     CommandError::quoting("ERR unknown subcommand '", sub, 128, &after)

@@ -3,7 +3,6 @@ use super::command::Command;
 use larder_proto::resp::Args;
 use std::ops::Range;
 
-/// A transaction that is being queued.
 #[derive(Debug, Default)]
 pub(super) struct OpenTransaction {
     pub(super) queue: CommandQueue,
@@ -30,11 +29,9 @@ impl CommandQueue {
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
-    /// Bytes of the arguments.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.parts.len() * size_of::<Range<u32>>()
     }
-    /// Bytes of memory that the queue occupies.
     pub(super) fn owned(&self) -> usize {
         self.bytes.capacity()
             + self.parts.capacity() * size_of::<Range<u32>>()

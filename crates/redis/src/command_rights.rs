@@ -213,7 +213,6 @@ pub(super) fn check(permissions: &Permissions, command: &Command, args: Args<'_>
     permissions.check(&request, keys(command, args), channels(command, args), RIGHTS[place].beyond)
 }
 
-/// Checks a GET.
 #[inline]
 pub(super) fn check_get(permissions: &Permissions, key: &[u8]) -> Result<(), Refusal> {
     let place = usize::from(GET.index);

@@ -7,7 +7,6 @@ use larder_core::{app::Worker, clients::Client};
 use larder_proto::{output::Output, resp::Args};
 use std::time::Instant;
 
-/// The other protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForeignProtocol {
     Http,

@@ -1,22 +1,25 @@
-//! Writes that a replica forwards to its primary (`replica-writes = "forward"`): whole commands,
-//! and whole transactions.
+//! Commands that another node runs: a replica's primary (`replica-writes = "forward"`), or the owner
+//! of the keys where nodes share a store. Whole commands, and whole transactions.
 use super::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow},
+    command_queue::CommandQueue,
     session::{Session, Watch},
     transaction,
 };
+use bytes::Bytes;
 use larder_config::ReplicaWrites;
 use larder_core::app::Worker;
 use larder_proto::resp::write_command;
+use larder_ring::peer::{Member, OwnerRequest, PeerGroup};
+use std::{rc::Rc, sync::Arc};
 
 /// What becomes of a client's writes here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WritesGo {
     /// This process takes them.
     Here,
-    /// To the primary.
     ToPrimary,
     /// It is a replica that refuses them.
     Nowhere,
@@ -39,13 +42,13 @@ fn of_replica(worker: &Worker, session: &Session) -> WritesGo {
     if forwards && !session.is_forwarded { WritesGo::ToPrimary } else { WritesGo::Nowhere }
 }
 
-/// The same for a command: only those that write are forwarded.
+/// What becomes of a command: only those that write are forwarded.
 #[inline]
 pub(super) fn of_command(worker: &Worker, session: &Session, command: &Command) -> WritesGo {
     if command.flags.has(Flags::WRITE) { of_client(worker, session) } else { WritesGo::Here }
 }
 
-/// The same for EXEC, when all commands are queued.
+/// What becomes of EXEC, when all commands are queued.
 pub(super) fn of_transaction(worker: &Worker, session: &Session) -> WritesGo {
     let writes = session
         .multi
@@ -63,32 +66,67 @@ pub(super) fn is_forwarded(call: &CommandContext<'_>) -> bool {
     goes == WritesGo::ToPrimary
 }
 
-/// Forwards the command, or with EXEC the transaction, and passes on the primary's reply.
+/// Forwards the command, or with EXEC the transaction, to the primary.
 pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
-    let mut commands = Vec::new();
-    let count = match call.command.kind {
-        CommandKind::Transaction(TransactionStep::Exec) => {
-            let (queue, watch) = transaction::end(call);
-            if !matches!(watch, Watch::Nothing) {
-                return Err(CommandError::Static(
-                    "ERR a transaction after WATCH is not forwarded: run it at the primary (replica-writes)",
-                ));
+    if call.command.kind != CommandKind::Transaction(TransactionStep::Exec) {
+        return run_at(call, Node::Primary, None).await;
+    }
+    let (queue, watch) = transaction::end(call);
+    if !matches!(watch, Watch::Nothing) {
+        return Err(CommandError::Static(
+            "ERR a transaction after WATCH is not forwarded: run it at the primary (replica-writes)",
+        ));
+    }
+    run_at(call, Node::Primary, Some(&queue)).await
+}
+
+/// Another node that runs a client's commands.
+pub(super) enum Node<'n> {
+    /// This process is its replica.
+    Primary,
+    /// It owns the keys.
+    Owner(&'n Rc<PeerGroup>, &'n Arc<Member>),
+}
+
+/// Runs the command, or with EXEC its transaction, at another node, and passes on the reply.
+pub(super) async fn run_at(call: &mut CommandContext<'_>, node: Node<'_>, queue: Option<&CommandQueue>) -> Done {
+    let (mut commands, resp3) = (Vec::new(), call.session.resp3);
+    match queue {
+        Some(queue) => queue.iter().for_each(|(_, args)| write_command(&mut commands, args.from(0))),
+        None => write_command(&mut commands, call.args.from(0)),
+    }
+    match (node, queue) {
+        (Node::Owner(peers, owner), _) => {
+            let reply = ask_owner(peers.clone(), owner.clone(), commands.into(), queue.is_some(), resp3).await?;
+            call.reply.output().put_bytes(reply);
+        }
+        (Node::Primary, queue) => {
+            let count = queue.map_or(1, |queue| queue.len() + 2);
+            if queue.is_some() {
+                commands = [&b"*1\r\n$5\r\nMULTI\r\n"[..], &commands, b"*1\r\n$4\r\nEXEC\r\n"].concat();
             }
-            write_command(&mut commands, [&b"MULTI"[..]].into_iter());
-            queue.iter().for_each(|(_, args)| write_command(&mut commands, args.from(0)));
-            write_command(&mut commands, [&b"EXEC"[..]].into_iter());
-            queue.len() + 2
-        }
-        _ => {
-            write_command(&mut commands, call.args.from(0));
-            1
-        }
-    };
-    match call.worker.forwarder.forward(&commands, count, call.session.resp3).await {
-        Ok(reply) => {
+            let sent = call.worker.forwarder.forward(&commands, count, resp3).await;
+            let reply = sent.map_err(|error| CommandError::from(format!("ERR {error}")))?;
             call.session.pass_part(reply, call.reply.output());
-            Ok(Flow::Done)
         }
-        Err(error) => Err(CommandError::from(format!("ERR {error}"))),
+    }
+    Ok(Flow::Done)
+}
+
+/// The replies of a key's owner to encoded commands.
+pub(super) async fn ask_owner(
+    peers: Rc<PeerGroup>,
+    owner: Arc<Member>,
+    commands: Bytes,
+    is_transaction: bool,
+    resp3: bool,
+) -> Result<Bytes, CommandError> {
+    let request = OwnerRequest { commands: Some(commands), is_transaction, resp3, write: None };
+    match peers.at_owner(&owner, &request).await? {
+        Some(answer) => Ok(answer.body),
+        None => Err(CommandError::from(format!(
+            "ERR the key's owner, peer {}, runs no commands for other nodes",
+            owner.name
+        ))),
     }
 }

@@ -38,7 +38,7 @@ mod executor;
 mod foreign_protocol;
 mod forwarded_commands;
 mod forwarded_writes;
-pub mod keys_ahead;
+pub mod key_prefetch;
 mod limited_commands;
 mod long_double;
 mod monitored_commands;

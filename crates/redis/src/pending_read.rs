@@ -35,7 +35,6 @@ pub struct PendingRead {
     ended: Option<Instant>,
 }
 
-/// One value.
 pub(super) enum Slot {
     Known(Result<Option<Bytes>, SourceError>),
     Wait(Wait),

@@ -3,7 +3,7 @@
 //! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
 //! command.
 use super::{
-    command_counts::count_calls, command_lookup::GET, commands::get::read_one, keys_ahead::AHEAD,
+    command_counts::count_calls, command_lookup::GET, commands::get::read_one, key_prefetch::AHEAD,
     pending_read::PendingRead, session::Session,
 };
 use larder_core::{app::Worker, gate::Door};

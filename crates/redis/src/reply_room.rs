@@ -1,14 +1,9 @@
 //! Memory for the reply of a single command, which could be longer than all buffers together.
 use super::command_outcome::{CommandError, CommandResult};
 use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
-use larder_proto::output::Room;
+use larder_proto::output::{Room, UNCHECKED};
 use larder_units::show_size;
 use std::{cell::RefCell, sync::Arc};
-
-const NO_ROOM: &str = "ERR the reply does not fit into the buffers now";
-
-/// Replies up to this length are not checked: the connection's turn ends soon enough.
-const UNSEEN: usize = 1 << 20;
 
 /// One in this many parts of the bound stays free, so that the connection is not closed for this
 /// reply in the end.
@@ -33,7 +28,7 @@ impl ReplyRoom {
     /// The buffers have no room for more.
     #[inline]
     pub(super) fn reserve(&self, bytes: usize) -> CommandResult {
-        if bytes <= UNSEEN || self.take(bytes) { Ok(()) } else { Err(self.no_room()) }
+        if bytes <= UNCHECKED || self.take(bytes) { Ok(()) } else { Err(self.no_room()) }
     }
 
     /// Reserves memory for the next growth of an output that has this many bytes: before a command
@@ -42,7 +37,7 @@ impl ReplyRoom {
     /// # Errors
     /// The buffers have no room for more.
     pub(super) fn reserve_next(&self, bytes: usize) -> CommandResult {
-        if bytes <= UNSEEN { Ok(()) } else { self.reserve(bytes + bytes / 4 + UNSEEN) }
+        if bytes <= UNCHECKED { Ok(()) } else { self.reserve(bytes + bytes / 4 + UNCHECKED) }
     }
 
     /// Whether something of this length could be added to a reply now.
@@ -68,7 +63,7 @@ impl ReplyRoom {
     /// The buffers have no room for them.
     pub(super) fn charge(&self, bytes: usize) -> Result<BufferCharge, CommandError> {
         let mut charge = self.buffers.charge(BufferKind::RedisOutput);
-        match bytes <= UNSEEN || charge.try_resize(bytes + self.margin()) {
+        match bytes <= UNCHECKED || charge.try_resize(bytes + self.margin()) {
             true => {
                 charge.resize(bytes);
                 Ok(charge)
@@ -93,11 +88,8 @@ impl ReplyRoom {
     #[cold]
     pub(super) fn no_room(&self) -> CommandError {
         let limit = show_size(self.buffers.limit() as u64);
-        CommandError::from(format!("{NO_ROOM}, which may hold {limit} (max-buffers)"))
-    }
-    /// Whether it is that error.
-    pub(super) fn is_no_room(error: &CommandError) -> bool {
-        error.text().starts_with(NO_ROOM.as_bytes())
+        let text = format!("ERR the reply does not fit into the buffers now, which may hold {limit} (max-buffers)");
+        CommandError::NoRoom(text.into_bytes())
     }
 }
 

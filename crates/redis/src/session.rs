@@ -81,7 +81,6 @@ pub struct SessionState {
     pub(super) asks_upstream: bool,
     replies: ReplyMode,
     pub(super) outstanding: Outstanding,
-    /// The transaction that MULTI opened.
     pub(super) multi: Option<OpenTransaction>,
     /// The dedicated connection to an upstream Redis. While it exists, every command on data goes
     /// over it.
@@ -177,7 +176,6 @@ pub enum Outstanding {
     Forwarded,
 }
 
-/// The mode that CLIENT REPLY sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplyMode {
     On,
@@ -240,7 +238,6 @@ impl Session {
         }
     }
 
-    /// Changes the state.
     pub(super) fn change(&mut self) -> StateChange<'_> {
         StateChange(self)
     }
@@ -308,14 +305,12 @@ impl Session {
         self.client.about.lock().protocol = if resp3 { 3 } else { 2 };
     }
 
-    /// Changes the names of the client and its library.
     pub(super) fn change_names(&mut self, change: impl FnOnce(&mut About)) {
         let mut about = self.client.about.lock();
         change(&mut about);
         self.names = about.name.len() + about.lib_name.len() + about.lib_version.len();
     }
 
-    /// Sets the mode of CLIENT REPLY.
     pub(super) fn set_replies(&mut self, replies: ReplyMode) {
         // SKIP does not end OFF.
         if !(self.replies == ReplyMode::Off && replies == ReplyMode::SkipNext) {
@@ -417,7 +412,6 @@ pub(super) enum Backend {
     ValueSource,
 }
 impl Backend {
-    /// The backend of a group.
     pub(super) fn of(group: &Group) -> Backend {
         match group.source.kind() {
             _ if group.is_store() && group.peers.is_some() => Backend::SharedStore,

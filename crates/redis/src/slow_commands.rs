@@ -74,7 +74,7 @@ pub(super) fn note(worker: &Worker, client: &Client, row: u16, took: Duration, a
     note_recorded(worker, client, row, took, shown_args(row, args));
 }
 
-/// The same with arguments that were recorded when it began.
+/// Like [`note`], with arguments that were recorded when the command began.
 #[cold]
 pub(super) fn note_recorded(worker: &Worker, client: &Client, row: u16, took: Duration, args: Box<[u8]>) {
     let command = COMMANDS.get(usize::from(row));

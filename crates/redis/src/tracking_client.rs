@@ -15,7 +15,6 @@ pub(super) struct Tracker {
     pub(super) mode: TrackingMode,
     pub(super) choice: Choice,
     pub(super) redirect: u64,
-    /// The prefixes of BCAST.
     pub(super) prefixes: BTreeSet<Box<[u8]>>,
     /// About what the prefixes occupy, here and in the tracking table.
     pub(super) bytes: usize,
@@ -33,7 +32,6 @@ pub(super) fn overlapping<'a>(set: &'a BTreeSet<Box<[u8]>>, prefix: &[u8]) -> Op
     behind.or_else(before).or_else(|| set.get(&[][..])).map(|other| &**other)
 }
 
-/// Which reads are tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     All,

@@ -15,7 +15,6 @@ use std::mem;
 /// Maximum bytes of one client's queued commands, in addition to one value of `max-value`.
 const MAX_QUEUED: usize = 64 * 1024 * 1024;
 
-/// Queues a command.
 pub(super) fn queue(call: &mut CommandContext<'_>) -> Done {
     let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
     let size: usize = call.args.from(0).map(<[u8]>::len).sum();
@@ -70,7 +69,6 @@ pub(super) fn begin(call: &mut CommandContext<'_>) -> Flow {
     Flow::Done
 }
 
-/// Ends the transaction. Returns its commands and its watch.
 pub(super) fn end(call: &mut CommandContext<'_>) -> (CommandQueue, Watch) {
     let queue = call.session.change().multi.take().unwrap_or_default().queue;
     let watch = mem::take(&mut call.session.watch);

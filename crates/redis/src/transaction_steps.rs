@@ -9,7 +9,6 @@ use crate::{
     transaction,
 };
 
-/// Runs one of the transaction commands.
 pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Done {
     let within = call.session.multi.is_some();
     let executor = executor(call.session.backend);

@@ -49,7 +49,6 @@ impl<'t> Waits<'t> {
         Ok(read.map_or(flow, |read| self.read(call, read)))
     }
 
-    /// The reply is that of a read.
     pub(super) fn read(&mut self, call: &CommandContext<'_>, mut read: PendingRead) -> Flow {
         if call.session.is_silent() {
             return Flow::Done;
@@ -97,7 +96,6 @@ impl WaitingKind {
     }
 }
 impl WaitingReply {
-    /// Bytes of memory that it occupies.
     pub(super) fn owned(&self) -> usize {
         self.after.owned()
             + match &self.what {

@@ -102,7 +102,7 @@ pub struct Waits {
 pub enum Moves {
     /// It has not asked.
     #[default]
-    Untold,
+    NotAsked,
     /// It connects again to where it was told to (`moving-endpoint`).
     Elsewhere,
     /// It connects again to the address that it has (`moving-endpoint-type none`).

@@ -128,21 +128,7 @@ fn expect_cut(larder: &Larder, floods: &mut [Flood], protocol: &str, least: f64)
     });
 }
 fn held(larder: &Larder) -> f64 {
-    let kinds = [
-        "redis_input",
-        "redis_output",
-        "http_input",
-        "http_output",
-        "relayed",
-        "fetched",
-        "pushes",
-        "tracking",
-        "cursors",
-        "users",
-        "logs",
-        "lent",
-    ];
-    kinds.iter().map(|kind| larder.metric(&format!("larder_buffers_bytes{{kind=\"{kind}\"}}"))).sum()
+    larder.metric("larder_buffers_bytes")
 }
 /// Nothing is left on the account but what those who ask hold themselves.
 #[track_caller]

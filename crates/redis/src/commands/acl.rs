@@ -30,7 +30,6 @@ pub(crate) fn list(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// ACL GETUSER name
 pub(crate) fn getuser(call: &mut CommandContext<'_>) -> Done {
     let Some(user) = find(call, call.arg(2)) else {
         return call.null();
@@ -93,7 +92,6 @@ fn rejected(why: RejectedRule) -> CommandError {
     CommandError::quoting(before, rule, usize::MAX, &after)
 }
 
-/// ACL DELUSER name …
 pub(crate) fn deluser(call: &mut CommandContext<'_>) -> Done {
     let names: Vec<&str> = call.args.from(2).filter_map(|name| std::str::from_utf8(name).ok()).collect();
     if names.contains(&DEFAULT_USER) {

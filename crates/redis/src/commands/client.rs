@@ -50,7 +50,6 @@ pub(crate) fn id(call: &mut CommandContext<'_>) -> Done {
     call.integer(call.session.client.id as i64)
 }
 
-/// CLIENT SETNAME name
 pub(crate) fn setname(call: &mut CommandContext<'_>) -> Done {
     let name = valid_name(call.arg(2))?;
     call.session.change_names(|about| about.name = name.into());
@@ -146,7 +145,6 @@ pub(crate) fn list(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// The TYPE of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {
     Normal,
@@ -271,7 +269,6 @@ pub fn last_command(client: &Client, group: &Group) -> Option<String> {
     command_of(client, known.as_deref()).map(str::to_owned)
 }
 
-/// The name of a client's last command.
 fn command_of<'a>(client: &Client, known: Option<&'a UpstreamCommands>) -> Option<&'a str> {
     match client.command.load(Relaxed) {
         index if index == FORWARDED.index => {

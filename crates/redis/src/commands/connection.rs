@@ -30,7 +30,6 @@ pub(crate) fn ping(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// ECHO message
 pub(crate) fn echo(call: &mut CommandContext<'_>) -> Done {
     call.bulk(call.arg(1))
 }
@@ -92,7 +91,6 @@ pub(super) fn check(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<O
     Ok(None)
 }
 
-/// The arguments of HELLO.
 pub(crate) struct Hello<'a> {
     pub(crate) resp3: Option<bool>,
     pub(crate) login: Option<Login<'a>>,
@@ -233,7 +231,6 @@ async fn compare(call: &mut CommandContext<'_>, login: Login<'_>) -> Result<(), 
     }
 }
 
-/// HELLO that has to wait.
 pub(crate) async fn hello_later(call: &mut CommandContext<'_>) -> Done {
     greet(call).await?;
     call.session.note_subscriptions();

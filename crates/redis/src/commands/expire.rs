@@ -82,7 +82,6 @@ pub(crate) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i
     call.integer(i64::from(changed))
 }
 
-/// PERSIST key
 pub(crate) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
         Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),

@@ -3,7 +3,7 @@
 use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, WRONG_TYPE},
-    keys_ahead,
+    key_prefetch,
     pending_read::{PendingRead, Slot},
 };
 use larder_core::read::{Group, StartedRead};
@@ -101,7 +101,7 @@ pub(crate) fn mget_each(
     let mut slots: Vec<Slot> = Vec::new();
     let (mut known, room) = (0, call.session.room.clone());
     let _one_table = group.one_table();
-    for row in keys_ahead::rows(&group.cache, keys) {
+    for row in key_prefetch::rows(&group.cache, keys) {
         group.prefetch(row.iter().copied());
         for key in row {
             room.reserve(reply.output().owned() + known)?;
@@ -138,7 +138,7 @@ pub(crate) fn mget_each(
 pub(crate) fn mget_in(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let keys = call.command.keys.of(call.args);
     call.reply.array(keys.len());
-    for row in keys_ahead::rows(call.cache(), keys) {
+    for row in key_prefetch::rows(call.cache(), keys) {
         tier.prefetch(row.iter().copied());
         for key in row {
             if read_in(call, tier, key, reply_value_or_null).is_none() {
@@ -159,7 +159,7 @@ pub(super) fn reply_value(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     reply.value(entry.value);
 }
 
-/// The same for one of several values: what is no string is null.
+/// Replies with one of several values: null for what is no string.
 #[inline]
 pub(super) fn reply_value_or_null(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     if entry.has_attributes() && is_document(entry.metadata()) {

@@ -8,7 +8,6 @@ use crate::{
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;
 
-/// INCRBY key increment
 pub(crate) fn incrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = integer(call.arg(2))?;
     add(call, tier, by)
@@ -20,7 +19,6 @@ pub(crate) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     add(call, tier, by)
 }
 
-/// Adds to an integer.
 pub(crate) fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Done {
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
@@ -42,7 +40,6 @@ pub(crate) fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -
     call.integer(sum)
 }
 
-/// INCRBYFLOAT key increment
 pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = call.arg(2);
     let sum = tier.update(call.key(1), call.now, |entry, scratch| {

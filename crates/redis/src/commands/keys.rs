@@ -7,11 +7,11 @@ use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
 use larder_source::kind_of;
 use larder_store::ValueKind;
 
-/// Replies with the number of keys for which `holds` returns true.
-fn count(call: &mut CommandContext<'_>, mut holds: impl FnMut(Key<'_>) -> bool) -> Done {
+/// Replies with the number of keys for which `counts` returns true.
+fn count(call: &mut CommandContext<'_>, mut counts: impl FnMut(Key<'_>) -> bool) -> Done {
     let cache = call.cache();
     let keys = call.command.keys.of(call.args);
-    let count = keys.filter(|key| holds(cache.key(key))).count();
+    let count = keys.filter(|key| counts(cache.key(key))).count();
     call.integer(count as i64)
 }
 
@@ -21,19 +21,16 @@ pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     count(call, |key| tier.delete(key, now))
 }
 
-/// EXISTS key [key …]
 pub(crate) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let now = call.now;
     count(call, |key| tier.peek(key, now, |_| ()).is_some())
 }
 
-/// TOUCH key [key …]
 pub(crate) fn touch(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let now = call.now;
     count(call, |key| tier.get(key, now, |_| ()).is_some())
 }
 
-/// TYPE key
 pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let kind = tier.peek(call.key(1), call.now, |entry| kind_of(entry.metadata()));
     call.simple(kind.map_or("none", type_name))
@@ -48,7 +45,6 @@ pub(super) fn type_name(kind: ValueKind) -> &'static str {
     }
 }
 
-/// RENAME key new-key
 pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     if call.arg(1) == call.arg(2) {
         return match tier.peek(call.key(1), call.now, |_| ()) {
@@ -61,7 +57,6 @@ pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     call.ok()
 }
 
-/// RENAMENX key new-key
 pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     // A key that is renamed to itself already exists.
     let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
@@ -132,7 +127,6 @@ pub(crate) fn flush(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done 
     call.ok()
 }
 
-/// Checks the options of FLUSHALL.
 pub(crate) fn flush_options(call: &CommandContext<'_>) -> CommandResult {
     let mut options = call.args.from(1);
     let fine = |option: &[u8]| option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync");

@@ -21,7 +21,6 @@ pub(crate) fn latest(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// LATENCY HISTORY event
 pub(crate) fn history(call: &mut CommandContext<'_>) -> Done {
     let samples = call.worker.app.telemetry.slow.event_samples(call.arg(2));
     call.reply.array(samples.len());
@@ -33,7 +32,6 @@ pub(crate) fn history(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// LATENCY GRAPH event
 pub(crate) fn graph(call: &mut CommandContext<'_>) -> Done {
     let telemetry = &call.worker.app.telemetry;
     let event =
@@ -46,7 +44,6 @@ pub(crate) fn graph(call: &mut CommandContext<'_>) -> Done {
     call.verbatim(graph.as_bytes())
 }
 
-/// LATENCY RESET [event …]
 pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     let names = call.args.from(2);
     let is_named =

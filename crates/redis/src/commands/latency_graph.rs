@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 /// Samples side by side; more go below.
 const WIDTH: usize = 80;
-/// Lines of a picture.
 const LINES: usize = 4;
 /// The top of a column, by thirds of a line. The lines below it are `|`.
 const TOPS: [char; 3] = ['_', 'o', '#'];

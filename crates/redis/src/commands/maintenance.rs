@@ -25,14 +25,14 @@ const WITH_ADDRESS: [&[u8]; 4] = [b"internal-ip", b"internal-fqdn", b"external-i
 pub(crate) fn notifications(call: &mut CommandContext<'_>) -> Done {
     let moves = match call.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => Moves::Elsewhere,
-        b"off" => Moves::Untold,
+        b"off" => Moves::NotAsked,
         _ => return Err(SYNTAX),
     };
     let with_type = match call.args.get(3) {
         None => moves,
         Some(option) if call.args.len() == 5 && option.eq_ignore_ascii_case(b"moving-endpoint-type") => {
             match call.arg(4).to_ascii_lowercase().as_slice() {
-                b"none" if moves != Moves::Untold => Moves::Back,
+                b"none" if moves != Moves::NotAsked => Moves::Back,
                 name if name == b"none" || WITH_ADDRESS.contains(&name) => moves,
                 _ => return Err(CommandError::Static("ERR Invalid moving-endpoint-type")),
             }
@@ -47,7 +47,7 @@ pub(crate) fn notifications(call: &mut CommandContext<'_>) -> Done {
 pub fn tells_to_move(app: &App, client: &Client) -> bool {
     let about = client.about.lock();
     let known = match about.moves {
-        Moves::Untold => false,
+        Moves::NotAsked => false,
         Moves::Elsewhere => app.settings.moving_endpoint.is_some(),
         Moves::Back => true,
     };
@@ -65,7 +65,7 @@ impl Session {
         push.push(4);
         push.bulk(b"MOVING");
         push.integer(moving.sequence as i64);
-        // Rounded up, so that a client that was busy meanwhile does not lose a whole second.
+        // Rounded up: a client that was busy meanwhile must not lose a whole second.
         push.integer(moving.until.saturating_sub(clock::now()).div_ceil(1000) as i64);
         match endpoint.filter(|_| !back) {
             Some(endpoint) => push.bulk(endpoint.as_bytes()),

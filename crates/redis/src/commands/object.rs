@@ -31,7 +31,6 @@ pub(crate) fn encoding(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Do
     Ok(Flow::Done)
 }
 
-/// OBJECT REFCOUNT key
 pub(crate) fn refcount(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let found = tier.peek(call.key(2), call.now, |_| 1);
     integer_or_null(call, found);

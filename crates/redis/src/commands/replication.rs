@@ -18,7 +18,6 @@ use std::{
 /// Longest name of a host that is dialled (RFC 1035).
 const LONGEST_HOST: usize = 253;
 
-/// The version of the stream.
 const VERSION: &[u8] = b"1";
 
 /// REPLICAOF host port, REPLICAOF NO ONE, SLAVEOF …
@@ -155,7 +154,6 @@ fn wait_of(call: &CommandContext<'_>) -> Result<(usize, Option<Duration>), Comma
     Ok((usize::try_from(replicas).unwrap_or(0), limit))
 }
 
-/// WAIT replicas timeout
 pub(crate) fn wait(call: &mut CommandContext<'_>) -> Done {
     let (wanted, _) = wait_of(call)?;
     let replication = &call.worker.app.replication;
@@ -172,7 +170,6 @@ pub(crate) fn wait(call: &mut CommandContext<'_>) -> Done {
     call.integer(count as i64)
 }
 
-/// Waits.
 pub(crate) async fn run_wait(call: &mut CommandContext<'_>) -> Done {
     let (wanted, limit) = wait_of(call)?;
     let blocked = &call.session.client.blocked;

@@ -19,7 +19,6 @@ const COUNT: usize = 10;
 const MAX_COUNT: usize = 1 << 20;
 /// A page of SCAN ends after so many turns' comparisons.
 const TURNS_OF_A_PAGE: usize = 8;
-/// The options of SCAN.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     /// Where the scan continues. 0: at the start.

@@ -20,7 +20,6 @@ pub(crate) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
     call.ok()
 }
 
-/// CLUSTER …
 pub(crate) fn cluster(_call: &mut CommandContext<'_>) -> Done {
     Err(NO_CLUSTER)
 }
@@ -43,8 +42,8 @@ pub(crate) fn bgsave(call: &mut CommandContext<'_>) -> Done {
     };
     match call.worker.app.snapshots.begin_save() {
         Ok(()) => call.reply.simple("Background saving started"),
-        // Redis waits for another child process only, never for a save under way. What that one does is what was asked
-        // for.
+        // Redis waits for another child process only, never for a save under way, which is what the client
+        // asked for.
         Err(SaveRefused::InProgress) if schedules => call.reply.simple("Background saving scheduled"),
         Err(refused) => return Err(said(refused)),
     }

@@ -230,7 +230,6 @@ pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done 
     })?
 }
 
-/// GETDEL key
 pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
@@ -247,7 +246,6 @@ pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     })?
 }
 
-/// STRLEN key
 pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let len = tier.get(call.key(1), call.now, |entry| check_string(Some(&entry)).map(|()| len(&entry)));
     call.integer(len.transpose()?.unwrap_or(0) as i64)

@@ -36,7 +36,7 @@ pub(crate) fn tag(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// The same through a tier, whose locks may be held.
+/// LARDER.TAG through a tier, whose locks may be held.
 pub(crate) fn tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     call.check_keys()?;
     let tags: Vec<&[u8]> = call.args.from(2).collect();
@@ -61,15 +61,15 @@ pub(crate) fn clear_tag(call: &mut CommandContext<'_>) -> Done {
     Ok(Flow::Done)
 }
 
-/// The same through a tier, at this node alone.
+/// LARDER.CLEARTAG through a tier, at this node alone.
 pub(crate) fn clear_tag_on(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (tag, soft) = clear_of(call)?;
     let carried = tier.clear_tag(tag, soft, call.now);
     call.integer(carried as i64)
 }
 
-/// The same where nodes share the keys: clears at all nodes. The reply counts what carried the tag
-/// at this one.
+/// LARDER.CLEARTAG where nodes share the keys: clears at all nodes. The reply counts the entries that
+/// carried the tag at this one.
 pub(crate) async fn clear_tag_everywhere(call: &mut CommandContext<'_>) -> Done {
     let (tag, soft) = clear_of(call)?;
     let (scope, carried) = (ClearScope::Tag(Bytes::copy_from_slice(tag)), Cell::new(0));
@@ -92,7 +92,6 @@ fn clear_of<'c>(call: &CommandContext<'c>) -> Result<(&'c [u8], bool), CommandEr
     }
 }
 
-/// The limits of tags.
 pub(super) fn check(tags: &[&[u8]]) -> Result<(), CommandError> {
     check_tags(tags).map_err(|limit| CommandError::from(format!("ERR {limit}")))
 }

@@ -100,7 +100,7 @@ impl ClientConnection {
     /// The key that the command at the front of the input will look up in the memory tier.
     #[inline]
     pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { crate::keys_ahead::first_key(worker, self.input.unread()) } else { None }
+        if self.parser.is_fresh() { crate::key_prefetch::first_key(worker, self.input.unread()) } else { None }
     }
 
     /// Processes commands until the input is used up or a step stops it. Then passes the misses to
@@ -141,7 +141,7 @@ impl ClientConnection {
                 continue;
             }
             if prefetched == 0 && self.parser.is_fresh() {
-                prefetched = crate::keys_ahead::prefetch(worker, self.input.unread()).max(1);
+                prefetched = crate::key_prefetch::prefetch(worker, self.input.unread()).max(1);
             }
             prefetched = prefetched.saturating_sub(1);
             begun += 1;

@@ -148,7 +148,6 @@ impl BufferPool {
         }
     }
 
-    /// An empty output.
     pub(super) fn take_output(&self) -> Output {
         mem::take(&mut *self.output.borrow_mut())
     }

@@ -26,7 +26,7 @@ pub(super) struct MemoryExecutor;
 impl Executor for MemoryExecutor {
     #[inline]
     fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
-        if is_in_turns(call.command) {
+        if takes_turns(call.command) {
             return call.alone();
         }
         call.check_keys()?;
@@ -36,7 +36,7 @@ impl Executor for MemoryExecutor {
 
     /// Notes the command's reads before another client can change the keys.
     fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Done> {
-        (!is_in_turns(call.command)).then(|| run_tracked(call))
+        (!takes_turns(call.command)).then(|| run_tracked(call))
     }
 
     fn watch(&self, call: &mut CommandContext<'_>) -> Done {
@@ -63,7 +63,7 @@ impl Executor for MemoryExecutor {
 
     fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
         Box::pin(async {
-            if is_in_turns(call.command) { scan::keys_in_turns(call).await } else { Err(unknown(&call.args)) }
+            if takes_turns(call.command) { scan::keys_in_turns(call).await } else { Err(unknown(&call.args)) }
         })
     }
 }
@@ -134,8 +134,9 @@ fn run_tracked(call: &mut CommandContext<'_>) -> Done {
     answer
 }
 
-/// Whether a command has several turns. It reads no keys that a client may track.
-pub(crate) fn is_in_turns(command: &Command) -> bool {
+/// Whether other clients have their turns while the command runs. It reads no keys that a client may
+/// track.
+pub(crate) fn takes_turns(command: &Command) -> bool {
     command.name == "keys"
 }
 

@@ -39,7 +39,6 @@ use self::{
 };
 pub use run_for_node::{NodeRefusal, run_for_node};
 
-/// The executor of a backend.
 pub(crate) fn executor(backend: Backend) -> &'static dyn Executor {
     match backend {
         Backend::Memory => &MemoryExecutor,

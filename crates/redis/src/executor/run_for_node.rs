@@ -98,7 +98,6 @@ pub async fn run_for_node(
     Ok(out.to_vec().into())
 }
 
-/// The commands, each of which this node can run.
 fn parse(worker: &Worker, mut commands: &[u8]) -> Result<CommandQueue, NodeRefusal> {
     let malformed = |reason: &str| NodeRefusal::Malformed(reason.to_owned());
     let limits = Limits::new(worker.app.settings.max_value);

@@ -16,14 +16,14 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, Later, arity},
     command_queue::CommandQueue,
     commands::keys::flush_options,
+    forwarded_writes::{Node, ask_owner, run_at},
     transaction,
-    upstream::requests,
     waiting_replies::Waits,
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_proto::resp::{Args, View, encode, view};
-use larder_ring::peer::{ClearScope, Member, OwnerRequest, PeerGroup};
+use larder_ring::peer::{ClearScope, Member, PeerGroup};
 use std::{rc::Rc, sync::Arc};
 use tokio::task::JoinHandle;
 
@@ -102,12 +102,7 @@ async fn run_at_owners(call: &mut CommandContext<'_>) -> Done {
             }
             Ok(flow)
         }
-        [(owner, _)] => {
-            let request = request(requests::encoded(call.args).into(), false, call.session.resp3);
-            let reply = ask(peers.clone(), owner.clone(), request).await?;
-            call.reply.output().put_bytes(reply);
-            Ok(Flow::Done)
-        }
+        [(owner, _)] => run_at(call, Node::Owner(peers, owner), None).await,
         _ if command.flags.has(Flags::EXISTENCE) => run_parts(call, parts).await,
         _ if command.flags.has(Flags::OVERWRITES) && command.keys.last == -1 => match call.args.len() % 2 {
             1 => run_parts(call, parts).await,
@@ -128,8 +123,8 @@ async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Done 
         match owner.is_self {
             true => here = Some(commands),
             false => {
-                let request = request(commands, false, resp3);
-                elsewhere.push(tokio::task::spawn_local(ask(peers.clone(), owner, request)));
+                let asked = ask_owner(peers.clone(), owner, commands, false, resp3);
+                elsewhere.push(tokio::task::spawn_local(asked));
             }
         }
     }
@@ -152,27 +147,7 @@ async fn run_parts(call: &mut CommandContext<'_>, parts: Vec<Part<'_>>) -> Done 
             }
         }
     }
-    if call.command.flags.has(Flags::EXISTENCE) {
-        call.reply.integer(sum)
-    } else {
-        call.reply.ok()
-    }
-    Ok(Flow::Done)
-}
-
-fn request(commands: Bytes, is_transaction: bool, resp3: bool) -> OwnerRequest {
-    OwnerRequest { commands: Some(commands), is_transaction, resp3, write: None }
-}
-
-/// The replies of another node.
-async fn ask(peers: Rc<PeerGroup>, owner: Arc<Member>, request: OwnerRequest) -> Result<Bytes, CommandError> {
-    match peers.at_owner(&owner, &request).await? {
-        Some(answer) => Ok(answer.body),
-        None => Err(CommandError::from(format!(
-            "ERR the key's owner, peer {}, runs no commands for other nodes",
-            owner.name
-        ))),
-    }
+    if call.command.flags.has(Flags::EXISTENCE) { call.integer(sum) } else { call.ok() }
 }
 
 async fn exec(call: &mut CommandContext<'_>) -> Done {
@@ -191,11 +166,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Done {
         peers.changed_here(written.collect()).await;
         return Ok(flow);
     }
-    let commands: Vec<u8> = queue.iter().flat_map(|(_, args)| requests::encoded(args)).collect();
-    let request = request(commands.into(), true, call.session.resp3);
-    let reply = ask(peers.clone(), owner, request).await?;
-    call.reply.output().put_bytes(reply);
-    Ok(Flow::Done)
+    run_at(call, Node::Owner(peers, &owner), Some(&queue)).await
 }
 
 /// The owner of all keys of a transaction; `None`: it has no commands.

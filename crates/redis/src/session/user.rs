@@ -188,7 +188,6 @@ impl Session {
         self.upstream.user.as_ref()?.rights.as_deref()
     }
 
-    /// Whether the client's user may GET this key.
     #[inline]
     pub(crate) fn may_get(&self, key: &[u8]) -> bool {
         !self.user.is_restricted || command_rights::check_get(self.user.rules.permissions(), key).is_ok()

@@ -19,9 +19,7 @@ pub(crate) struct UpstreamState {
     pub(crate) changed_user: bool,
     /// The user of the client, if it is not Larder's own user.
     pub(crate) user: Option<UpstreamUser>,
-    /// Whether CLIENT TRACKING is on.
     pub(crate) tracking: bool,
-    /// The redirect of CLIENT TRACKING … REDIRECT.
     pub(crate) redirect: Option<TrackingRedirect>,
     /// The connection of the client's subscriptions, or of MONITOR.
     pub(crate) subscribed: Option<UpstreamSubscriptions>,
@@ -37,11 +35,9 @@ pub(crate) struct UpstreamState {
 }
 
 impl UpstreamState {
-    /// The connections of the client's subscriptions.
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = &UpstreamSubscriptions> {
         self.subscribed.iter().chain(&self.shards)
     }
-    /// One of them.
     pub(crate) fn subscriptions_of(&mut self, shards: bool) -> &mut Option<UpstreamSubscriptions> {
         if shards { &mut self.shards } else { &mut self.subscribed }
     }
@@ -52,7 +48,6 @@ pub(crate) struct UpstreamSubscriptions {
     pub(crate) relay: Box<dyn DedicatedConnection>,
     /// The numbers of channels, patterns and shard channels.
     pub(crate) counts: [usize; 3],
-    /// The registration of MONITOR.
     pub(crate) monitor: Option<Monitoring>,
 }
 

@@ -79,7 +79,6 @@ pub(crate) async fn ask(call: &mut CommandContext<'_>, command: Vec<u8>) -> Resu
     Ok(sent?)
 }
 
-/// The encoded command.
 pub(crate) fn encoded(args: Args<'_>) -> Vec<u8> {
     encode(&args.from(0).collect::<Vec<_>>())
 }

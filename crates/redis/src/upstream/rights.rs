@@ -132,7 +132,6 @@ impl Fields {
     }
 }
 
-/// The texts of a list.
 fn list(value: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     if let Ok(View::Array(each) | View::Set(each)) = view(value) {

@@ -60,12 +60,12 @@ pub(super) fn values(call: &CommandContext<'_>, first: usize) -> Result<Vec<Vec<
     call.args.from(first).map(|text| Ok(compact(text)?)).collect()
 }
 
-/// The values that a path finds.
 pub(super) fn find(call: &CommandContext<'_>, text: &[u8], path: &Path) -> Result<Vec<Found>, CommandError> {
     Ok(larder_document::find(text, path, call.worker.app.settings.max_document_query)?)
 }
 
-/// The same for one of several paths or documents of a command. `work`: what those before it have read.
+/// Like [`find`], for one of several paths or documents of a command. `work`: the bytes that those
+/// before it have read.
 pub(super) fn find_within(
     call: &CommandContext<'_>,
     text: &[u8],

@@ -6,7 +6,6 @@ use super::documents::{
 use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, SYNTAX},
-    reply_room::ReplyRoom,
 };
 use larder_document::{
     Found, Layout, LocateError, MOST_WORK, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty,
@@ -163,7 +162,7 @@ pub(crate) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
         match answer {
             Ok(Some(text)) => call.reply_text(text),
             Ok(None) => call.reply.null(),
-            Err(error) if ReplyRoom::is_no_room(&error) => return Err(error),
+            Err(error @ CommandError::NoRoom(_)) => return Err(error),
             Err(_) => call.reply.null(),
         }
     }

@@ -14,7 +14,6 @@ use larder_source::DOCUMENT_ATTRIBUTES;
 const NOT_STATIC: CommandError = CommandError::Static("ERR wrong static path");
 const OUT_OF_RANGE: CommandError = CommandError::Static("ERR array index out of range");
 
-/// When a SET applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Only {
     Always,

@@ -28,7 +28,6 @@ const MOST_BYTES: usize = 1 << 20;
 pub struct StorePipeline {
     group: Rc<Group>,
     queue: CommandQueue,
-    /// The commands, to be timed.
     timed: Vec<TimedCommand>,
     state: State,
     replies: Output,
@@ -42,7 +41,6 @@ enum State {
 }
 
 impl StorePipeline {
-    /// An empty pipeline.
     pub(crate) fn new(group: &Rc<Group>) -> StorePipeline {
         StorePipeline {
             group: group.clone(),
@@ -59,7 +57,6 @@ impl StorePipeline {
         self.queue.size()
     }
 
-    /// Adds a command.
     pub(crate) fn join(&mut self, call: &CommandContext<'_>) -> Flow {
         if call.command.is_keyspace() {
             return Flow::Alone(call.command);

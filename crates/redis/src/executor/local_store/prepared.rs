@@ -53,14 +53,12 @@ impl Prepared {
             Prepared::Any(scratch) => scratch.now,
         }
     }
-    /// Runs a command.
     pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Done {
         match self {
             Prepared::Sets(..) => call.ok(),
             Prepared::Any(scratch) => scratch.run(call),
         }
     }
-    /// The entries that have changed.
     pub(super) fn changes(self) -> KeyChanges {
         match self {
             Prepared::Sets(changes, _) => changes,
@@ -88,7 +86,6 @@ fn is_plain_set(command: &Command, args: Args<'_>, max_value: usize) -> bool {
     command.name == "set" && args.len() == 3 && args[2].len() <= max_value
 }
 
-/// The last SET of each key.
 fn changes_of_sets<'a>(sets: impl Iterator<Item = Args<'a>>) -> KeyChanges {
     let change = |args: Args<'a>| {
         let [key, value] = [1, 2].map(|at| Bytes::copy_from_slice(&args[at]));

@@ -28,7 +28,6 @@ pub(super) struct WantedKey {
 enum Look {
     /// Nothing, because they overwrite it.
     Away,
-    /// Whether it exists.
     Existence,
     Entry,
 }
@@ -103,14 +102,12 @@ impl Scratch {
         Ok(Scratch { cache, keys, before, now })
     }
 
-    /// Runs a command.
     pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Done {
         call.now = self.now;
         let tier = &mut self.cache.tier();
         run_on(call, tier)
     }
 
-    /// The entries that have changed.
     pub(super) fn changes(&self) -> KeyChanges {
         let mut tier = self.cache.tier();
         let keys = self.keys.iter().zip(&self.before);

@@ -174,7 +174,6 @@ async fn mget(call: &mut CommandContext<'_>) -> CommandResult {
     Ok(())
 }
 
-/// WATCH.
 async fn watch(call: &mut CommandContext<'_>) -> CommandResult {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();

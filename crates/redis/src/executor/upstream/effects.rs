@@ -35,7 +35,6 @@ pub(super) type Answered = Result<RawReplies, SourceError>;
 #[derive(Default)]
 pub(super) struct Effects {
     group: Option<Rc<Group>>,
-    /// The number of commands.
     count: u32,
     /// The bytes of the keys, concatenated.
     keys: Vec<u8>,
@@ -52,14 +51,12 @@ struct Touched {
     whole: bool,
 }
 
-/// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transacted {
     /// Its commands ran.
     Done,
     /// None of its commands ran.
     Not,
-    /// The outcome is unknown.
     Unknown,
 }
 
@@ -79,7 +76,6 @@ impl Effects {
         self.count
     }
 
-    /// Bytes of memory that this occupies.
     pub(super) fn owned(&self) -> usize {
         let values: usize = self.stored.iter().map(|(_, value, _)| value.len()).sum();
         self.keys.capacity() + self.touched.capacity() * size_of::<Touched>() + values

@@ -121,7 +121,6 @@ impl UpstreamPipeline {
         flow
     }
 
-    /// Sends the commands.
     pub(crate) fn send(&mut self, worker: &Worker, session: &Session) {
         if let Some(relay) = requests::connection_for(worker, session) {
             let commands = Bytes::from(mem::take(&mut self.encoded));

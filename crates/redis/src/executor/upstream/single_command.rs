@@ -17,7 +17,6 @@ use larder_proto::resp::Args;
 use larder_source::{Pace, RawReplies, SourceError, UpstreamCommands};
 use std::sync::Arc;
 
-/// Runs the command.
 pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
     let known = checked(call, call.command.kind, call.args).await?;
     let mut effects = Effects::default();

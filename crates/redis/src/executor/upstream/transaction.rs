@@ -23,7 +23,6 @@ use bytes::Bytes;
 use larder_proto::resp::{View, view, write_command};
 use larder_source::{RawReplies, SourceError};
 
-/// EXEC.
 pub(super) async fn exec(call: &mut CommandContext<'_>) -> Done {
     let queue = call.session.change().multi.take().unwrap_or_default().queue;
     let answered = send_queue(call, &queue).await;

@@ -100,88 +100,85 @@ pub(super) enum DecidedBy {
     Upstream,
 }
 
-/// Refuses a command that the client's user may not call. `ours` is the row of Larder's table;
-/// without one, `row` is that of the source's. `command` is the row that will run.
-pub(super) fn check_user(
-    worker: &Worker,
-    session: &Session,
-    (ours, row): (FoundCommand, Option<&UpstreamCommand>),
-    (command, args): (&Command, Args<'_>),
-    goes_upstream: bool,
-) -> Result<DecidedBy, CommandError> {
-    if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream && !goes_upstream) {
-        return check_by_last_rules(worker, session, rights, ours, args).map(|()| DecidedBy::Larder);
-    }
-    // The upstream refuses its users' commands itself, in its own words and in its log.
-    if session.upstream.user.is_some() && session.multi.is_none() && goes_upstream {
-        let refuses = |user: &User| match command.kind {
-            CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
-            _ => command_rights::check(user.permissions(), command, args).is_err(),
+/// A command that a client has sent, to be checked.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) session: &'a Session,
+    pub(super) args: Args<'a>,
+    /// Its row in Larder's table.
+    pub(super) ours: FoundCommand,
+    /// Its row in the source's table, if Larder does not have it.
+    pub(super) row: Option<&'a UpstreamCommand>,
+}
+
+impl Asked<'_> {
+    /// Refuses a command that the client's user may not call. `command` is the row that will run.
+    pub(super) fn check(self, command: &Command, goes_upstream: bool) -> Result<DecidedBy, CommandError> {
+        let Asked { session, args, ours, row, .. } = self;
+        if let Some(rights) = session.upstream_rights().filter(|_| session.asks_upstream && !goes_upstream) {
+            return self.check_by_last_rules(rights).map(|()| DecidedBy::Larder);
+        }
+        // The upstream refuses its users' commands itself, in its own words and in its log.
+        if session.upstream.user.is_some() && session.multi.is_none() && goes_upstream {
+            let refuses = |user: &User| match command.kind {
+                CommandKind::Forward => command_rights::check_forwarded(user.permissions(), row, args).is_err(),
+                _ => command_rights::check(user.permissions(), command, args).is_err(),
+            };
+            let asks = session.asks_upstream || session.restricted_user().is_some_and(refuses);
+            return Ok(if asks && command.is_data() { DecidedBy::Upstream } else { DecidedBy::Larder });
+        }
+        let Some(user) = session.restricted_user() else { return Ok(DecidedBy::Larder) };
+        let (checked, name): (_, Box<str>) = match ours {
+            FoundCommand::Command(command) => {
+                (command_rights::check(user.permissions(), command, args), command.name.into())
+            }
+            FoundCommand::Unknown | FoundCommand::UnknownSub(_) => {
+                let checked = command_rights::check_forwarded(user.permissions(), row, args);
+                (checked, command_rights::forwarded_name(row, args))
+            }
         };
-        let asks = session.asks_upstream || session.restricted_user().is_some_and(refuses);
-        return Ok(if asks && command.is_data() { DecidedBy::Upstream } else { DecidedBy::Larder });
+        checked.map(|()| DecidedBy::Larder).map_err(|refusal| self.refused(&user.name, refusal, &name))
     }
-    let Some(user) = session.restricted_user() else { return Ok(DecidedBy::Larder) };
-    let (checked, name): (_, Box<str>) = match ours {
-        FoundCommand::Command(command) => {
-            (command_rights::check(user.permissions(), command, args), command.name.into())
+
+    /// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or
+    /// too old for copies. The last rules decide; without any, what is for administrators, and commands
+    /// of Larder's own, are refused.
+    #[cold]
+    fn check_by_last_rules(self, rights: &UserRights) -> Result<(), CommandError> {
+        let FoundCommand::Command(command) = self.ours else { return Ok(()) };
+        let (user, name) = (&rights.name, command.name);
+        if let Some(last) = rights.last() {
+            let checked = command_rights::check(last.permissions(), command, self.args);
+            return checked.map_err(|refusal| self.refused(user, refusal, name));
         }
-        FoundCommand::Unknown | FoundCommand::UnknownSub(_) => {
-            let checked = command_rights::check_forwarded(user.permissions(), row, args);
-            (checked, command_rights::forwarded_name(row, args))
+        let is_admin = command.flags.has(Flags::ADMIN) || name.starts_with("larder.");
+        if !is_admin || command.flags.has(Flags::NO_AUTH) {
+            return Ok(());
         }
-    };
-    checked.map(|()| DecidedBy::Larder).map_err(|refusal| refused(worker, session, &user.name, (refusal, &name), args))
-}
-
-/// Checks a command that Larder runs itself for a user of the upstream, whose rules are unknown or
-/// too old for copies. The last rules decide; without any, what is for administrators, and commands
-/// of Larder's own, are refused.
-#[cold]
-fn check_by_last_rules(
-    worker: &Worker,
-    session: &Session,
-    rights: &UserRights,
-    ours: FoundCommand,
-    args: Args<'_>,
-) -> Result<(), CommandError> {
-    let FoundCommand::Command(command) = ours else { return Ok(()) };
-    let (user, name) = (&rights.name, command.name);
-    if let Some(last) = rights.last() {
-        let checked = command_rights::check(last.permissions(), command, args);
-        return checked.map_err(|refusal| refused(worker, session, user, (refusal, name), args));
+        self.log_refusal(user, Refusal::Command, name);
+        let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
+        Err(CommandError::from(format!("NOPERM User {user} cannot run '{name}': {why}")))
     }
-    let is_admin = command.flags.has(Flags::ADMIN) || name.starts_with("larder.");
-    if !is_admin || command.flags.has(Flags::NO_AUTH) {
-        return Ok(());
+
+    /// Logs what the rules of a user refuse; the error.
+    #[cold]
+    fn refused(self, user: &str, refusal: Refusal, name: &str) -> CommandError {
+        self.log_refusal(user, refusal, name);
+        command_rights::refusal(user, name, refusal)
     }
-    log_refusal(worker, session, user, (Refusal::Command, name), args);
-    let why = "the source does not tell what this user may do (Larder's own user there needs +acl|getuser)";
-    Err(CommandError::from(format!("NOPERM User {user} cannot run '{name}': {why}")))
-}
 
-/// Logs what the rules of a user refuse; the error.
-#[cold]
-fn refused(
-    worker: &Worker,
-    session: &Session,
-    user: &str,
-    (refusal, name): (Refusal, &str),
-    args: Args<'_>,
-) -> CommandError {
-    log_refusal(worker, session, user, (refusal, name), args);
-    command_rights::refusal(user, name, refusal)
-}
-
-#[cold]
-fn log_refusal(worker: &Worker, session: &Session, user: &str, (refusal, name): (Refusal, &str), args: Args<'_>) {
-    let argument = |at: Option<usize>| at.and_then(|at| args.get(at)).unwrap_or_default();
-    let (reason, object) = match refusal {
-        Refusal::Command => (RefusalReason::Command, name.as_bytes()),
-        Refusal::Key(at) => (RefusalReason::Key, argument(at)),
-        Refusal::Channel(at) => (RefusalReason::Channel, argument(Some(at))),
-    };
-    let now = larder_store::clock::now();
-    worker.counters.user_refusals.add(1);
-    worker.app.users.log().add((reason, context(session)), (object, user), || client::line(&session.client, now));
+    #[cold]
+    fn log_refusal(self, user: &str, refusal: Refusal, name: &str) {
+        let Asked { worker, session, args, .. } = self;
+        let argument = |at: Option<usize>| at.and_then(|at| args.get(at)).unwrap_or_default();
+        let (reason, object) = match refusal {
+            Refusal::Command => (RefusalReason::Command, name.as_bytes()),
+            Refusal::Key(at) => (RefusalReason::Key, argument(at)),
+            Refusal::Channel(at) => (RefusalReason::Channel, argument(Some(at))),
+        };
+        let now = larder_store::clock::now();
+        worker.counters.user_refusals.add(1);
+        worker.app.users.log().add((reason, context(session)), (object, user), || client::line(&session.client, now));
+    }
 }

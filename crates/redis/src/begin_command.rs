@@ -13,7 +13,7 @@ use crate::{
     },
     command_times::row_of,
     commands::{get, subscriptions},
-    executor::{executor, memory::takes_turns},
+    executor::{self, memory::takes_turns},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded},
     forwarded_writes::{self, WritesGo},
@@ -148,7 +148,7 @@ pub async fn run(
             start_now(&mut call, &mut Waits::new(&mut Vec::new(), None))
         }
         Some(run) if command.kind == CommandKind::Local => run(&mut call).await,
-        _ => executor(call.session.backend).run(&mut call).await,
+        _ => executor::run(&mut call).await,
     };
     call.session.no_longer_subscribing();
     let flow = match call.checked(done, outer) {
@@ -185,7 +185,7 @@ fn start_now(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
     match call.command.kind {
         CommandKind::Get => waits.read_by(call, get::get),
         CommandKind::MultiGet => waits.read_by(call, get::mget),
-        CommandKind::Tier | CommandKind::Forward => executor(call.session.backend).begin(call, waits),
+        CommandKind::Tier | CommandKind::Forward => executor::begin(call, waits),
         CommandKind::Local
             if call.session.backend == Backend::Upstream && at_source(call.worker, call.command, call.args) =>
         {
@@ -199,7 +199,7 @@ fn start_now(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
                 && call.command.is_local_on_key()
                 && call.command.flags.has(Flags::WRITE) =>
         {
-            executor(Backend::SharedStore).begin(call, waits)
+            executor::begin(call, waits)
         }
         CommandKind::Local => transaction::run_local(call),
         CommandKind::Transaction(step) => transaction_steps::step(call, step),
@@ -291,7 +291,8 @@ fn unusual(
                 if call.session.tracker.is_some()
                     && call.command.is_data()
                     && forwarded_writes::of_command(call.worker, call.session, call.command) == WritesGo::Here
-                    && let Some(answered) = executor(call.session.backend).begin_tracked(call)
+                    && call.session.backend == Backend::Memory
+                    && let Some(answered) = executor::memory::begin_tracked(call)
                 {
                     return answered;
                 }
@@ -349,7 +350,7 @@ fn check_access(
     }
     let goes_upstream = command.is_data() || at_source(worker, command, *args);
     let row = known.as_ref().and_then(|known| known.find(*args));
-    auth::check_user(worker, session, (ours, row), (command, *args), goes_upstream)
+    auth::Asked { worker, session, args: *args, ours, row }.check(command, goes_upstream)
 }
 
 /// Answers a command with `error` without beginning it (throttle, no room in the buffers).

@@ -3,7 +3,7 @@ use crate::{
     command::TransactionStep,
     command_context::CommandContext,
     command_outcome::{CommandError, Done, EXEC_ABORT, Flow, NOT_IN_MULTI, READ_ONLY_REPLICA},
-    executor::{executor, executor_trait::Executor},
+    executor,
     forwarded_writes::{WritesGo, of_transaction},
     session::{Backend, Session},
     transaction,
@@ -11,10 +11,9 @@ use crate::{
 
 pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Done {
     let within = call.session.multi.is_some();
-    let executor = executor(call.session.backend);
     match step {
         TransactionStep::Multi | TransactionStep::Watch if within => Err(nested(call, step)),
-        TransactionStep::Multi => executor.multi(call),
+        TransactionStep::Multi => executor::multi(call),
         TransactionStep::Discard if !within => Err(CommandError::Static("ERR DISCARD without MULTI")),
         TransactionStep::Discard => {
             call.session.end_transaction();
@@ -22,10 +21,10 @@ pub(super) fn step(call: &mut CommandContext<'_>, step: TransactionStep) -> Done
         }
         TransactionStep::Watch => {
             call.check_keys()?;
-            executor.watch(call)
+            executor::watch(call)
         }
         TransactionStep::Unwatch => transaction::unwatch(call),
-        TransactionStep::Exec => exec(call, executor),
+        TransactionStep::Exec => exec(call),
     }
 }
 
@@ -49,7 +48,7 @@ fn nested(call: &mut CommandContext<'_>, step: TransactionStep) -> CommandError 
     })
 }
 
-fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Done {
+fn exec(call: &mut CommandContext<'_>) -> Done {
     if let Some(refusal) = no_longer_allowed(call.session) {
         transaction::abort(call.session, &refusal, &mut call.reply);
         return Ok(Flow::Done);
@@ -61,7 +60,7 @@ fn exec(call: &mut CommandContext<'_>, executor: &dyn Executor) -> Done {
             Err(EXEC_ABORT)
         }
         Some(_) => match of_transaction(call.worker, call.session) {
-            WritesGo::Here => executor.exec(call),
+            WritesGo::Here => executor::exec(call),
             WritesGo::ToPrimary => Ok(Flow::Alone(call.command)),
             WritesGo::Nowhere => {
                 // It has become a replica since.

@@ -21,10 +21,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-fn done(call: &mut CommandContext<'_>) -> Done {
-    call.ok()
-}
-
 /// Checks text that CLIENT LIST will show, so that it cannot break the list.
 pub(super) fn valid_name(name: &[u8]) -> Result<&str, CommandError> {
     check_length(name)?;
@@ -53,7 +49,7 @@ pub(crate) fn id(call: &mut CommandContext<'_>) -> Done {
 pub(crate) fn setname(call: &mut CommandContext<'_>) -> Done {
     let name = valid_name(call.arg(2))?;
     call.session.change_names(|about| about.name = name.into());
-    done(call)
+    call.ok()
 }
 
 pub(crate) fn getname(call: &mut CommandContext<'_>) -> Done {
@@ -82,14 +78,14 @@ pub(crate) fn setinfo(call: &mut CommandContext<'_>) -> Done {
         true => about.lib_name = value.into(),
         false => about.lib_version = value.into(),
     });
-    done(call)
+    call.ok()
 }
 
 /// CLIENT NO-EVICT, NO-TOUCH on | off: accepted without effect. Larder evicts no clients, and every
 /// read counts for the policy.
 pub(crate) fn on_or_off(call: &mut CommandContext<'_>) -> Done {
     let mode = call.arg(2);
-    if mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") { done(call) } else { Err(SYNTAX) }
+    if mode.eq_ignore_ascii_case(b"on") || mode.eq_ignore_ascii_case(b"off") { call.ok() } else { Err(SYNTAX) }
 }
 
 /// CLIENT REPLY ON | OFF | SKIP
@@ -98,7 +94,7 @@ pub(crate) fn reply(call: &mut CommandContext<'_>) -> Done {
     let is = |name: &str| mode.eq_ignore_ascii_case(name.as_bytes());
     if is("on") {
         call.session.set_replies(ReplyMode::On);
-        return done(call);
+        return call.ok();
     }
     let replies = match () {
         () if is("off") => ReplyMode::Off,

@@ -6,66 +6,56 @@ use crate::{
     command::{Command, CommandKind, Flags},
     command_context::CommandContext,
     command_handlers::functions,
-    command_outcome::{Done, Flow, Later, arity, unknown},
+    command_outcome::{Done, Flow, arity, unknown},
     command_queue::CommandQueue,
     commands::scan,
-    executor::{
-        executor_trait::Executor,
-        tier_commands::{on_tier, run_on},
-    },
+    executor::tier_commands::{on_tier, run_on},
     session::{KeyVersions, Watch},
     transaction::{self, TransactionReplies},
-    waiting_replies::Waits,
 };
 use indexmap::IndexMap;
 use larder_engine::{Cache, Key, Tier};
 use std::mem;
 
-pub(super) struct MemoryExecutor;
+#[inline]
+pub(crate) fn begin(call: &mut CommandContext<'_>) -> Done {
+    if takes_turns(call.command) {
+        return call.alone();
+    }
+    call.check_keys()?;
+    on_tier(call)?(call, &mut call.lock())?;
+    Ok(Flow::Done)
+}
 
-impl Executor for MemoryExecutor {
-    #[inline]
-    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
-        if takes_turns(call.command) {
-            return call.alone();
+/// Notes the command's reads before another client can change the keys.
+pub(crate) fn begin_tracked(call: &mut CommandContext<'_>) -> Option<Done> {
+    (!takes_turns(call.command)).then(|| run_tracked(call))
+}
+
+pub(crate) fn watch(call: &mut CommandContext<'_>) -> Done {
+    let mut watched = match mem::take(&mut call.session.watch) {
+        Watch::Versions(watched) => watched,
+        _ => KeyVersions::default(),
+    };
+    let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
+    for key in call.command.keys.of(call.args) {
+        if !watched.keys.contains_key(key) {
+            watched.keys.insert(key.into(), version(&mut tier, cache.key(key), now));
+            watched.owned += key.len() + 128;
         }
-        call.check_keys()?;
-        on_tier(call)?(call, &mut call.lock())?;
-        Ok(Flow::Done)
     }
+    call.session.watch = Watch::Versions(watched);
+    call.ok()
+}
 
-    /// Notes the command's reads before another client can change the keys.
-    fn begin_tracked(&self, call: &mut CommandContext<'_>) -> Option<Done> {
-        (!takes_turns(call.command)).then(|| run_tracked(call))
-    }
+pub(crate) fn exec(call: &mut CommandContext<'_>) -> Done {
+    let (queue, watch) = transaction::end(call);
+    let watched = if let Watch::Versions(watched) = watch { watched } else { KeyVersions::default() };
+    exec_queue(call, &queue, &watched.keys)
+}
 
-    fn watch(&self, call: &mut CommandContext<'_>) -> Done {
-        let mut watched = match mem::take(&mut call.session.watch) {
-            Watch::Versions(watched) => watched,
-            _ => KeyVersions::default(),
-        };
-        let (cache, now, mut tier) = (call.cache(), call.now, call.lock());
-        for key in call.command.keys.of(call.args) {
-            if !watched.keys.contains_key(key) {
-                watched.keys.insert(key.into(), version(&mut tier, cache.key(key), now));
-                watched.owned += key.len() + 128;
-            }
-        }
-        call.session.watch = Watch::Versions(watched);
-        call.ok()
-    }
-
-    fn exec(&self, call: &mut CommandContext<'_>) -> Done {
-        let (queue, watch) = transaction::end(call);
-        let watched = if let Watch::Versions(watched) = watch { watched } else { KeyVersions::default() };
-        exec_queue(call, &queue, &watched.keys)
-    }
-
-    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
-        Box::pin(async {
-            if takes_turns(call.command) { scan::keys_in_turns(call).await } else { Err(unknown(&call.args)) }
-        })
-    }
+pub(crate) async fn run(call: &mut CommandContext<'_>) -> Done {
+    if takes_turns(call.command) { scan::keys_in_turns(call).await } else { Err(unknown(&call.args)) }
 }
 
 /// Runs the commands of a transaction, unless a watched key has another version than at WATCH.
@@ -97,9 +87,9 @@ pub(super) fn exec_queue(
             if command.kind == CommandKind::Local && command.flags.has(Flags::UNLOCKED) {
                 // The command takes the engine's locks itself. The commands after it are atomic again.
                 tier = None;
-                return run(call, None);
+                return run_queued(call, None);
             }
-            run(call, Some(tier.get_or_insert_with(lock)))
+            run_queued(call, Some(tier.get_or_insert_with(lock)))
         });
         // The locks are still held.
         call.session.note_read(command, args);
@@ -108,7 +98,7 @@ pub(super) fn exec_queue(
 }
 
 /// Runs a command of a transaction.
-fn run(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Done {
+fn run_queued(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Done {
     match (call.command.kind, tier) {
         (CommandKind::Local, tier) => match (functions(call.command).tier, tier) {
             (Some(run), Some(tier)) => run(call, tier),

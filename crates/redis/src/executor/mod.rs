@@ -1,5 +1,4 @@
-//! The executors: one for each kind of backend, all with the same interface
-//! ([`executor_trait::Executor`]).
+//! What runs commands on data: one file or folder for each kind of backend.
 //!
 //! ```text
 //!               begin                       pipeline                          EXEC, WATCH
@@ -20,9 +19,14 @@
 //! - With a source, every write goes to the source first. The memory tier has copies only.
 //! - One place decides what an answer does to the memory tier: `upstream/effects.rs` for an
 //!   upstream Redis, `Group::commit` for a store.
-use crate::session::Backend;
+use crate::{
+    command_context::CommandContext,
+    command_outcome::{Done, Flow, Later},
+    session::Backend,
+    transaction,
+    waiting_replies::Waits,
+};
 
-pub(super) mod executor_trait;
 mod local_store;
 pub(super) mod memory;
 pub(super) mod pipeline;
@@ -32,19 +36,54 @@ mod tier_commands;
 mod upstream;
 mod value_source;
 
-use self::{
-    executor_trait::Executor, local_store::store_executor::LocalStoreExecutor, memory::MemoryExecutor,
-    shared_store::SharedStoreExecutor, upstream::upstream_executor::UpstreamExecutor,
-    value_source::ValueSourceExecutor,
-};
+use self::{local_store::store_executor, upstream::upstream_executor};
 pub use run_for_node::{NodeRefusal, run_for_node};
 
-pub(crate) fn executor(backend: Backend) -> &'static dyn Executor {
-    match backend {
-        Backend::Memory => &MemoryExecutor,
-        Backend::SharedStore => &SharedStoreExecutor,
-        Backend::Upstream => &UpstreamExecutor,
-        Backend::LocalStore => &LocalStoreExecutor,
-        Backend::ValueSource => &ValueSourceExecutor,
+/// Begins a command on entries, and ends it if it need not wait. GET and MGET do not begin here: they
+/// read through the group, with any backend.
+#[inline]
+pub(super) fn begin(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
+    match call.session.backend {
+        Backend::Memory => memory::begin(call),
+        Backend::SharedStore => shared_store::begin(call),
+        Backend::Upstream => upstream_executor::begin(call, waits),
+        Backend::LocalStore => store_executor::begin(call, waits),
+        Backend::ValueSource => value_source::begin(call),
+    }
+}
+
+/// MULTI. An upstream's table must be known, because it says which commands cannot be queued.
+pub(super) fn multi(call: &mut CommandContext<'_>) -> Done {
+    let waits = call.session.backend == Backend::Upstream && call.known_commands().is_none();
+    Ok(if waits { Flow::Alone(call.command) } else { transaction::begin(call) })
+}
+
+/// WATCH, outside of MULTI.
+pub(super) fn watch(call: &mut CommandContext<'_>) -> Done {
+    match call.session.backend {
+        Backend::Memory => memory::watch(call),
+        Backend::SharedStore => Err(shared_store::NO_WATCH),
+        Backend::ValueSource => Err(value_source::READS_ONLY),
+        Backend::Upstream | Backend::LocalStore => Ok(Flow::Alone(call.command)),
+    }
+}
+
+/// EXEC, when all commands are queued.
+pub(super) fn exec(call: &mut CommandContext<'_>) -> Done {
+    match call.session.backend {
+        Backend::Memory => memory::exec(call),
+        Backend::ValueSource => value_source::exec(call),
+        Backend::SharedStore | Backend::Upstream | Backend::LocalStore => Ok(Flow::Alone(call.command)),
+    }
+}
+
+/// Runs a command on data, EXEC, WATCH or MULTI for which a function above returned [`Flow::Alone`].
+pub(super) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    match call.session.backend {
+        Backend::Memory => Box::pin(memory::run(call)),
+        Backend::SharedStore => Box::pin(shared_store::run(call)),
+        Backend::Upstream => Box::pin(upstream_executor::run(call)),
+        Backend::LocalStore => Box::pin(store_executor::run(call)),
+        Backend::ValueSource => value_source::run(call),
     }
 }

@@ -5,7 +5,6 @@
 //! Keys of several owners: a command that counts keys, and MSET, runs in parts, each at its owner,
 //! so it is not one step. Others are refused.
 use super::{
-    executor_trait::Executor,
     memory,
     run_for_node::{is_for_owner, run_for_node, run_on_tier, written_keys},
     tier_commands,
@@ -13,12 +12,11 @@ use super::{
 use crate::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::CommandContext,
-    command_outcome::{CommandError, Done, Flow, Later, arity},
+    command_outcome::{CommandError, Done, Flow, arity},
     command_queue::CommandQueue,
     commands::keys::flush_options,
     forwarded_writes::{Node, ask_owner, run_at},
     transaction,
-    waiting_replies::Waits,
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -29,42 +27,34 @@ use tokio::task::JoinHandle;
 
 const SEVERAL_OWNERS: CommandError =
     CommandError::Static("CROSSSLOT the keys belong to several nodes (peers), and this command runs at one");
-const NO_WATCH: CommandError = CommandError::Static("ERR WATCH is not available where nodes share keys (peers)");
+pub(super) const NO_WATCH: CommandError =
+    CommandError::Static("ERR WATCH is not available where nodes share keys (peers)");
 const OF_ONE_NODE: CommandError = CommandError::Static(
     "ERR each node has the keys that it owns alone (peers), and this command would see one node's: ask each node over HTTP, /v1/keys",
 );
 const NOT_IN_EXEC: CommandError =
     CommandError::Static("ERR where nodes share keys (peers), a transaction has commands on keys alone");
 
-pub(super) struct SharedStoreExecutor;
-
-impl Executor for SharedStoreExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
-        call.check_keys()?;
-        let command = call.command;
-        if command.kind == CommandKind::Tier && tier_commands::answer_without_entries(call)? {
-            return Ok(Flow::Done);
-        }
-        if command.is_keyspace() {
-            return if command.flags.has(Flags::FLUSH) { Ok(Flow::Alone(command)) } else { Err(OF_ONE_NODE) };
-        }
-        let peers = peers(call)?;
-        if command.flags.has(Flags::WRITE) || !command.keys.of(call.args).all(|key| peers.owns_now(key)) {
-            return Ok(Flow::Alone(command));
-        }
-        run_on_tier(call)
+pub(super) fn begin(call: &mut CommandContext<'_>) -> Done {
+    call.check_keys()?;
+    let command = call.command;
+    if command.kind == CommandKind::Tier && tier_commands::answer_without_entries(call)? {
+        return Ok(Flow::Done);
     }
-    fn watch(&self, _call: &mut CommandContext<'_>) -> Done {
-        Err(NO_WATCH)
+    if command.is_keyspace() {
+        return if command.flags.has(Flags::FLUSH) { Ok(Flow::Alone(command)) } else { Err(OF_ONE_NODE) };
     }
-    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
-        Box::pin(async move {
-            match call.command.kind {
-                CommandKind::Transaction(TransactionStep::Exec) => exec(call).await,
-                _ if call.command.flags.has(Flags::FLUSH) => flush(call).await,
-                _ => run_at_owners(call).await,
-            }
-        })
+    let peers = peers(call)?;
+    if command.flags.has(Flags::WRITE) || !command.keys.of(call.args).all(|key| peers.owns_now(key)) {
+        return Ok(Flow::Alone(command));
+    }
+    run_on_tier(call)
+}
+pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
+    match call.command.kind {
+        CommandKind::Transaction(TransactionStep::Exec) => exec(call).await,
+        _ if call.command.flags.has(Flags::FLUSH) => flush(call).await,
+        _ => run_at_owners(call).await,
     }
 }
 

@@ -1,51 +1,43 @@
 //! The executor of a source that has values and nothing else: commands that read keys, and SET,
 //! MSET and DEL if it takes writes. A value that is JSON is a document for the JSON commands, and a
 //! string for all others.
-use super::{executor_trait::Executor, tier_commands};
+use super::tier_commands;
 use crate::{
     command::{Command, Flags},
     command_context::CommandContext,
     command_handlers::{LaterFn, functions},
     command_outcome::{CommandError, Done, Flow, Later},
-    waiting_replies::Waits,
 };
 use larder_core::read::{Group, StartedRead};
 use larder_engine::{Attributes, Condition, Expiry, Write};
 use larder_source::{DOCUMENT_ATTRIBUTES, SourceKind, ValueWrites};
 use std::future::ready;
 
-const READS_ONLY: CommandError = CommandError::Static("ERR this source takes only commands that read keys");
+pub(super) const READS_ONLY: CommandError = CommandError::Static("ERR this source takes only commands that read keys");
 const PLAIN_WRITES_ONLY: CommandError =
     CommandError::Static("ERR this source takes only commands that read keys, SET, MSET and DEL");
 
-pub(super) struct ValueSourceExecutor;
-
-impl Executor for ValueSourceExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, _waits: &mut Waits<'_>) -> Done {
-        call.check_keys()?;
-        if tier_commands::answer_without_entries(call)? {
-            Ok(Flow::Done)
-        } else if reads_keys(call.command) {
-            Ok(Flow::Alone(call.command))
-        } else {
-            write_of(call).map(|_| Flow::Alone(call.command))
-        }
+pub(super) fn begin(call: &mut CommandContext<'_>) -> Done {
+    call.check_keys()?;
+    if tier_commands::answer_without_entries(call)? {
+        Ok(Flow::Done)
+    } else if reads_keys(call.command) {
+        Ok(Flow::Alone(call.command))
+    } else {
+        write_of(call).map(|_| Flow::Alone(call.command))
     }
-    fn watch(&self, _call: &mut CommandContext<'_>) -> Done {
-        Err(READS_ONLY)
+}
+pub(super) fn exec(call: &mut CommandContext<'_>) -> Done {
+    call.session.end_transaction();
+    Err(READS_ONLY)
+}
+pub(super) fn run<'a>(call: &'a mut CommandContext<'_>) -> Later<'a> {
+    if reads_keys(call.command) {
+        return Box::pin(read(call));
     }
-    fn exec(&self, call: &mut CommandContext<'_>) -> Done {
-        call.session.end_transaction();
-        Err(READS_ONLY)
-    }
-    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
-        if reads_keys(call.command) {
-            return Box::pin(read(call));
-        }
-        match write_of(call) {
-            Ok(write) => write(call),
-            Err(error) => Box::pin(ready(Err(error))),
-        }
+    match write_of(call) {
+        Ok(write) => write(call),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 

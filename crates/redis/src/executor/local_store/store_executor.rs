@@ -3,11 +3,10 @@ use crate::{
     command::{Command, CommandKind, Flags, TransactionStep},
     command_context::{CommandContext, end},
     command_handlers::functions,
-    command_outcome::{CommandError, CommandResult, Done, Flow, Later},
+    command_outcome::{CommandError, CommandResult, Done, Flow},
     command_queue::CommandQueue,
     commands::{get, keyspace},
     executor::{
-        executor_trait::Executor,
         local_store::{
             prepared::set_now,
             scratch::{Scratch, wanted},
@@ -24,30 +23,22 @@ use larder_source::SourceError;
 use larder_store::clock;
 use std::{future::poll_fn, mem, rc::Rc};
 
-pub(in crate::executor) struct LocalStoreExecutor;
-
-impl Executor for LocalStoreExecutor {
-    fn begin(&self, call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
-        call.check_keys()?;
-        if set_now(call)? {
-            return Ok(Flow::Done);
-        }
-        if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
-            return Ok(Flow::Done);
-        }
-        if call.command.flags.has(Flags::FLUSH) {
-            Ok(Flow::Alone(call.command))
-        } else {
-            Ok(waits.forward(call, Outstanding::Forwarded))
-        }
+pub(in crate::executor) fn begin(call: &mut CommandContext<'_>, waits: &mut Waits<'_>) -> Done {
+    call.check_keys()?;
+    if set_now(call)? {
+        return Ok(Flow::Done);
     }
-    fn run<'a>(&'a self, call: &'a mut CommandContext<'_>) -> Later<'a> {
-        Box::pin(run_alone(call))
+    if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
+        return Ok(Flow::Done);
+    }
+    if call.command.flags.has(Flags::FLUSH) {
+        Ok(Flow::Alone(call.command))
+    } else {
+        Ok(waits.forward(call, Outstanding::Forwarded))
     }
 }
-
 /// Runs a command alone: on the keyspace, EXEC, WATCH, or one whose reply is suppressed.
-async fn run_alone(call: &mut CommandContext<'_>) -> Done {
+pub(in crate::executor) async fn run(call: &mut CommandContext<'_>) -> Done {
     match call.command.kind {
         CommandKind::Transaction(TransactionStep::Exec) => return exec(call).await,
         CommandKind::Transaction(_) => watch(call).await?,

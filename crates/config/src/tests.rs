@@ -58,6 +58,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "peer-tls-ca" | "peer-tls-name" => {
             return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
         }
+        "rows" | "depends-on" | "upsert" | "delete" => &["--source=postgres://app@db/shop", "--query=SELECT $1"],
         name => return name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s")).into_iter().collect(),
     };
     flags.iter().map(|flag| (*flag).into()).collect()
@@ -75,8 +76,8 @@ fn is_of_a_pair(setting: &SettingSpec) -> bool {
     if is_of_a_feature(setting) {
         return true;
     }
-    // `http-group` names a group, which needs a file.
-    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience", "http-group"].contains(&setting.name)
+    // `http-group` names a group, which needs a file; a query needs a database, which needs a query.
+    ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience", "http-group", "query"].contains(&setting.name)
         || is_secret_file(setting)
 }
 
@@ -434,7 +435,7 @@ fn impossible_values_name_their_place() {
         ),
         (
             &["--source=redsi://h"],
-            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, demo:)",
+            "flag --source: source: unknown source redsi:, did you mean redis:? (sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, postgres://USER@HOST/DATABASE?table=TABLE, demo:)",
         ),
         (&["--http=off", "--redis=off"], "flag --http: http: both http and redis are off: there is nothing to serve"),
         (
@@ -583,7 +584,7 @@ fn what_is_printed_reads_back_as_the_same_settings() {
     // These do not go together with other examples.
     let is_shown = |s: &&SettingSpec| {
         !matches!(s.kind, ValueKind::Secret)
-            && !["peer-zone", "auth", "http-group"].contains(&s.name)
+            && !["peer-zone", "auth", "http-group", "query", "rows", "depends-on", "upsert", "delete"].contains(&s.name)
             && !is_secret_file(s)
             && !is_of_a_feature(s)
     };
@@ -591,7 +592,8 @@ fn what_is_printed_reads_back_as_the_same_settings() {
     // The settings of a storage have no meaning without one.
     let storage = "--snapshot-file=s3://bucket/key";
     let everything: Vec<&str> = everything.iter().map(String::as_str).chain([storage]).collect();
-    for args in [&[][..], &["--http=off", "--throttle=5/s"], &["--peers=127.0.0.1:8080;zone=a"], &everything] {
+    let query = ["--source=postgres://app@db/shop", "--query=SELECT $1", "--rows=all", "--depends-on=users.id"];
+    for args in [&[][..], &["--http=off", "--throttle=5/s"], &["--peers=127.0.0.1:8080;zone=a"], &query, &everything] {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
         let again = loaded(&[], &[], &print_config(&config));
         assert_eq!(config.settings, again.settings);

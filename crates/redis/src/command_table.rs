@@ -141,11 +141,11 @@ macro_rules! for_all_commands {
     "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Nothing (0 0 0) "2.0.0" Local(|call| subscriptions::unsubscribe(call, PATTERN), later = subscriptions::at_upstream), "Ends subscriptions by pattern";
     "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] Connection (0 0 0) "2.0.0" Local(pubsub::publish, later = pubsub::publish_in_turns), "Sends a message to the subscribers of a channel";
     "pubsub" -2 [] Nothing (0 0 0) "2.8.0" Container, "Inspects subscriptions";
-    "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "2.8.0" Local(|call| pubsub::channels(call, CHANNEL)), "Returns the channels that have subscribers";
+    "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "2.8.0" Local(|call| pubsub::channels(call, CHANNEL), later = pubsub::channels_in_turns), "Returns the channels that have subscribers";
     "pubsub|help" 2 [LOADING STALE AT_SOURCE] Nothing (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "pubsub|numpat" 2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "2.8.0" Local(pubsub::numpat), "Counts the patterns that have subscribers";
     "pubsub|numsub" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "2.8.0" Local(|call| pubsub::numsub(call, CHANNEL)), "Counts the subscribers of channels";
-    "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "7.0.0" Local(|call| pubsub::channels(call, SHARD)), "Returns the shard channels that have subscribers";
+    "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "7.0.0" Local(|call| pubsub::channels(call, SHARD), later = pubsub::channels_in_turns), "Returns the shard channels that have subscribers";
     "pubsub|shardnumsub" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "7.0.0" Local(|call| pubsub::numsub(call, SHARD)), "Counts the subscribers of shard channels";
     "spublish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] Connection (0 0 0) "7.0.0" Local(pubsub::spublish), "Sends a message to the subscribers of a shard channel";
     "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Connection (0 0 0) "7.0.0" Local(|call| subscriptions::subscribe(call, SHARD), later = subscriptions::at_upstream), "Subscribes to shard channels";

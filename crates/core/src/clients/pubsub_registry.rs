@@ -9,7 +9,7 @@ use super::{
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
-use larder_proto::{glob, output::Output, resp::Reply};
+use larder_proto::{output::Output, resp::Reply};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -114,11 +114,9 @@ impl PubSub {
         direct + matching.iter().map(by_pattern).sum::<usize>()
     }
 
-    /// Channels with subscribers whose names match, or all of them.
-    pub fn channels(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
-        let mut names: Vec<_> = self.state.lock().topics[kind as usize].keys().cloned().collect();
-        names.retain(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
-        names
+    /// Channels with subscribers.
+    pub fn channels(&self, kind: SubscriptionKind) -> Vec<Arc<[u8]>> {
+        self.state.lock().topics[kind as usize].keys().cloned().collect()
     }
 
     /// How many have subscribed to a channel.

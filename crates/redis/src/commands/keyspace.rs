@@ -10,8 +10,9 @@ use crate::{
 };
 use bytes::Bytes;
 use larder_core::read::KeyGuard;
-use larder_proto::glob;
+use larder_proto::glob::{self, Pace};
 use larder_source::{LocalStore, Page, Scan, SourceError};
+use larder_store::ValueKind;
 use std::{
     ops::Bound::{self, Excluded, Included, Unbounded},
     rc::Rc,
@@ -56,6 +57,18 @@ async fn page(
     store.scan(Scan { start, end, reverse: false, limit, max_bytes: PAGE, keys_only: true }).await
 }
 
+/// Lists the keys of a page that match. Other clients have their turns meanwhile.
+async fn list(page: &Page, pace: &mut Option<Pace<'_>>, is_of_type: impl Fn(ValueKind) -> bool, found: &mut WalkPage) {
+    for (key, entry) in &page.entries {
+        if is_of_type(entry.kind) && pace.as_mut().is_none_or(|pace| pace.matches(key)) {
+            found.push(key);
+        }
+        if pace.as_mut().is_some_and(Pace::is_turn_over) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 pub(crate) async fn scan(call: &mut CommandContext<'_>) -> Done {
     let store = call.group().local()?;
     let walk = Walk::parse(call)?;
@@ -66,7 +79,7 @@ pub(crate) async fn scan(call: &mut CommandContext<'_>) -> Done {
     }
     let page = page(store, start, end, walk.count).await?;
     let mut found = WalkPage::of(call);
-    page.entries.iter().filter(|(key, found)| walk.takes(key, found.kind)).for_each(|(key, _)| found.push(key));
+    list(&page, &mut walk.pattern.map(Pace::new), |kind| walk.is_of_type(kind), &mut found).await;
     call.reply.array(2);
     call.reply.bulk_unsigned(page.next.map_or(0, |last| cursors.keep(last, walk.cursor)));
     found.reply(call);
@@ -77,11 +90,10 @@ pub(crate) async fn keys(call: &mut CommandContext<'_>) -> Done {
     let store = call.group().local()?;
     let pattern = call.arg(1);
     let (mut start, end) = glob::range(Some(pattern));
-    let mut found = WalkPage::of(call);
+    let (mut pace, mut found) = (Some(Pace::new(pattern)), WalkPage::of(call));
     loop {
         let page = page(store, start, end.clone(), STRIDE).await?;
-        let matching = page.entries.iter().filter(|(key, _)| glob::matches(pattern, key, false));
-        matching.for_each(|(key, _)| found.push(key));
+        list(&page, &mut pace, |_| true, &mut found).await;
         match page.next {
             Some(last) if !found.is_refused() => start = Excluded(last),
             _ => break,

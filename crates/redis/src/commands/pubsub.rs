@@ -24,17 +24,8 @@ pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
 }
 /// PUBLISH to a channel whose comparison with all patterns takes long.
 pub(crate) async fn publish_in_turns(call: &mut CommandContext<'_>) -> Done {
-    let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
-    for pattern in call.worker.app.tables.pubsub.patterns().iter() {
-        if glob::matches(pattern, channel, false) {
-            matching.push(pattern.clone());
-        }
-        done += glob::most_steps(pattern, channel);
-        if done > STEPS_IN_A_TURN {
-            done = 0;
-            tokio::task::yield_now().await;
-        }
-    }
+    let patterns = call.worker.app.tables.pubsub.patterns();
+    let matching = matching_in_turns(patterns.iter(), |pattern| (pattern, call.arg(1))).await;
     send(call, SubscriptionKind::Channel, &matching)
 }
 /// SPUBLISH channel message
@@ -52,10 +43,46 @@ pub(crate) fn channels(call: &mut CommandContext<'_>, kind: SubscriptionKind) ->
     if call.args.len() > 3 {
         return Err(arity(call.command.name));
     }
-    let found = call.worker.app.tables.pubsub.channels(kind, call.args.get(2));
-    call.reply.array(found.len());
-    found.iter().for_each(|name| call.reply.bulk(name));
+    let (mut names, pattern) = (call.worker.app.tables.pubsub.channels(kind), call.args.get(2));
+    if let Some(pattern) = pattern {
+        let steps: usize = names.iter().map(|name| glob::most_steps(pattern, name)).sum();
+        if steps > STEPS_IN_A_TURN && !call.nested {
+            return call.alone();
+        }
+        names.retain(|name| glob::matches(pattern, name, false));
+    }
+    list(call, &names)
+}
+/// PUBSUB CHANNELS or SHARDCHANNELS with a pattern whose comparison with all channels takes long.
+pub(crate) async fn channels_in_turns(call: &mut CommandContext<'_>) -> Done {
+    let kind = if call.command.name == "pubsub|channels" { SubscriptionKind::Channel } else { SubscriptionKind::Shard };
+    let names = call.worker.app.tables.pubsub.channels(kind);
+    let found = matching_in_turns(names.iter(), |name| (call.arg(2), name)).await;
+    list(call, &found)
+}
+fn list(call: &mut CommandContext<'_>, names: &[Arc<[u8]>]) -> Done {
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name));
     Ok(Flow::Done)
+}
+/// Those of `names` whose `pair` of pattern and text matches. Other connections have their turns meanwhile.
+async fn matching_in_turns<'n>(
+    names: impl Iterator<Item = &'n Arc<[u8]>>,
+    pair: impl Fn(&'n [u8]) -> (&'n [u8], &'n [u8]),
+) -> Vec<Arc<[u8]>> {
+    let (mut found, mut done) = (Vec::new(), 0);
+    for name in names {
+        let (pattern, text) = pair(name);
+        if glob::matches(pattern, text, false) {
+            found.push(name.clone());
+        }
+        done += glob::most_steps(pattern, text);
+        if done > STEPS_IN_A_TURN {
+            done = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    found
 }
 
 /// `PUBSUB NUMSUB [channel …]`, `PUBSUB SHARDNUMSUB [channel …]`

@@ -5,11 +5,7 @@ use crate::{
     command_outcome::{CURSOR, CommandError, Done, Flow, SYNTAX, integer},
 };
 use larder_engine::Tier;
-use larder_proto::{
-    glob::{self, Pace},
-    output::Output,
-    resp::Reply,
-};
+use larder_proto::{glob::Pace, output::Output, resp::Reply};
 use larder_source::kind_of;
 use larder_store::ValueKind;
 
@@ -52,12 +48,8 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    fn is_of_type(&self, kind: ValueKind) -> bool {
+    pub(super) fn is_of_type(&self, kind: ValueKind) -> bool {
         self.typed.is_none_or(|name| name.eq_ignore_ascii_case(type_name(kind).as_bytes()))
-    }
-    /// Whether this key, with a value of this kind, matches the options.
-    pub(crate) fn takes(&self, key: &[u8], kind: ValueKind) -> bool {
-        self.is_of_type(kind) && self.pattern.is_none_or(|pattern| glob::matches(pattern, key, false))
     }
 }
 

@@ -213,6 +213,8 @@ fn no_state_of_a_client_has_a_long_turn() {
     let nested: Vec<Vec<u8>> = (0..1000).flat_map(|i| [b"PREFIX".to_vec(), "a".repeat(i).into_bytes()]).collect();
     let names = || many(&|i| format!("w{i}"));
     let patterns = || many(&|i| format!("w{i}*"));
+    let long_names = (0..300).map(|i| [b"a".repeat(LONG), format!("{i}").into_bytes()].concat());
+    let long_pattern = [b"*".to_vec(), b"a?".repeat(LONG / 4), b"b*".to_vec()].concat();
     for (name, commands) in [
         ("client|tracking", vec![words("client|tracking|on|bcast", prefixes), words("client|tracking|off", [])]),
         (
@@ -226,6 +228,10 @@ fn no_state_of_a_client_has_a_long_turn() {
             vec![words("psubscribe", patterns()), words("publish|w1|m", []), words("punsubscribe", patterns())],
         ),
         ("psubscribe", vec![words("psubscribe", patterns())]),
+        (
+            "pubsub|channels",
+            vec![words("hello|3", []), words("subscribe", long_names), words("pubsub|channels", [long_pattern])],
+        ),
         ("watch", vec![words("watch", names()), words("unwatch", [])]),
         ("watch", vec![words("watch", names()), words("multi", []), words("exec", [])]),
         (

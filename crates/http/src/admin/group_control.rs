@@ -3,6 +3,7 @@
 use crate::{
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
+        response_body::ResponseBody,
         response_writer,
     },
     routing::route_request::RouteRequest,
@@ -19,7 +20,10 @@ pub(crate) async fn reload(request: &RouteRequest<'_>) -> Answer {
         || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is not a table", group.name));
     match request.worker.app.groups.of(group).source.table.as_ref().ok_or_else(no_table)?.reload().await {
         Ok(Reloaded { entries, changed }) => {
-            response_writer::json_value(&json!({ "entries": entries, "changed": changed }))
+            // Clients know the fields in this order.
+            let changed = changed.map_or("null".to_owned(), |changed| changed.to_string());
+            let text = format!("{{\"entries\":{entries},\"changed\":{changed}}}");
+            Ok(response_writer::json(ResponseBody::full(text)))
         }
         Err(why) => Err(Problem::of(ProblemKind::TableRefused, &*why)),
     }

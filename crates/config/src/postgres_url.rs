@@ -264,6 +264,12 @@ impl PostgresUrl {
         Ok(())
     }
 
+    /// Whether changes of some keys are announced.
+    pub fn is_watched(&self) -> bool {
+        let depends = |query: &PostgresQuery| !query.depends_on.is_empty();
+        self.changes != PostgresChanges::Off && (self.table.is_some() || self.options.queries.iter().any(depends))
+    }
+
     /// The addresses, for errors and logs.
     pub fn origin(&self) -> String {
         let all: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();

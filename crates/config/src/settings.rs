@@ -188,11 +188,9 @@ impl GroupSettings {
     }
 
     /// Whether what a snapshot has of the group is read from its source again before it is served:
-    /// a Redis that announces changes does not say what changed while Larder was away.
+    /// a source that announces changes does not say what changed while Larder was away.
     pub fn is_verified(&self) -> bool {
-        self.source.class() == SourceClass::Redis
-            && self.coherence == Coherence::Coherent
-            && self.outside_snapshots().is_none()
+        self.source.announces_changes() && self.coherence == Coherence::Coherent && self.outside_snapshots().is_none()
     }
 }
 

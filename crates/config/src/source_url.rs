@@ -41,7 +41,7 @@ pub enum SourceClass {
     Store,
     /// A Redis server, which may announce changes.
     Redis,
-    /// A server of single values, which announces no changes.
+    /// A server of single values.
     Values,
 }
 
@@ -54,6 +54,14 @@ impl SourceUrl {
             SourceUrl::Disk(_) => SourceClass::Store,
             SourceUrl::Redis(_) => SourceClass::Redis,
             SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => SourceClass::Values,
+        }
+    }
+    /// Whether the source can announce changes of what was read.
+    pub fn announces_changes(&self) -> bool {
+        match self {
+            SourceUrl::Redis(_) => true,
+            SourceUrl::Postgres(url) => url.is_watched(),
+            _ => false,
         }
     }
     /// Whether reads have no answer but that of the memory tier or the table, so mode rules mean

@@ -3,11 +3,13 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 /// Receives the announcements of a source. The source calls it on the core that hears of a change.
 /// When a call returns, no older copy is served any more.
-pub trait Invalidations {
+pub trait Invalidations: Send + Sync {
     /// The key has changed, or may have.
     fn key(&self, key: &[u8]);
     /// Any key may have changed.
     fn all(&self);
+    /// Any key with the prefix may have changed. Takes a time that does not depend on their number.
+    fn prefix(&self, prefix: &[u8]);
     /// The source no longer announces changes.
     fn lost(&self);
     /// For how long copies may be served if the source cannot tell what has changed.
@@ -33,7 +35,7 @@ pub struct InvalidationScope {
     /// If given, the source vouches only for keys that pass.
     pub only: Option<Rc<VouchesFor>>,
     /// The receiver.
-    pub to: Rc<dyn Invalidations>,
+    pub to: Arc<dyn Invalidations>,
 }
 impl InvalidationScope {
     /// Whether changes of this key are announced.

@@ -88,6 +88,7 @@ pub use jittered_wait::jittered;
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Scan};
 pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};
+pub use postgres::triggers as postgres_triggers;
 pub use prefix_table::PrefixTable;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;

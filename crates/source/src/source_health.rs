@@ -3,7 +3,7 @@
 use super::{
     admission::{FetchAdmission, FetchEnd, Rejection, ServerLoads},
     fetch::Fetch,
-    invalidation::InvalidationScope,
+    invalidation::Invalidations,
     source_error::SourceError,
     source_limits::SourceLimits,
 };
@@ -45,6 +45,8 @@ pub struct SourceHealth {
     untracked: AtomicUsize,
     invalidations: AtomicU64,
     tracking_losses: AtomicU64,
+    /// How far a stream of changes is behind: ms and bytes.
+    lag: (AtomicU64, AtomicU64),
     last_error: Mutex<Option<Arc<str>>>,
     /// What the log says of each address.
     addresses: Mutex<BTreeMap<String, ConnectionState>>,
@@ -137,6 +139,11 @@ impl SourceHealth {
     pub fn tracking_losses(&self) -> u64 {
         self.tracking_losses.load(Relaxed)
     }
+    /// How long ago the oldest change was made that a stream of changes has not announced, ms, and
+    /// the bytes that it still has to read. 0: it is not behind.
+    pub fn lag(&self) -> (u64, u64) {
+        (self.lag.0.load(Relaxed), self.lag.1.load(Relaxed))
+    }
     /// The latest reason why the source was down or a connection was lost. It stays when the source
     /// is up again.
     pub fn last_error(&self) -> Option<Arc<str>> {
@@ -203,6 +210,10 @@ impl SourceHealth {
     }
     pub(super) fn note_invalidations(&self, count: u64) {
         self.invalidations.fetch_add(count, Relaxed);
+    }
+    pub(super) fn note_lag(&self, lag: Duration, bytes: u64) {
+        self.lag.0.store(lag.as_millis().try_into().unwrap_or(u64::MAX), Relaxed);
+        self.lag.1.store(bytes, Relaxed);
     }
     pub(super) fn note_reconnect(&self) {
         self.reconnects.fetch_add(1, Relaxed);
@@ -304,20 +315,20 @@ impl Drop for ConnectionHealth {
 pub(super) struct TrackingGuard {
     health: Arc<SourceHealth>,
     /// `None`: the server refused.
-    scope: Option<InvalidationScope>,
+    to: Option<Arc<dyn Invalidations>>,
 }
 impl TrackingGuard {
-    pub(super) fn new(health: Arc<SourceHealth>, scope: Option<InvalidationScope>) -> TrackingGuard {
-        let count = if scope.is_some() { &health.tracking } else { &health.untracked };
+    pub(super) fn new(health: Arc<SourceHealth>, to: Option<Arc<dyn Invalidations>>) -> TrackingGuard {
+        let count = if to.is_some() { &health.tracking } else { &health.untracked };
         count.fetch_add(1, Relaxed);
-        TrackingGuard { health, scope }
+        TrackingGuard { health, to }
     }
 }
 impl Drop for TrackingGuard {
     fn drop(&mut self) {
-        match &self.scope {
-            Some(scope) => {
-                scope.to.lost();
+        match &self.to {
+            Some(to) => {
+                to.lost();
                 self.health.tracking_losses.fetch_add(1, Relaxed);
                 self.health.tracking.fetch_sub(1, Relaxed);
             }

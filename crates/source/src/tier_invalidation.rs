@@ -10,7 +10,7 @@ use super::{
 };
 use larder_engine::Cache;
 use larder_store::clock;
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Applies the invalidations of a source to the tier of one group.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ impl Invalidations for TierInvalidator {
     }
     fn all(&self) {
         self.cache.tier().clear();
+    }
+    fn prefix(&self, prefix: &[u8]) {
+        self.cache.mark_prefix(prefix, true, clock::now());
     }
     fn patience(&self) -> Duration {
         Duration::from_millis(if self.policy.serves_stale() { self.policy.longest_stale() } else { 0 })
@@ -58,5 +61,5 @@ pub fn invalidation_scope<P: AsRef<[u8]>>(
 ) -> InvalidationScope {
     let policy = policy.clone();
     let prefixes = prefixes.iter().map(|prefix| prefix.as_ref().into()).collect();
-    InvalidationScope { prefixes, only: None, to: Rc::new(TierInvalidator { cache: cache.clone(), policy }) }
+    InvalidationScope { prefixes, only: None, to: Arc::new(TierInvalidator { cache: cache.clone(), policy }) }
 }

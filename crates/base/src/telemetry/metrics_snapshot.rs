@@ -154,6 +154,9 @@ pub struct SourceSnapshot {
     pub untracked: u64,
     pub invalidations: u64,
     pub tracking_losses: u64,
+    /// How far a stream of changes is behind, ms.
+    pub lag: u64,
+    pub lag_bytes: u64,
     pub seconds: Distribution,
     pub admission: AdmissionSnapshot,
     /// Of no other source.

@@ -38,6 +38,8 @@ impl App {
                     untracked: health.untracked() as u64,
                     invalidations: health.invalidations(),
                     tracking_losses: health.tracking_losses(),
+                    lag: health.lag().0,
+                    lag_bytes: health.lag().1,
                     seconds: health.seconds(),
                     admission: health.admission_snapshot(),
                     table: source.table.as_ref().map(|table| table.counts()).unwrap_or_default(),

@@ -252,9 +252,9 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
         SourceClass::Table => Coherence::Off,
         // Every change goes through Larder, so a written value is as fresh a copy as a read one.
         SourceClass::Store => Coherence::Ttl,
+        SourceClass::Redis | SourceClass::Values if group.source.announces_changes() => group.coherence,
         // Announces no change: a lifetime alone bounds the age of a copy.
-        SourceClass::Values => Coherence::Ttl,
-        SourceClass::Redis => group.coherence,
+        SourceClass::Redis | SourceClass::Values => Coherence::Ttl,
     };
     FillPolicy {
         freshness: freshness.clone(),

@@ -15,7 +15,7 @@ use clap::{
 };
 use larder_base::{lifecycle::RunError, telemetry::Logs};
 use larder_config::{
-    CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, flag_args, flag_layer,
+    CheckedConfig, ConfigError, ConfigInput, Env, Machine, RawValue, SettingOrigin, SourceUrl, flag_args, flag_layer,
 };
 use serde_json::json;
 use std::{
@@ -57,6 +57,10 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             Some(("convert", matches)) => convert(matches),
             Some(("diff", matches)) => client_commands::run_config_diff(matches),
             Some((what, matches)) => show_config(what, matches, configured(matches, None, vars)),
+            None => unreachable!("clap demands a subcommand"),
+        },
+        Some(("postgres", matches)) => match matches.subcommand() {
+            Some((_, matches)) => show_triggers(configured(matches, None, vars)),
             None => unreachable!("clap demands a subcommand"),
         },
         Some(("snapshot", matches)) => snapshot_commands::run(matches),
@@ -115,6 +119,15 @@ pub(super) fn command() -> Command {
         .subcommand(client_commands::config_diff_command())
         .subcommand(Command::new("sample").about("Print a configuration file with every setting as a comment"))
         .subcommand(Command::new("docs").about("Print the reference of all settings as Markdown"));
+    let postgres = Command::new("postgres")
+        .about("Prepare a PostgreSQL database")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("triggers")
+                .about("Print the triggers that announce changes (changes=notify), for psql")
+                .args(flag_args()),
+        );
     let larder = Command::new("larder")
         .about("A read-through cache and key-value server")
         .version(env!("CARGO_PKG_VERSION"))
@@ -128,6 +141,7 @@ pub(super) fn command() -> Command {
         .subcommands(client_commands::server_commands())
         .subcommand(client_commands::advise_command())
         .subcommand(config)
+        .subcommand(postgres)
         .subcommands(shell_files::commands())
         .after_help(format!(
             "`larder` without a command is `larder serve`. `larder serve --help` lists its options.\n\n{}",
@@ -236,6 +250,20 @@ fn show_config(what: &str, matches: &ArgMatches, config: Result<CheckedConfig, C
         Err(error) if what == "check" && is_json => {
             print_json(&json!({ "valid": false, "problems": error.0 }));
             ExitCode::from(USAGE)
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// `larder postgres triggers`
+fn show_triggers(config: Result<CheckedConfig, ConfigError>) -> ExitCode {
+    match config {
+        Ok(config) => {
+            let groups = config.settings.groups.iter();
+            print(&larder_source::postgres_triggers(groups.filter_map(|group| match &group.source {
+                SourceUrl::Postgres(url) => Some(&**url),
+                _ => None,
+            })))
         }
         Err(error) => refuse(&error),
     }

@@ -5,6 +5,7 @@ use crate::{common, larder};
 
 mod checker;
 mod copies;
+mod postgres;
 mod scripts;
 
 use common::{Client, RedisServer, Reply, wait_until};

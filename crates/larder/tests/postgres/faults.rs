@@ -57,7 +57,7 @@ fn a_restart_of_the_database_is_survived() {
     let mut server = PostgresServer::start();
     server.sql(SHOP);
     let larder = Settings::of(
-        &server.url("table=users&columns=name"),
+        &server.url("table=users&columns=name&changes=off"),
         "ttl = '1ms'\nnegative-ttl = 'off'\nstale-if-error = 'off'",
     )
     .start();

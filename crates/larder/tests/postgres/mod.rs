@@ -1,9 +1,11 @@
 //! PostgreSQL as a source, on real servers.
+pub mod changes;
 mod faults;
 mod pooler;
 mod rows;
 pub mod server;
 mod settings;
+pub mod sql_client;
 mod writes;
 
 use crate::{

@@ -130,6 +130,9 @@ impl PostgresServer {
 }
 impl Drop for PostgresServer {
     fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_some() {
+            return;
+        }
         // A fast shutdown ends its children too.
         self.signal(Signal::INT);
         wait_until("the end of PostgreSQL", || self.child.try_wait().unwrap().is_some());

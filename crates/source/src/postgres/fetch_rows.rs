@@ -1,5 +1,6 @@
 //! Fetches: the rows of keys, one by one or several with one statement.
 use super::{
+    changes::Vouching,
     lookup::{Lookup, Plan},
     parameters::array_text,
     session::{Session, Which, is_of_class},
@@ -101,6 +102,8 @@ fn timed_out(pool: &SessionPool, limit: Duration) -> SourceError {
 
 /// A row as it was sent.
 struct Found {
+    /// What the statement has seen.
+    seen: String,
     /// Bytes of the value; `None`: there is none.
     length: Option<usize>,
     /// `None`: it is too long to be sent at once.
@@ -114,6 +117,7 @@ impl Found {
         let value: Option<RawBytes<'_>> = row.try_get(2).unwrap_or_default();
         let at: Option<i64> = if row.len() > 3 { row.try_get(3).unwrap_or_default() } else { None };
         Found {
+            seen: row.try_get(0).unwrap_or_default(),
             length: length.and_then(|length| usize::try_from(length).ok()),
             value: value.map(|value| Bytes::copy_from_slice(value.0)),
             at: at.and_then(|at| usize::try_from(at - 1).ok()).unwrap_or(0),
@@ -216,14 +220,24 @@ async fn fetch_one(pool: &SessionPool, lookup: &Lookup, mut fetch: Fetch) {
     let limit = fetch.timeout(pool.settings.limits.timeout);
     let parameters = lookup.parameters_of(fetch.key()).unwrap_or_default();
     let parameters: Vec<&str> = parameters.iter().map(AsRef::as_ref).collect();
-    let read = async |session: &Session| read_value(pool, lookup, session, &parameters).await;
+    let ticket = pool.changes.announced().begin();
+    let mut seen = None;
+    let read = async |session: &Session| read_value(pool, lookup, session, &parameters, &mut seen).await;
     let answer = in_time(pool, limit, read).await;
     let answer = answer.map_err(|failure| failure.into_source(pool));
     drop(parameters);
-    if !lookup.is_watched {
+    let seen = seen.and_then(|seen: String| ticket.vouches(&seen));
+    vouch(pool, lookup, &mut fetch, seen.as_ref());
+    finish(pool, fetch, answer, begun);
+}
+
+/// The answer may be kept if it has seen all that was announced of the key, or if changes are not
+/// announced and the copy lives for `ttl`.
+fn vouch(pool: &SessionPool, lookup: &Lookup, fetch: &mut Fetch, seen: Option<&Vouching<'_>>) {
+    let rest = fetch.key().get(lookup.prefix.len()..).unwrap_or_default();
+    if !lookup.is_watched || seen.is_some_and(|seen| seen.vouches_for(pool.changes.group, &lookup.prefix, rest)) {
         fetch.vouch();
     }
-    finish(pool, fetch, answer, begun);
 }
 
 async fn read_value(
@@ -231,6 +245,7 @@ async fn read_value(
     lookup: &Lookup,
     session: &Session,
     parameters: &[&str],
+    seen: &mut Option<String>,
 ) -> Result<FetchAnswer, Failure> {
     let settings = &pool.settings;
     let max = settings.limits.max_value;
@@ -252,7 +267,10 @@ async fn read_value(
             }
             Err(error) => return Err(error.into()),
         }
-        let (length, value) = found.map_or((None, None), |found| (found.length, found.value));
+        let (length, value) = found.map_or((None, None), |found| {
+            *seen = Some(found.seen);
+            (found.length, found.value)
+        });
         match (length, value) {
             (None, _) => return Ok(FetchAnswer::Absent { fresh: FreshUntil::Policy }),
             (Some(_), Some(value)) => return Ok(copy_of(lookup, value)),
@@ -276,13 +294,16 @@ async fn fetch_many(pool: &Rc<SessionPool>, lookup: &Arc<Lookup>, fetches: Vec<F
     let array = array_text(keys.iter().map(String::as_str));
     let fetches: RefCell<Vec<Option<Fetch>>> = RefCell::new(fetches.into_iter().map(Some).collect());
     let inline = INLINE.min(pool.settings.limits.max_value).to_string();
+    let ticket = pool.changes.announced().begin();
     let read = async |session: &Session| {
+        let mut seen = None;
         // Those that are left: a statement that was broken off may have answered some.
-        let answered = |row: &Row| {
-            let found = Found::read(row);
+        let mut answered = |found: Found| {
+            let seen = seen.get_or_insert_with(|| ticket.vouches(&found.seen));
             let Some(value) = found.value else { return };
             let fetch = fetches.borrow_mut().get_mut(found.at).and_then(Option::take);
-            if let Some(fetch) = fetch {
+            if let Some(mut fetch) = fetch {
+                vouch(pool, lookup, &mut fetch, seen.as_ref());
                 finish(pool, fetch, Ok(copy_of(lookup, value)), begun);
             }
         };
@@ -292,10 +313,10 @@ async fn fetch_many(pool: &Rc<SessionPool>, lookup: &Arc<Lookup>, fetches: Vec<F
             if found.length.is_some() && found.value.is_none() {
                 large.push(found.at);
             }
-            answered(row);
+            answered(found);
         };
         session.read(lookup, Which::Many, &[&array, &inline], note).await?;
-        Ok(large)
+        Ok((large, seen.flatten()))
     };
     let end = in_time(pool, limit, read).await;
     let left = fetches.into_inner().into_iter().enumerate().filter_map(|(at, fetch)| Some((at, fetch?)));
@@ -304,9 +325,12 @@ async fn fetch_many(pool: &Rc<SessionPool>, lookup: &Arc<Lookup>, fetches: Vec<F
         tokio::task::spawn_local(async move { fetch_one(&pool, &lookup, fetch).await });
     };
     match end {
-        Ok(large) => left.for_each(|(at, fetch)| match large.contains(&at) {
+        Ok((large, seen)) => left.for_each(|(at, mut fetch)| match large.contains(&at) {
             true => alone(fetch),
-            false => finish(pool, fetch, Ok(FetchAnswer::Absent { fresh: FreshUntil::Policy }), begun),
+            false => {
+                vouch(pool, lookup, &mut fetch, seen.as_ref());
+                finish(pool, fetch, Ok(FetchAnswer::Absent { fresh: FreshUntil::Policy }), begun);
+            }
         }),
         // One of the keys is no value of its type: which?
         Err(Failure::Database(error)) if is_of_class(&error, "22") => left.for_each(|(_, fetch)| alone(fetch)),

@@ -1,11 +1,8 @@
 //! How the value of a key is read and written: the statements of one query of the settings, or of
 //! the table of the URL.
-use super::parameters::ParameterKind;
+use super::{changes::snapshot::SEEN, parameters::ParameterKind};
 use crate::prefix_table::PrefixTable;
 use std::{borrow::Cow, sync::Arc};
-
-/// What each statement says of itself beside its rows.
-const SEEN: &str = "pg_current_snapshot()::text";
 
 /// The type of the only column of a query. It is its value; several columns are an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

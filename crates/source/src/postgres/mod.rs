@@ -17,6 +17,7 @@
 //! - A pooler gives each transaction another session. It is recognised by a mark that does not come
 //!   back, and gets statements without names, in transactions with their own settings.
 //! - A connection on which a request was late is closed, with all that waits on it.
+mod changes;
 mod connect;
 mod fetch_rows;
 mod lookup;
@@ -30,4 +31,5 @@ mod session_pool;
 mod sql_error;
 mod write_rows;
 
+pub use changes::triggers;
 pub(super) use postgres_setup::setup;

@@ -1,5 +1,6 @@
 //! From the URL of a database to its source.
 use super::{
+    changes::GroupChanges,
     lookup::Plan,
     plan::{PlanError, check},
     postgres_settings::PostgresSettings,
@@ -35,7 +36,13 @@ pub(crate) fn setup(
             tracing::warn!(source, reason = why, "PostgreSQL does not answer: its queries are checked when it does");
         }
     }
-    Ok(SourceSetup::of(settings.health.clone(), move |_, _| Rc::new(PostgresSource::new(settings.clone()))))
+    let changes = Arc::new(GroupChanges::new(&settings));
+    Ok(SourceSetup::of(settings.health.clone(), move |scope, _| {
+        if let Some(scope) = scope {
+            changes.follow(&settings.health, scope.to);
+        }
+        Rc::new(PostgresSource::new(settings.clone(), changes.clone()))
+    }))
 }
 
 /// The start is not asynchronous, and may run within a runtime: hence a thread.

@@ -1,5 +1,8 @@
 //! One core's handle on a database, as a [`Source`].
-use super::{fetch_rows::fetch_all, postgres_settings::PostgresSettings, session_pool::SessionPool, write_rows};
+use super::{
+    changes::GroupChanges, fetch_rows::fetch_all, postgres_settings::PostgresSettings, session_pool::SessionPool,
+    write_rows,
+};
 use crate::{
     fetch::Fetch,
     fetch_gate::FetchGate,
@@ -19,8 +22,8 @@ pub(super) struct PostgresSource {
     watch: JoinHandle<()>,
 }
 impl PostgresSource {
-    pub(super) fn new(settings: Arc<PostgresSettings>) -> PostgresSource {
-        let pool = Rc::new(SessionPool::new(settings));
+    pub(super) fn new(settings: Arc<PostgresSettings>, changes: Arc<GroupChanges>) -> PostgresSource {
+        let pool = Rc::new(SessionPool::new(settings, changes));
         let watch = tokio::task::spawn_local(SessionPool::watch(Rc::downgrade(&pool)));
         let me = Rc::downgrade(&pool);
         let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|pool| fetch_all(pool, batch));

@@ -1,6 +1,7 @@
 //! One core's connections to the database: as many as `source-connections` says to read, and one
 //! to write, which is opened with the first write.
 use super::{
+    changes::GroupChanges,
     connect::{Purpose, connect},
     lookup::Plan,
     plan::{PlanError, check},
@@ -30,6 +31,7 @@ struct Slot {
 
 pub(super) struct SessionPool {
     pub(super) settings: Arc<PostgresSettings>,
+    pub(super) changes: Arc<GroupChanges>,
     readers: Vec<Slot>,
     writer: Slot,
     health: RefCell<ConnectionHealth>,
@@ -37,7 +39,7 @@ pub(super) struct SessionPool {
 }
 
 impl SessionPool {
-    pub(super) fn new(settings: Arc<PostgresSettings>) -> SessionPool {
+    pub(super) fn new(settings: Arc<PostgresSettings>, changes: Arc<GroupChanges>) -> SessionPool {
         let health = &settings.health;
         SessionPool {
             readers: (0..settings.limits.connections.max(1)).map(|_| Slot::default()).collect(),
@@ -45,6 +47,7 @@ impl SessionPool {
             health: RefCell::new(ConnectionHealth::new(health.clone())),
             in_logs: RefCell::new(AddressInLogs::new(health.clone(), settings.url.origin())),
             settings,
+            changes,
         }
     }
 

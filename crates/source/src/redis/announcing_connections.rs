@@ -136,7 +136,7 @@ impl AnnouncingConnections {
     }
 
     /// Looks for swapped databases once a second, while `source` lives. One core does so for all.
-    pub(super) async fn watch_swaps<T: ?Sized>(self: Arc<Self>, to: Rc<dyn Invalidations>, source: Weak<T>) {
+    pub(super) async fn watch_swaps<T: ?Sized>(self: Arc<Self>, to: Arc<dyn Invalidations>, source: Weak<T>) {
         if self.is_watched.swap(true, Relaxed) {
             return;
         }
@@ -181,7 +181,7 @@ impl CatchUps {
         &self,
         all: &Arc<AnnouncingConnections>,
         may_swap: bool,
-        to: &Rc<dyn Invalidations>,
+        to: &Arc<dyn Invalidations>,
     ) -> impl Future<Output = ()> + use<> {
         let (sender, caught_up) = oneshot::channel();
         let mut waiting = self.0.borrow_mut();

@@ -13,7 +13,6 @@ use larder_store::{
 use parking_lot::Mutex;
 use std::{
     path::{Path, PathBuf},
-    rc::Rc,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -240,7 +239,7 @@ impl SharedTable {
 }
 
 /// Announces the changed keys of each new table.
-pub(super) async fn announce(mut swaps: mpsc::Receiver<Swap>, to: Rc<dyn Invalidations>) {
+pub(super) async fn announce(mut swaps: mpsc::Receiver<Swap>, to: Arc<dyn Invalidations>) {
     while let Some(Swap { old, new, done }) = swaps.recv().await {
         if !to.are_wanted() {
             let _ = done.send(None);

@@ -38,6 +38,22 @@ pub(super) const SOURCE: &[MetricFamily] = &[
         source.tracking_losses,
         "Lost tracking connections; after each, no copy counts as fresh."
     ),
+    MetricFamily {
+        name: "larder_source_lag_seconds",
+        kind: Gauge,
+        help: "How long ago the oldest change was made that the change stream of PostgreSQL has not announced; 0 if it has announced all.",
+        read: |s, to| {
+            for group in &s.groups {
+                to.seconds(&[("group", &group.name)], group.source.lag as f64 / 1000.0);
+            }
+        },
+    },
+    group!(
+        "larder_source_lag_bytes",
+        Gauge,
+        source.lag_bytes,
+        "Bytes of the database's log that the change stream of PostgreSQL still has to read."
+    ),
     group!("larder_table_entries", Gauge, source.table.entries, "Entries of the group's table; 0 for other sources."),
     group!("larder_table_bytes", Gauge, source.table.bytes, "Bytes of the table's file."),
     group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that replaced another."),

@@ -229,7 +229,8 @@ impl RequestQueue {
             let can_fetch = |resp3| can_keep && (handshake.switches || handshake.resp3 == resp3);
             self.settings.reply_protocols.set(can_fetch(false), can_fetch(true), handshake.informs);
         }
-        let tracking = tracking_wanted.then(|| TrackingGuard::new(self.settings.health.clone(), scope.clone()));
+        let tracking = tracking_wanted
+            .then(|| TrackingGuard::new(self.settings.health.clone(), scope.as_ref().map(|scope| scope.to.clone())));
         let timeout = self.settings.limits.timeout;
         let probe_limit = if scope.is_some() { timeout } else { timeout.max(UNTRACKED_PATIENCE) };
         let slow = self.settings.limits.slow_timeout;

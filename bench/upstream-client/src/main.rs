@@ -149,7 +149,7 @@ async fn measure(port: u16) -> anyhow::Result<()> {
     let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
     let (source, policy) = (setup.open(None, false), Arc::new(FillPolicy::default()));
-    let ours = Rc::new(Group { name: "default".into(), cache, source, policy, writes: Arc::default(), peers: None });
+    let ours = Rc::new(Group { name: "default".into(), number: 0, cache, source, policy, writes: Arc::default(), peers: None });
     let pairs = [
         ("expiry", Client::OursExpiry(ours.clone()), Client::CrateExpiry(rival.clone())),
         ("get", Client::OursGet(ours), Client::CrateGet(rival)),

@@ -396,7 +396,7 @@ impl Session {
     }
 }
 
-/// A kind of backend. Each has an [`Executor`](super::executor::executor_trait::Executor).
+/// A kind of backend. Each has its functions in [`executor`](super::executor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
     /// The memory tier has all entries.

@@ -65,7 +65,7 @@ const EXAMPLES: [(&str, &[&str]); 34] = [
     ("completions", &["larder completions bash > /etc/bash_completion.d/larder"]),
     ("man", &["larder man | man -l -", "larder man --out /usr/local/share/man/man1"]),
     ("table", &["larder table build users.csv -o users.ltab", "larder serve users.ltab"]),
-    ("postgres", &["larder postgres triggers --config larder.toml | psql shop"]),
+    ("postgres triggers", &["larder postgres triggers --config larder.toml | psql shop"]),
     ("config", &["larder config sample > larder.toml", "larder config check --config larder.toml"]),
 ];
 

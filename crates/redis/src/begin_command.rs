@@ -160,6 +160,8 @@ pub async fn run(
     };
     note_sent(worker, call.session, before, call.reply.output());
     end(worker, call.session, *args);
+    // No run of short commands goes on over a wait.
+    call.session.times.end_short(worker, &call.session.client);
     if silent {
         let out = call.reply.output();
         out.truncate(mark);

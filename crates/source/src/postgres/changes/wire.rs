@@ -159,7 +159,7 @@ impl Wire {
         Ok(self.stream.flush().await?)
     }
 
-    /// Sends a simple query; [`Wire::rows`] reads its answer.
+    /// Sends a simple query; [`Answer`] takes what comes back.
     pub(super) async fn ask(&mut self, query: &str) -> Result<(), Refusal> {
         self.send(|out| frontend::query(query, out)).await
     }

@@ -23,8 +23,6 @@ pub(super) enum Purpose {
     Read,
     /// Its statements end within `source-timeout`. The server takes writes.
     Write,
-    /// To hear of changes, at the primary: no timeout.
-    Changes,
 }
 
 /// An open connection.
@@ -45,14 +43,7 @@ pub(super) struct Opened {
 /// # Errors
 /// What is wrong with each of the servers.
 pub(super) async fn connect(settings: &Arc<PostgresSettings>, purpose: Purpose) -> Result<Opened, String> {
-    let shared = settings.clone();
-    // The file may be on a slow disk, and this thread serves clients.
-    let password = match settings.url.password_file {
-        None => settings.read_password(),
-        Some(_) => tokio::task::spawn_blocking(move || shared.read_password())
-            .await
-            .unwrap_or_else(|error| Err(error.to_string())),
-    }?;
+    let password = settings.password().await?;
     let mut config = Config::new();
     config.user(&settings.url.user).dbname(&settings.url.database).application_name("larder");
     if let Some(password) = &password {
@@ -60,7 +51,6 @@ pub(super) async fn connect(settings: &Arc<PostgresSettings>, purpose: Purpose) 
     }
     let target = match (purpose, settings.url.target) {
         (Purpose::Write, _) => TargetServer::ReadWrite,
-        (Purpose::Changes, _) => TargetServer::Primary,
         (Purpose::Read, TargetServer::Any) if settings.url.from_replicas => TargetServer::PreferStandby,
         (Purpose::Read, target) => target,
     };
@@ -102,10 +92,7 @@ fn refusal(opened: &Opened, target: TargetServer) -> Option<&'static str> {
 async fn attempt(settings: &PostgresSettings, at: usize, plain: Config, purpose: Purpose) -> Result<Opened, String> {
     // Its value comes back only from a session that took all options.
     let mark = format!("{:016x}", fastrand::u64(..));
-    let mut options = format!("-c larder.session={mark}");
-    if purpose != Purpose::Changes {
-        options.push_str(&format!(" -c statement_timeout={}", settings.statement_timeout()));
-    }
+    let mut options = format!("-c larder.session={mark} -c statement_timeout={}", settings.statement_timeout());
     if purpose == Purpose::Read {
         options.push_str(" -c default_transaction_read_only=on");
     }
@@ -134,16 +121,21 @@ async fn attempt(settings: &PostgresSettings, at: usize, plain: Config, purpose:
     Ok(Opened { client, connection, is_pooled, address: settings.url.addresses[at].to_string(), is_standby })
 }
 
+/// Opens a plain stream. TLS is asked for on it, in PostgreSQL's own way.
+pub(super) async fn socket(address: &RedisAddress) -> io::Result<Stream> {
+    match address {
+        RedisAddress::Tcp { host, port } => connect_tcp(host, *port, None).await,
+        RedisAddress::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+    }
+}
+
 /// The outer error is that of the socket, the inner one that of the server.
 async fn open(
     settings: &PostgresSettings,
     at: usize,
     config: &Config,
 ) -> Result<Result<(Client, Connection), tokio_postgres::Error>, String> {
-    let (stream, tls) = match &settings.url.addresses[at] {
-        RedisAddress::Tcp { host, port } => (connect_tcp(host, *port, None).await, settings.tls[at].clone()),
-        RedisAddress::Unix(path) => (UnixStream::connect(path).await.map(Stream::Unix), None),
-    };
+    let (stream, tls) = (socket(&settings.url.addresses[at]).await, settings.tls[at].clone());
     let mut config = config.clone();
     config.ssl_mode(match (&tls, settings.url.tls_mode) {
         (None, _) | (_, PostgresTlsMode::Disable) => SslMode::Disable,

@@ -102,8 +102,6 @@ fn timed_out(pool: &SessionPool, limit: Duration) -> SourceError {
 
 /// A row as it was sent.
 struct Found {
-    /// What the statement has seen.
-    seen: String,
     /// Bytes of the value; `None`: there is none.
     length: Option<usize>,
     /// `None`: it is too long to be sent at once.
@@ -117,12 +115,16 @@ impl Found {
         let value: Option<RawBytes<'_>> = row.try_get(2).unwrap_or_default();
         let at: Option<i64> = if row.len() > 3 { row.try_get(3).unwrap_or_default() } else { None };
         Found {
-            seen: row.try_get(0).unwrap_or_default(),
             length: length.and_then(|length| usize::try_from(length).ok()),
             value: value.map(|value| Bytes::copy_from_slice(value.0)),
             at: at.and_then(|at| usize::try_from(at - 1).ok()).unwrap_or(0),
         }
     }
+}
+
+/// What the statement has seen.
+fn seen_of(row: &Row) -> &str {
+    row.try_get(0).unwrap_or_default()
 }
 
 /// The bytes of a column of any type.
@@ -256,7 +258,8 @@ async fn read_value(
         let mut found = None;
         let text = limit.to_string();
         let all: Vec<&str> = parameters.iter().copied().chain([text.as_str()]).collect();
-        match session.read(lookup, Which::One, &all, |row| found = Some(Found::read(row))).await {
+        let note = |row: &Row| found = Some((seen_of(row).to_owned(), Found::read(row)));
+        match session.read(lookup, Which::One, &all, note).await {
             Ok(()) => {}
             // Of the key, or of something in the query?
             Err(error) if is_of_class(&error, "22") => {
@@ -267,8 +270,8 @@ async fn read_value(
             }
             Err(error) => return Err(error.into()),
         }
-        let (length, value) = found.map_or((None, None), |found| {
-            *seen = Some(found.seen);
+        let (length, value) = found.map_or((None, None), |(has_seen, found)| {
+            *seen = Some(has_seen);
             (found.length, found.value)
         });
         match (length, value) {
@@ -297,23 +300,20 @@ async fn fetch_many(pool: &Rc<SessionPool>, lookup: &Arc<Lookup>, fetches: Vec<F
     let ticket = pool.changes.announced().begin();
     let read = async |session: &Session| {
         let mut seen = None;
-        // Those that are left: a statement that was broken off may have answered some.
-        let mut answered = |found: Found| {
-            let seen = seen.get_or_insert_with(|| ticket.vouches(&found.seen));
-            let Some(value) = found.value else { return };
+        let mut large = Vec::new();
+        let note = |row: &Row| {
+            let seen = seen.get_or_insert_with(|| ticket.vouches(seen_of(row)));
+            let found = Found::read(row);
+            let Some(value) = found.value else {
+                large.extend(found.length.map(|_| found.at));
+                return;
+            };
+            // A statement that was broken off may have answered some.
             let fetch = fetches.borrow_mut().get_mut(found.at).and_then(Option::take);
             if let Some(mut fetch) = fetch {
                 vouch(pool, lookup, &mut fetch, seen.as_ref());
                 finish(pool, fetch, Ok(copy_of(lookup, value)), begun);
             }
-        };
-        let mut large = Vec::new();
-        let note = |row: &Row| {
-            let found = Found::read(row);
-            if found.length.is_some() && found.value.is_none() {
-                large.push(found.at);
-            }
-            answered(found);
         };
         session.read(lookup, Which::Many, &[&array, &inline], note).await?;
         Ok((large, seen.flatten()))

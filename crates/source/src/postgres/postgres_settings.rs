@@ -61,7 +61,7 @@ impl PostgresSettings {
     ///
     /// # Errors
     /// The file cannot be read; it is named.
-    pub(super) fn read_password(&self) -> Result<Option<Secret>, String> {
+    fn read_password(&self) -> Result<Option<Secret>, String> {
         let Some(file) = &self.url.password_file else {
             return Ok(self.url.password.clone().or_else(|| self.password_of_environment.clone()));
         };
@@ -70,6 +70,20 @@ impl PostgresSettings {
         let bytes = bytes.ok_or_else(|| named(&"is longer than 64 KiB"))?;
         let text = String::from_utf8(bytes).map_err(|_| named(&"is not UTF-8"))?;
         Ok(Some(Secret::from(text.trim_end_matches(['\r', '\n']).to_owned())))
+    }
+
+    /// The password for a new connection. The file may be on a slow disk, and this thread serves
+    /// clients, so another thread reads it.
+    ///
+    /// # Errors
+    /// The file cannot be read; it is named.
+    pub(super) async fn password(self: &Arc<Self>) -> Result<Option<Secret>, String> {
+        if self.url.password_file.is_none() {
+            return self.read_password();
+        }
+        let settings = self.clone();
+        let read = tokio::task::spawn_blocking(move || settings.read_password());
+        read.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// After this many milliseconds the database ends a statement: before the fetch ends, so that the

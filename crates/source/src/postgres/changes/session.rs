@@ -9,15 +9,19 @@ use super::{
     change_stream::{ChangeStream, Follower},
     pgoutput::{self, Column, Message, Relation, Tuple},
     snapshot::SERVER,
-    watches::{Checked, Tables, Watch, literal, named, publish, quoted, tables_query},
+    watches::{Checked, Tables, Watch, named, publish, tables_query},
     wire::{Answer, Frame, Login, Refusal, Wire},
 };
 use crate::{
-    postgres::postgres_settings::PostgresSettings,
+    postgres::{
+        connect::socket,
+        lookup::{literal, quoted},
+        postgres_settings::PostgresSettings,
+    },
     source_health::TrackingGuard,
-    upstream_stream::{Stream, connect_tcp},
+    upstream_stream::Stream,
 };
-use larder_config::{PostgresChanges, PostgresTlsMode, RedisAddress};
+use larder_config::{PostgresChanges, PostgresTlsMode};
 use std::{
     collections::{BTreeSet, HashMap},
     convert::Infallible,
@@ -27,7 +31,6 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::UnixStream,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -116,16 +119,7 @@ async fn is_standby(wire: &mut Wire) -> Result<bool, Refusal> {
 }
 
 async fn login_at(settings: &Arc<PostgresSettings>, at: usize, is_replication: bool) -> Result<Wire, Refusal> {
-    let shared = settings.clone();
-    // The file of the password may be on a slow disk, and this thread serves clients.
-    let password = match settings.url.password_file {
-        None => settings.read_password(),
-        Some(_) => {
-            let read = tokio::task::spawn_blocking(move || shared.read_password());
-            read.await.unwrap_or_else(|error| Err(error.to_string()))
-        }
-    };
-    let password = password.map_err(Refusal::new)?;
+    let password = settings.password().await.map_err(Refusal::new)?;
     let login = Login {
         user: &settings.url.user,
         password: password.as_deref(),
@@ -137,10 +131,7 @@ async fn login_at(settings: &Arc<PostgresSettings>, at: usize, is_replication: b
 }
 
 async fn transport(settings: &PostgresSettings, at: usize) -> Result<Stream, Refusal> {
-    let mut stream = match &settings.url.addresses[at] {
-        RedisAddress::Tcp { host, port } => connect_tcp(host, *port, None).await?,
-        RedisAddress::Unix(path) => return Ok(Stream::Unix(UnixStream::connect(path).await?)),
-    };
+    let mut stream = socket(&settings.url.addresses[at]).await?;
     let Some(tls) = &settings.tls[at] else { return Ok(stream) };
     stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).await?;
     match (stream.read_u8().await?, stream) {

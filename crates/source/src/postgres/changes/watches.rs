@@ -1,5 +1,6 @@
 //! What is watched: which change announces which keys, and what the database must be set to for it.
 use super::wire::{Refusal, Row, Wire};
+use crate::postgres::lookup::{literal, quoted};
 use larder_config::{PostgresChanges, PostgresUrl};
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -99,15 +100,6 @@ impl KeyKind {
             KeyKind::Text => true,
         }
     }
-}
-
-/// A text constant of SQL.
-pub(super) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-/// A name of SQL.
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The watched tables as the database has them. Compared each second: a change of it is a change of

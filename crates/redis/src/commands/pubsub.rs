@@ -5,7 +5,7 @@ use crate::{
     commands::subscriptions::check_name,
 };
 use larder_core::clients::SubscriptionKind;
-use larder_proto::glob;
+use larder_proto::glob::{self, Pace};
 use std::sync::Arc;
 
 /// Steps of comparing a channel with patterns after which other connections have their turn.
@@ -24,8 +24,17 @@ pub(crate) fn publish(call: &mut CommandContext<'_>) -> Done {
 }
 /// PUBLISH to a channel whose comparison with all patterns takes long.
 pub(crate) async fn publish_in_turns(call: &mut CommandContext<'_>) -> Done {
-    let patterns = call.worker.app.tables.pubsub.patterns();
-    let matching = matching_in_turns(patterns.iter(), |pattern| (pattern, call.arg(1))).await;
+    let (channel, mut matching, mut done) = (call.arg(1), Vec::new(), 0);
+    for pattern in call.worker.app.tables.pubsub.patterns().iter() {
+        if glob::matches(pattern, channel, false) {
+            matching.push(pattern.clone());
+        }
+        done += glob::most_steps(pattern, channel);
+        if done > STEPS_IN_A_TURN {
+            done = 0;
+            tokio::task::yield_now().await;
+        }
+    }
     send(call, SubscriptionKind::Channel, &matching)
 }
 /// SPUBLISH channel message
@@ -56,33 +65,21 @@ pub(crate) fn channels(call: &mut CommandContext<'_>, kind: SubscriptionKind) ->
 /// PUBSUB CHANNELS or SHARDCHANNELS with a pattern whose comparison with all channels takes long.
 pub(crate) async fn channels_in_turns(call: &mut CommandContext<'_>) -> Done {
     let kind = if call.command.name == "pubsub|channels" { SubscriptionKind::Channel } else { SubscriptionKind::Shard };
-    let names = call.worker.app.tables.pubsub.channels(kind);
-    let found = matching_in_turns(names.iter(), |name| (call.arg(2), name)).await;
+    let (mut pace, mut found) = (Pace::new(call.arg(2)), Vec::new());
+    for name in call.worker.app.tables.pubsub.channels(kind) {
+        if pace.matches(&name) {
+            found.push(name);
+        }
+        if pace.is_turn_over() {
+            tokio::task::yield_now().await;
+        }
+    }
     list(call, &found)
 }
 fn list(call: &mut CommandContext<'_>, names: &[Arc<[u8]>]) -> Done {
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name));
     Ok(Flow::Done)
-}
-/// Those of `names` whose `pair` of pattern and text matches. Other connections have their turns meanwhile.
-async fn matching_in_turns<'n>(
-    names: impl Iterator<Item = &'n Arc<[u8]>>,
-    pair: impl Fn(&'n [u8]) -> (&'n [u8], &'n [u8]),
-) -> Vec<Arc<[u8]>> {
-    let (mut found, mut done) = (Vec::new(), 0);
-    for name in names {
-        let (pattern, text) = pair(name);
-        if glob::matches(pattern, text, false) {
-            found.push(name.clone());
-        }
-        done += glob::most_steps(pattern, text);
-        if done > STEPS_IN_A_TURN {
-            done = 0;
-            tokio::task::yield_now().await;
-        }
-    }
-    found
 }
 
 /// `PUBSUB NUMSUB [channel …]`, `PUBSUB SHARDNUMSUB [channel …]`

@@ -105,8 +105,9 @@ fn versions(provider: &Arc<CryptoProvider>) -> Result<ConfigBuilder<ClientConfig
 fn config(settings: &TlsClientSettings, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let versions = versions(&provider)?;
+    let unnamed = |authority| Arc::new(AnyName { authority, provider: provider.clone() });
     let trusting = if settings.insecure {
-        versions.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        versions.dangerous().with_custom_certificate_verifier(unnamed(None))
     } else {
         let mut roots = RootCertStore::empty();
         match &settings.ca {
@@ -116,9 +117,9 @@ fn config(settings: &TlsClientSettings, protocols: &[&[u8]]) -> Result<ClientCon
         match settings.any_name {
             false => versions.with_root_certificates(roots),
             true => {
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-                let verifier = AnyName(verifier.map_err(|error| format!("TLS: {error}"))?);
-                versions.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+                let verifier = verifier.map_err(|error| format!("TLS: {error}"))?;
+                versions.dangerous().with_custom_certificate_verifier(unnamed(Some(verifier)))
             }
         }
     };
@@ -135,9 +136,14 @@ fn config(settings: &TlsClientSettings, protocols: &[&[u8]]) -> Result<ClientCon
     Ok(config)
 }
 
-/// `sslmode=verify-ca`: the certificate may be that of another host.
+/// The certificate may be that of another host. Its holder must still prove to have its key.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AnyName {
+    /// `sslmode=verify-ca`: the certificate's authority is known. `None` (`insecure=true`): any
+    /// certificate will do.
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
 impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
         &self,
@@ -148,7 +154,8 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        let Some(authority) = &self.authority else { return Ok(ServerCertVerified::assertion()) };
+        match authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             // The name is compared last, when the authority has been found.
             Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 Ok(ServerCertVerified::assertion())
@@ -162,7 +169,7 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, signature)
+        verify_tls12_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
     }
     fn verify_tls13_signature(
         &self,
@@ -170,44 +177,9 @@ impl ServerCertVerifier for AnyName {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, signature)
+        verify_tls13_signature(message, cert, signature, &self.provider.signature_verification_algorithms)
     }
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-/// `insecure=true`: any certificate will do, though its holder must still prove to have its key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

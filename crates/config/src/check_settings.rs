@@ -6,7 +6,7 @@ use super::{
     config_error::ConfigError,
     cross_checks::{
         check_memory, check_open_listeners, check_otlp, check_passthrough, check_snapshots, check_tls, compare,
-        compare_prefixes, compare_shards, warnings,
+        compare_prefixes, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     env_variables::{self, Env, env_warnings},
@@ -83,14 +83,13 @@ pub(super) fn check(
         problems.push(format!("{origin}: http-group: there is no group `{http_group}`: add [groups.{http_group}]"));
     }
     read_secret_files(&mut scopes[0], &mut problems);
-    compare(&scopes, &raw.top, &mut problems);
+    compare(&scopes, &mut problems);
     check_tls(&scopes, &mut problems);
     check_open_listeners(&scopes, &mut problems);
     check_passthrough(&scopes[0], &mut problems);
     check_jwt(&scopes[0], &mut problems);
     check_queries(&scopes, &mut problems);
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
-    scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }

@@ -1,6 +1,7 @@
 //! The flags of `larder serve`, made from the table.
 use super::{
     raw_settings::{Layer, RawValue, SettingOrigin, split},
+    removed_settings::removed_names,
     settings_table::{Fallback, SettingSpec, ValueKind, all_settings, find},
 };
 use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser};
@@ -34,7 +35,11 @@ pub fn flag_args() -> Vec<Arg> {
         .value_parser(clap::value_parser!(PathBuf))
         .help("Reads settings from a TOML file [env: LARDER_CONFIG]");
     // In the order of the documentation.
-    [config].into_iter().chain(all_settings().map(arg)).collect()
+    let removed = removed_names().map(|name| {
+        let arg = Arg::new(name).long(name).hide(true).action(ArgAction::Append);
+        arg.num_args(0..=1).default_missing_value("true").allow_negative_numbers(true)
+    });
+    [config].into_iter().chain(all_settings().map(arg)).chain(removed).collect()
 }
 
 fn arg(setting: &'static SettingSpec) -> Arg {
@@ -51,9 +56,9 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         true => arg.action(ArgAction::Append),
         false => arg.action(ArgAction::Set).overrides_with(setting.name),
     };
-    let arg = match setting.kind {
-        ValueKind::Switch => arg.num_args(0..=1).default_missing_value("true"),
-        _ => arg,
+    let arg = match setting.kind.takes_bool() {
+        true => arg.num_args(0..=1).default_missing_value("true"),
+        false => arg,
     };
     arg.help(format!("{} [default: {default}]", first_sentence(setting.help)))
         .long_help(format!("{} [default: {default}]", setting.help))
@@ -91,6 +96,9 @@ fn first_sentence(help: &str) -> &str {
 /// What was typed: the file's name and the layer of flags.
 pub fn flag_layer(matches: &ArgMatches) -> (Option<PathBuf>, Layer) {
     let mut layer = Layer::new();
+    for name in removed_names().filter(|name| matches.contains_id(name)) {
+        layer.insert(name, RawValue { texts: Vec::new(), origin: SettingOrigin::Flag(name) });
+    }
     for setting in all_settings() {
         if let Some(texts) = matches.get_many::<String>(setting.name) {
             let texts = texts.flat_map(|text| split(setting, text)).collect();

@@ -3,27 +3,25 @@ use super::{
     effective_values::EffectiveSettings,
     machine_limits::Machine,
     peer_entry::{PeerAddress, PeerEntry, ZonedPeerEntry},
+    rate_limit::Rate,
     setting_value::SettingValue,
 };
 
 /// The default of the setting `name`; none: it is off.
 pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine) -> Vec<SettingValue> {
-    let burst = |rate| scope.rate(rate).map(|n| SettingValue::Count(n.into()));
     let value = match name {
         "max-memory" => Some(SettingValue::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
         "max-buffers" => Some(SettingValue::Size(((machine.memory / 8) >> 20 << 20).max(32 << 20))),
         "max-body" => scope.one("max-value").cloned(),
         "threads" => Some(SettingValue::Count(machine.cores as u64)),
-        "store-threads" => Some(SettingValue::Count((2 * machine.cores as u64).clamp(1, 16))),
         "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
         "peer-self" => only_http_address(scope),
         "peer-zone" => zone_in_list(scope),
-        "peer-gossip" | "peers-dns-server" | "peers-api-server" => None,
-        "throttle-burst" => burst("throttle"),
-        "throttle-user-burst" => burst("throttle-user"),
-        "throttle-total-burst" => burst("throttle-total"),
-        "throttle-admin" => scope.rate("throttle").map(|n| SettingValue::Rate((n / 10).max(1))),
-        "throttle-admin-burst" => burst("throttle-admin"),
+        "peer-gossip" | "peers-dns-server" => None,
+        "throttle-admin" => {
+            let tenth = |rate: Rate| SettingValue::Rate(Rate { requests: (rate.requests / 10).max(1), ..rate });
+            scope.rate("throttle").map(tenth)
+        }
         _ => None,
     };
     value.into_iter().collect()
@@ -31,7 +29,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
 
 /// Where others reach this process, if that is known before it listens.
 fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
-    let listener = if scope.is_on("peer-tls") { "https" } else { "http" };
+    let listener = if scope.one("peer-tls-ca").is_some() { "https" } else { "http" };
     match scope.addresses(listener)[..] {
         [only] if !only.ip().is_unspecified() && only.port() != 0 => {
             Some(SettingValue::Peer(PeerAddress { host: only.ip().to_string(), port: only.port() }))

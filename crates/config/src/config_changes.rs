@@ -2,7 +2,6 @@
 use super::{
     check_settings::CheckedConfig,
     config_error::ConfigError,
-    cross_checks::compare_shards,
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     fill_settings::settings,
     load_config::load_config,
@@ -62,12 +61,6 @@ impl CheckedConfig {
             let stays = change.needs_restart || !new.has_group_of(scope);
             all.push(ConfigChange { needs_restart: stays, ..change });
             scopes.extend(stays.then(|| scope.clone()));
-        }
-        let mut problems = Vec::new();
-        scopes.iter().for_each(|scope| compare_shards(scope, &mut problems));
-        if !problems.is_empty() {
-            problems.push("what can change now does not fit to what needs a restart: restart Larder".into());
-            return Err(ConfigError(problems));
         }
         let outcome =
             CheckedConfig { settings: settings(&scopes), scopes, warnings: new.warnings, input: self.input.clone() };

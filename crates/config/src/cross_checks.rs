@@ -5,21 +5,19 @@ use super::{
     machine_limits::Machine,
     otlp_settings::{FIXED_HEADERS, IS_BUILT_IN},
     peer_checks::check_peers,
-    raw_settings::Layer,
     replication_settings::ReplicaWrites,
     setting_value::SettingValue,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
-    snapshot_settings::{SnapshotPlace, object_of},
+    snapshot_settings::BucketSettings,
     source_url::{Deployment, SourceUrl},
     trusted_proxies::ProxyProtocol,
 };
 use larder_units::{parse_duration, show_duration, show_rounded_size, show_size};
 use std::{net::SocketAddr, time::Duration};
 
-/// Problems that no single value shows: addresses used twice, nothing to serve, a burst without its
-/// rate.
-pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut Vec<String>) {
+/// Problems that no single value shows: addresses used twice, nothing to serve.
+pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let scope = &scopes[0];
     let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
     let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (scope, name)).into_iter();
@@ -55,13 +53,6 @@ pub(super) fn compare(scopes: &[EffectiveSettings], top: &Layer, problems: &mut 
         let origin = &scope.effective("item-min-ttl").origin;
         let (shortest, longest) = (show_duration(shortest), show_duration(longest));
         problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
-    }
-    for rate in ["throttle", "throttle-user", "throttle-total", "throttle-admin"] {
-        let burst = format!("{rate}-burst");
-        // Where the rate was switched off by hand, a burst left over from a lower layer does no harm.
-        if let (Some(raw), true, false) = (top.get(burst.as_str()), unset(rate), top.contains_key(rate)) {
-            problems.push(format!("{}: {burst}: has no meaning without {rate}", raw.origin));
-        }
     }
 }
 
@@ -116,8 +107,8 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
             problem(scope, "rediss", "tls-cert and tls-key must be set");
         }
     }
-    for name in ["https", "admin-tls", "peer-tls"] {
-        if certificates == 0 && (top.is_on(name) || !top.addresses(name).is_empty()) {
+    for name in ["https", "admin-tls", "peer-tls-ca"] {
+        if certificates == 0 && (is_set(name) && top.one(name) != Some(&SettingValue::Switch(false))) {
             problem(top, name, "tls-cert and tls-key must be set");
         }
     }
@@ -130,11 +121,11 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     if !matches!(top.text("tls-client-user"), None | Some("off")) && !is_set("tls-client-ca") {
         problem(top, "tls-client-user", "has no meaning without tls-client-ca");
     }
-    if top.is_on("peer-tls") && !is_set("https") {
-        problem(top, "peer-tls", "https must be set: the other nodes reach this one there");
+    if is_set("peer-tls-ca") && !is_set("https") {
+        problem(top, "peer-tls-ca", "https must be set: the other nodes reach this one there");
     }
-    if top.is_on("peer-tls") && !is_set("peer-tls-ca") && !is_set("tls-client-ca") {
-        problem(top, "peer-tls", "peer-tls-ca must be set: nodes know each other by certificates of that authority");
+    if is_set("peer-tls-name") && !is_set("peer-tls-ca") {
+        problem(top, "peer-tls-name", "has no meaning without peer-tls-ca");
     }
 }
 
@@ -157,25 +148,6 @@ pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<Stri
     }
     if !top.effective("peers").values.is_empty() {
         problem("peers has no meaning: nodes serve each other without asking for users");
-    }
-}
-
-/// A shard of less memory than this has no room for entries beside its own tables.
-const SHARD_MEMORY: u64 = 64 << 10;
-
-/// Shards that the bound on memory is too small for.
-pub(super) fn compare_shards(scope: &EffectiveSettings, problems: &mut Vec<String>) {
-    if matches!(scope.table, Some(NamedTable::Listener(_) | NamedTable::Prefix(..))) {
-        return;
-    }
-    let (Some(shards), Some(memory)) = (scope.count("shards"), scope.count("max-memory")) else { return };
-    let needed = shards.next_power_of_two() as u64 * SHARD_MEMORY;
-    if (memory as u64) < needed {
-        let (name, origin) = (prefix(scope.table.as_ref()), &scope.effective("shards").origin);
-        let (needed, memory) = (show_size(needed), show_size(memory as u64));
-        problems.push(format!(
-            "{origin}: {name}shards: {shards} shards need {needed}, but max-memory is {memory}: set fewer shards"
-        ));
     }
 }
 
@@ -203,7 +175,6 @@ pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems:
         problem("otlp-headers", &format!("Larder itself decides about `{}`", fixed.name));
     }
     match top.text("otlp-endpoint") {
-        None if top.text("otlp-ca").is_some() => problem("otlp-ca", "has no meaning without otlp-endpoint"),
         None if !headers.is_empty() => problem("otlp-headers", "has no meaning without otlp-endpoint"),
         None => {}
         Some(_) if !IS_BUILT_IN => problem(
@@ -211,7 +182,10 @@ pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems:
             "this build lacks the feature `otlp`: build Larder with `cargo build --release --features otlp`",
         ),
         Some(text) if settings.otlp.is_none() => {
-            problem("otlp-endpoint", &format!("`{text}` is not the URL of a collector: write http://HOST:4318"));
+            problem(
+                "otlp-endpoint",
+                &format!("`{text}` is not the URL of a collector: write http://HOST:4318 or https://HOST:4318?ca=FILE"),
+            );
         }
         Some(_) => {}
     }
@@ -221,15 +195,8 @@ pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems:
 pub(super) fn check_snapshots(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
     let snapshot = &settings.snapshot;
     let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
-    if let Some(Err(wrong)) = top.text("snapshot-file").map(object_of) {
+    if let Some(Err(wrong)) = top.text("snapshot-file").map(BucketSettings::parse) {
         problem("snapshot-file", &wrong);
-    }
-    if !matches!(snapshot.file, Some(SnapshotPlace::Bucket(_))) {
-        for name in ["snapshot-s3-endpoint", "snapshot-s3-region", "snapshot-s3-credentials", "snapshot-s3-ca"] {
-            if top.text(name).is_some() {
-                problem(name, "has no meaning unless snapshot-file is s3://BUCKET/KEY");
-            }
-        }
     }
     if snapshot.file.is_none() {
         if !snapshot.interval.is_empty() {
@@ -412,6 +379,6 @@ fn nodes_without_secret(settings: &Settings) -> Option<String> {
     let asks = settings.password.is_some() || settings.users_file.is_some();
     let shows = settings.peers.secret.is_some() || settings.peers.tls.is_some();
     (asks && settings.peers.are_set() && !shows).then(|| {
-        "peers have no peer-secret and no peer-tls: with password or users-file they refuse each other".to_owned()
+        "peers have no peer-secret and no peer-tls-ca: with password or users-file they refuse each other".to_owned()
     })
 }

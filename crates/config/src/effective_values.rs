@@ -1,7 +1,7 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each
 //! value comes from.
 use super::{
-    rate_limit::RateLimit,
+    rate_limit::{Rate, RateLimit},
     raw_settings::SettingOrigin,
     save_point::SavePoint,
     secret::Secret,
@@ -133,7 +133,7 @@ impl EffectiveSettings {
             _ => None,
         }
     }
-    pub(super) fn rate(&self, name: &str) -> Option<u32> {
+    pub(super) fn rate(&self, name: &str) -> Option<Rate> {
         match self.one(name) {
             Some(SettingValue::Rate(n)) => Some(*n),
             _ => None,

@@ -6,6 +6,7 @@ use super::{
     otlp_settings::resource_attribute,
     peer_entry::{PODS, PeerEntry},
     raw_settings::{Layer, RawValue, SettingOrigin, split},
+    removed_settings::removed,
     settings_table::{SettingSpec, all_settings, find},
 };
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub(super) fn own(env: &Env, problems: &mut Vec<String>) -> Layer {
         if let Some((_, setting)) = names.iter().find(|(known, _)| known == name) {
             let value = RawValue { texts: split(setting, text), origin: SettingOrigin::Env(name.clone()) };
             layer.insert(setting.name, value);
+        } else if let Some(problem) = removed(&name[PREFIX.len()..].to_ascii_lowercase().replace('_', "-")) {
+            problems.push(format!("env {name}: {problem}"));
         } else if name != CONFIG && name != URL && !kubernetes_service_link(name, text) {
             // The common prefix would make everything look alike.
             let known = names.iter().map(|(known, _)| known.as_str()).chain([CONFIG]);
@@ -121,21 +124,14 @@ pub(super) fn env_warnings(env: &Env, top: &Layer) -> Vec<String> {
     warnings
 }
 
-/// What Kubernetes tells a pod, for `peers` that are pods: where the API server is, and by the
-/// downward API where the pod is.
+/// What Kubernetes tells a pod by the downward API, for `peers` that are pods: where the pod is.
 pub(super) fn of_pods(env: &Env, peers: &str) -> Layer {
     let mut layer = Layer::new();
     let Ok(PeerEntry::Pods(pods)) = peers.parse() else { return layer };
     let get = |name: &str| env.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
-    let mut set = |name, text: String, origin: &str| {
-        layer.insert(name, RawValue { texts: vec![text], origin: SettingOrigin::Env(origin.to_string()) });
-    };
-    if let Some(host) = get("KUBERNETES_SERVICE_HOST") {
-        let port = get("KUBERNETES_SERVICE_PORT").unwrap_or("443");
-        set("peers-api-server", join_host(host, port), "KUBERNETES_SERVICE_HOST");
-    }
     if let Some(ip) = get("POD_IP") {
-        set("peer-self", join_host(ip, &pods.port.to_string()), "POD_IP");
+        let origin = SettingOrigin::Env("POD_IP".to_owned());
+        layer.insert("peer-self", RawValue { texts: vec![join_host(ip, &pods.port.to_string())], origin });
     }
     layer
 }
@@ -260,12 +256,8 @@ mod tests {
 
     #[test]
     fn what_kubernetes_tells_a_pod() {
-        let told =
-            env(&[("KUBERNETES_SERVICE_HOST", "fd00::1"), ("KUBERNETES_SERVICE_PORT", "6443"), ("POD_IP", "10.1.2.3")]);
-        assert_eq!(
-            shown(of_pods(&told, "pods:a=b:81")),
-            ["peer-self=10.1.2.3:81 (env POD_IP)", "peers-api-server=[fd00::1]:6443 (env KUBERNETES_SERVICE_HOST)"]
-        );
+        let told = env(&[("POD_IP", "10.1.2.3")]);
+        assert_eq!(shown(of_pods(&told, "pods:a=b:81")), ["peer-self=10.1.2.3:81 (env POD_IP)"]);
         assert_eq!(shown(of_pods(&told, "dns:a:81")), [""; 0], "of no use elsewhere");
     }
 

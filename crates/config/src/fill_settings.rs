@@ -7,33 +7,25 @@ use super::{
     eviction,
     origin_options::OriginOptions,
     otlp_settings::{OtlpSettings, endpoint, resource_attribute},
-    peer_settings::{PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport},
+    peer_settings::{PeerDiscovery, PeerHash, PeerSettings, PeerTransport},
     query_settings::postgres_options,
     replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
     setting_value::SettingValue,
     settings::{
-        Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-        Settings, TierMode,
+        Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Settings,
+        TierMode,
     },
-    snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings, object_of},
+    snapshot_settings::{BucketSettings, SnapshotPlace, SnapshotSettings},
     source_url::{SourceClass, SourceUrl},
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
     transport::Transport,
     trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
 };
-use larder_store::{
-    disk::{Compression, StoreSettings},
-    snapshot::SnapshotCompression,
-};
+use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
 
 /// Fills the checked settings. The values are those of a configuration without problems.
 pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
     let top = &scopes[0];
-    let rate = |name: &str| {
-        let burst = top.count(&format!("{name}-burst"));
-        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        top.rate(name).map(|per_second| Rate { per_second, burst: burst.map_or(per_second, clamp) })
-    };
     let groups: Vec<GroupSettings> = scopes.iter().filter_map(|scope| group(scope, scopes)).collect();
     let number = |name: &str| groups.iter().position(|group| group.name == name);
     Settings {
@@ -89,36 +81,31 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         source_max_in_flight: top.number("source-max-in-flight"),
         source_adaptive: top.is_on("source-adaptive"),
         source_breaker: top.count("source-breaker").map(|share| share as u8),
-        source_breaker_window: top.duration("source-breaker-window").unwrap_or_default(),
         source_connections: top.number("source-connections"),
-        throttle_client: rate("throttle"),
-        throttle_user: rate("throttle-user"),
+        throttle_client: top.rate("throttle"),
+        throttle_user: top.rate("throttle-user"),
         throttle_commands: top.rate_limits("throttle-commands"),
         throttle_prefixes: top.rate_limits("throttle-prefixes"),
         throttle_headers: top.is_on("throttle-headers"),
-        throttle_table: top.number("throttle-table"),
         otlp: otlp(top),
-        what_if: top.share("what-if"),
         allow_faults: top.is_on("allow-faults"),
-        throttle_total: rate("throttle-total"),
-        throttle_admin: rate("throttle-admin"),
+        throttle_total: top.rate("throttle-total"),
+        throttle_admin: top.rate("throttle-admin"),
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
         access_log: top.share("access-log"),
         access_log_slower_than: top.duration("access-log-slower-than"),
         slowlog_log_slower_than: top.duration("slowlog-log-slower-than"),
-        slowlog_max_len: top.number("slowlog-max-len"),
-        latency_monitor_threshold: top.duration("latency-monitor-threshold"),
         shown: top.values.iter().filter_map(EffectiveValue::shown).collect(),
     }
 }
 
 fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
+    let (endpoint, ca) = scope.text("otlp-endpoint").and_then(endpoint)?;
     Some(OtlpSettings {
-        endpoint: scope.text("otlp-endpoint").and_then(endpoint)?,
+        endpoint,
+        ca,
         sample: scope.share("otlp-sample").unwrap_or_default(),
-        interval: scope.duration("otlp-interval").unwrap_or_default(),
-        ca: scope.text("otlp-ca").map(Into::into),
         headers: scope.headers("otlp-headers"),
         service_name: scope.text("otlp-service-name").map(str::to_owned),
         attributes: scope
@@ -131,11 +118,11 @@ fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
 
 fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
     SnapshotSettings {
-        file: scope.text("snapshot-file").map(|text| place(text, scope)),
+        file: scope.text("snapshot-file").map(place),
         interval: scope.save_points("snapshot-interval"),
         compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
-        restore: scope.is_on("restore"),
-        salvage: scope.text("restore-damaged") == Some("salvage"),
+        restore: scope.text("restore") != Some("false"),
+        salvage: scope.text("restore") == Some("salvage"),
         verify_rate: u32::try_from(scope.number("restore-verify-rate")).unwrap_or(u32::MAX),
     }
 }
@@ -147,28 +134,19 @@ fn tls(scope: &EffectiveSettings) -> TlsSettings {
         client_ca: scope.text("tls-client-ca").map(Into::into),
         client_auth: TlsClientAuth::from_name(scope.text("tls-client-auth").unwrap_or_default()),
         client_user: TlsClientUser::from_name(scope.text("tls-client-user").unwrap_or_default()),
-        handshake_timeout: scope.duration("tls-handshake-timeout").unwrap_or_default(),
-        reload_interval: scope.duration("tls-reload-interval"),
     }
 }
 
 fn peer_tls(scope: &EffectiveSettings) -> Option<PeerTls> {
-    let is_on = scope.is_on("peer-tls");
-    let ca = scope.text("peer-tls-ca").or(scope.text("tls-client-ca")).filter(|_| is_on)?;
-    Some(PeerTls { ca: ca.into(), name: scope.text("peer-tls-name").map(Into::into) })
+    Some(PeerTls { ca: scope.text("peer-tls-ca")?.into(), name: scope.text("peer-tls-name").map(Into::into) })
 }
 
 /// A URL that names no object has been reported.
-fn place(text: &str, scope: &EffectiveSettings) -> SnapshotPlace {
-    let Ok(Some((bucket, key))) = object_of(text) else { return SnapshotPlace::File(text.into()) };
-    SnapshotPlace::Bucket(BucketSettings {
-        bucket: bucket.to_owned(),
-        key: key.to_owned(),
-        endpoint: scope.text("snapshot-s3-endpoint").map(str::to_owned),
-        region: scope.text("snapshot-s3-region").map(str::to_owned),
-        credentials: scope.text("snapshot-s3-credentials").map(Into::into),
-        ca: scope.text("snapshot-s3-ca").map(Into::into),
-    })
+fn place(text: &str) -> SnapshotPlace {
+    match BucketSettings::parse(text) {
+        Ok(Some(bucket)) => SnapshotPlace::Bucket(bucket),
+        _ => SnapshotPlace::File(text.into()),
+    }
 }
 
 fn access(scope: &EffectiveSettings) -> AccessSettings {
@@ -204,7 +182,6 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),
         eviction: eviction::from_name(scope.text("eviction").unwrap_or_default()),
-        shards: scope.count("shards").map(usize::next_power_of_two),
         freshness: freshness(scope),
         mode: mode(scope),
         inspect: scope.share("inspect"),
@@ -226,11 +203,12 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
                 Some(SettingValue::Durability(durability)) => *durability,
                 _ => StoreSettings::DEFAULT.durability,
             },
-            write_buffer: scope.number("store-write-buffer") as u64,
+            // Small machines, which have a small cache, get small buffers.
+            write_buffer: StoreSettings::DEFAULT.write_buffer.min(scope.number("store-block-cache") as u64),
             block_cache: scope.number("store-block-cache") as u64,
-            compression: Compression::from_name(scope.text("store-compression").unwrap_or_default()),
-            threads: scope.number("store-threads"),
-            max_waiting: scope.number("store-max-waiting"),
+            // Readers wait for the disk most of the time.
+            threads: (2 * scopes[0].number("threads")).min(16),
+            ..StoreSettings::DEFAULT
         },
     })
 }
@@ -246,7 +224,6 @@ fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
         soft_timeout: scope.duration("soft-timeout"),
         refresh_ahead: scope.refresh_ahead("refresh-ahead"),
         max_stale: scope.duration("max-stale"),
-        retry_throttle: duration("retry-throttle"),
     }
 }
 
@@ -265,7 +242,6 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
         discovery: PeerDiscovery::Fixed,
         refresh: scope.duration("peers-refresh").unwrap_or_default(),
         dns_server: address("peers-dns-server"),
-        api_server: scope.text("peers-api-server").map(str::to_owned),
         service_account: scope.text("peers-service-account").unwrap_or_default().into(),
         gossip: address("peer-gossip"),
         this,
@@ -277,20 +253,14 @@ fn peers(scope: &EffectiveSettings) -> PeerSettings {
             Some(SettingValue::LoadFactor(factor)) => Some(*factor),
             _ => None,
         },
-        name: if scope.text("peer-name") == Some("url") { PeerName::Url } else { PeerName::Address },
         transport: if scope.text("peer-transport") == Some("grpc") { PeerTransport::Grpc } else { PeerTransport::Http },
-        hash: match scope.text("peer-hash") {
-            Some("fnv1") => PeerHash::Fnv1,
-            Some("crc32") => PeerHash::Crc32,
-            _ => PeerHash::Xxh3,
-        },
+        hash: PeerHash::from_name(scope.text("peer-hash").unwrap_or_default()),
         hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
         hot_copy_after: scope.number("hot-copy-after") as u8,
         secret: scope.secret("peer-secret"),
         tls: peer_tls(scope),
         handover: scope.number("peer-handover"),
-        connect_timeout: scope.duration("peer-connect-timeout").unwrap_or_default(),
-        fallback_limit: scope.number("peer-fallback-limit"),
+        connect_timeout: scope.duration("source-timeout").unwrap_or_default() / 4,
     };
     for value in &scope.effective("peers").values {
         if let SettingValue::PeerEntry(entry) = value {
@@ -336,12 +306,12 @@ fn source(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> SourceUrl 
     };
     if let SourceUrl::Http(origin) = &mut source {
         origin.options = OriginOptions {
-            connect_timeout: scope.duration("source-connect-timeout"),
-            first_byte_timeout: scope.duration("source-first-byte-timeout"),
+            // An address that does not answer leaves the other half for the next one.
+            connect_timeout: scope.duration("source-timeout").map(|timeout| timeout / 2),
             headers: scope.headers("source-headers"),
             vary: scope.texts("source-vary").into_iter().map(str::to_string).collect(),
             takes_writes: scope.text("source-writes") == Some("through"),
-            http2: scope.is_on("source-http2"),
+            http2: origin.options.http2,
         };
     }
     if let SourceUrl::Postgres(url) = &mut source {

@@ -2,7 +2,6 @@
 //! has no counterpart.
 mod converted_file;
 
-use super::settings_table::{ValueKind, find};
 use converted_file::ConvertedFile;
 use larder_units::show_duration;
 use std::{path::Path, time::Duration};
@@ -113,14 +112,7 @@ impl GcacheFile<'_> {
                 return Err(format!("[{TABLE}] shards: {shards} is not within 1 and 4096"));
             }
             out.from(TABLE, "shards");
-            let most = match find("shards").map(|setting| setting.kind) {
-                Some(ValueKind::Count { max, .. }) => max,
-                _ => shards,
-            };
-            if shards > most {
-                out.comment(&format!("Larder has at most {most}."));
-            }
-            out.set("shards", &[shards.min(most).to_string()]);
+            out.comment("No counterpart: Larder chooses the number of shards by max-memory.");
         }
         if self.number(TABLE, "key_exp_check_interval")?.is_some() {
             out.from(TABLE, "key_exp_check_interval");
@@ -272,6 +264,7 @@ fn seconds_text(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings_table::find;
 
     const WHOLE: &str = r#"
         [general]
@@ -313,7 +306,6 @@ mod tests {
             "http = [\"[::]:8080\"]",
             "item-prefix = \"/cache/v1\"",
             "idle-timeout = \"15m\"",
-            "shards = 1024",
             "log-level = \"warn\"",
             "# [replication] color: GCache has no such key.",
         ] {
@@ -337,8 +329,9 @@ mod tests {
         assert!(converted.contains("http = [\"127.0.0.1:81\"]"), "{converted}");
         assert_eq!(converted.matches("GCache has no such key").count(), 1, "{converted}");
         // The exact name comes first.
-        let converted = convert_gcache("[storage]\nShards = 2\nshards = 4\nSHARDS = 8").expect("a file");
-        assert!(converted.contains("\nshards = 4\n"), "{converted}");
+        let converted =
+            convert_gcache("[client-HTTP]\nIdle_timeout = 2\nidle_timeout = 4\nIDLE_TIMEOUT = 8").expect("a file");
+        assert!(converted.contains("\nidle-timeout = \"4s\"\n"), "{converted}");
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod query_settings;
 mod rate_limit;
 mod raw_settings;
 mod reference_page;
+mod removed_settings;
 mod replication_settings;
 mod sample_file;
 mod save_point;
@@ -85,10 +86,10 @@ pub use origin_options::OriginOptions;
 pub use origin_url::{OriginAddress, OriginUrl};
 pub use otlp_settings::OtlpSettings;
 pub use peer_entry::{GOSSIP_PORT, PeerAddress, PeerEntry, PeerNode, PodSelector, Zone, ZonedPeerEntry};
-pub use peer_settings::{LoadFactor, PeerDiscovery, PeerHash, PeerName, PeerSettings, PeerTransport};
+pub use peer_settings::{LoadFactor, PeerDiscovery, PeerHash, PeerSettings, PeerTransport};
 pub use postgres_url::{PostgresChanges, PostgresOptions, PostgresQuery, PostgresTlsMode, PostgresUrl, TargetServer};
 pub use print_config::{ShownSetting, print_config, shown_settings};
-pub use rate_limit::RateLimit;
+pub use rate_limit::{Rate, RateLimit};
 pub use raw_settings::{Layer, RawValue, SettingOrigin};
 pub use reference_page::reference_page;
 pub use replication_settings::{PrimaryAddress, PrimaryHttp, ReplicaWrites, ReplicationMode, ReplicationSettings};
@@ -99,8 +100,8 @@ pub use sent_header::{SentHeader, SentValue, read_headers};
 pub use setting_value::RESERVED_SEGMENTS;
 pub use setting_value::SettingValue;
 pub use settings::{
-    Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Rate,
-    RefreshAhead, Settings, TierMode,
+    Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, RefreshAhead,
+    Settings, TierMode,
 };
 pub use settings_table::{Fallback, SettingSection, SettingSpec, ValueKind, all_settings};
 pub use short_file::read_short_file;

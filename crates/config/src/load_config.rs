@@ -6,6 +6,7 @@ use super::{
     env_variables::{self, Env},
     machine_limits::Machine,
     raw_settings::{Layer, RawSettings},
+    removed_settings::removed_flags,
     settings::Settings,
     toml_file,
 };
@@ -34,6 +35,7 @@ impl fmt::Debug for ConfigInput {
 /// Reads the file and checks everything; flag outweighs variable outweighs file outweighs default.
 pub fn load_config(input: ConfigInput) -> Result<CheckedConfig, ConfigError> {
     let mut problems = Vec::new();
+    removed_flags(&input.flags, &mut problems);
     let mut raw = RawSettings::default();
     raw.add_below(input.flags.clone());
     raw.add_below(env_variables::own(&input.env, &mut problems));

@@ -77,11 +77,14 @@ impl OriginUrl {
                 return Err(format!("`{part}` cannot be part of a URL: write special characters as %XX"));
             }
         }
+        let mut options = OriginOptions::default();
         for parameter in parameters(fragment) {
             let (name, value) = parameter?;
             let tls = tls.as_mut().ok_or("http:// takes no parameters behind #")?;
-            if !tls.set(name, &value)? {
-                return Err(format!("unknown parameter `{name}`: https:// takes #ca, cert, key and insecure"));
+            if name == "http2" {
+                options.http2 = value.parse().map_err(|_| format!("http2 is true or false, not `{value}`"))?;
+            } else if !tls.set(name, &value)? {
+                return Err(format!("unknown parameter `{name}`: https:// takes #ca, cert, key, insecure and http2"));
             }
         }
         tls.as_ref().map_or(Ok(()), TlsClientSettings::check)?;
@@ -91,7 +94,7 @@ impl OriginUrl {
             tls,
             before_key: format!("{root}{before}"),
             after_key: after_key.to_string(),
-            options: OriginOptions::default(),
+            options,
         })
     }
 
@@ -132,7 +135,8 @@ fn default_port(tls: bool) -> u16 {
 impl fmt::Display for OriginUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{PLACEHOLDER}{}", self.origin(), self.before_key, self.after_key)?;
-        let parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
+        let mut parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
+        parameters.extend((!self.options.http2).then(|| "http2=false".to_owned()));
         let mark = if parameters.is_empty() { "" } else { "#" };
         write!(f, "{mark}{}", parameters.join("&"))
     }
@@ -184,7 +188,8 @@ mod tests {
             ("http://h/a b/{key}", "cannot be part of a URL"),
             ("http://h/%zz/{key}", "cannot be part of a URL"),
             ("http://h/{key}#ca=x", "http:// takes no parameters behind #"),
-            ("https://h/{key}#pa=x", "unknown parameter `pa`: https:// takes #ca, cert, key and insecure"),
+            ("https://h/{key}#pa=x", "unknown parameter `pa`: https:// takes #ca, cert, key, insecure and http2"),
+            ("https://h/{key}#http2=no", "http2 is true or false, not `no`"),
             ("https://h/{key}#cert=x", "cert and key go together"),
         ] {
             let error = text.parse::<SourceUrl>().expect_err(text);

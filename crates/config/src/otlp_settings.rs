@@ -1,7 +1,7 @@
 //! Where metrics and spans are sent by OpenTelemetry's protocol (feature `otlp`).
 use super::{sent_header::SentHeader, url_parts::decode};
 use http::Uri;
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 /// The collector, and what it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,8 +10,6 @@ pub struct OtlpSettings {
     pub endpoint: Uri,
     /// Share of the requests without a parent that are traced, in millionths.
     pub sample: u32,
-    /// Between two messages with metrics.
-    pub interval: Duration,
     /// Certificates of the authorities to trust, PEM.
     pub ca: Option<PathBuf>,
     /// Header fields of each message, for instance the credentials of a vendor.
@@ -28,12 +26,19 @@ pub(super) const FIXED_HEADERS: [&str; 3] = ["content-encoding", "content-type",
 /// Whether this build can send anything.
 pub(super) const IS_BUILT_IN: bool = cfg!(feature = "otlp");
 
-/// The base URL of a collector, if the text is one.
-pub(super) fn endpoint(text: &str) -> Option<Uri> {
-    let url: Uri = text.parse().ok()?;
-    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+/// The base URL of a collector and the file of its authorities, if the text is `http://HOST:PORT` or
+/// `https://HOST:PORT[?ca=FILE]`.
+pub(super) fn endpoint(text: &str) -> Option<(Uri, Option<PathBuf>)> {
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    let url: Uri = base.parse().ok()?;
     let host = url.authority().filter(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
-    (is_http && host.is_some() && url.query().is_none()).then_some(url)
+    let ca = query.strip_prefix("ca=").map(|file| decode(file, "ca")).transpose().ok()?.map(PathBuf::from);
+    let is_right = match url.scheme_str() {
+        Some("http") => base == text,
+        Some("https") => base == text || ca.is_some(),
+        _ => false,
+    };
+    (is_right && host.is_some()).then_some((url, ca))
 }
 
 /// Reads `NAME=VALUE`, as OpenTelemetry's variable `OTEL_RESOURCE_ATTRIBUTES` has it: the value may
@@ -55,9 +60,20 @@ mod tests {
         for url in ["http://127.0.0.1:4318", "https://otel.example.com", "http://[::1]:4318/base/"] {
             assert!(endpoint(url).is_some(), "{url}");
         }
-        for text in
-            ["", "localhost:4318", "grpc://h:1", "http://", "http:///v1", "http://u:p@h:1", "http://h/?a=b", "/a"]
-        {
+        let (url, ca) = endpoint("https://h:1/base?ca=/a%20b.pem").expect("a collector");
+        assert_eq!((url.to_string().as_str(), ca), ("https://h:1/base", Some("/a b.pem".into())));
+        for text in [
+            "",
+            "localhost:4318",
+            "grpc://h:1",
+            "http://",
+            "http:///v1",
+            "http://u:p@h:1",
+            "http://h/?a=b",
+            "http://h?ca=f",
+            "https://h?a=b",
+            "/a",
+        ] {
             assert_eq!(endpoint(text), None, "{text}");
         }
     }

@@ -17,8 +17,6 @@ pub struct PeerSettings {
     pub refresh: Duration,
     /// The name server that is asked for SRV records; `None`: the system's first.
     pub dns_server: Option<SocketAddr>,
-    /// The API server of Kubernetes, `host:port`; `None`: none is known.
-    pub api_server: Option<String>,
     /// The folder with the token of this pod's service account, the API server's authority and the
     /// namespace.
     pub service_account: PathBuf,
@@ -30,7 +28,6 @@ pub struct PeerSettings {
     pub zone: Option<Zone>,
     /// `None`: the owner is asked, whatever is under way there.
     pub bounded_load: Option<LoadFactor>,
-    pub name: PeerName,
     pub hash: PeerHash,
     pub transport: PeerTransport,
     /// Zero: no copies.
@@ -42,12 +39,16 @@ pub struct PeerSettings {
     pub tls: Option<PeerTls>,
     /// Bytes of entries; 0: none.
     pub handover: usize,
+    /// A quarter of group `default`'s `source-timeout`: a node that cannot be reached leaves time to
+    /// ask the next one and the source.
     pub connect_timeout: Duration,
-    /// Per thread.
-    pub fallback_limit: usize,
 }
 
 impl PeerSettings {
+    /// Fetches from the source at a time, per thread, for keys whose owner cannot be reached. With
+    /// more, the source would get a large part of a lost node's reads at once.
+    pub const FALLBACK_LIMIT: usize = 64;
+
     /// Whether this process shares its cache with others.
     pub fn are_set(&self) -> bool {
         !self.peers.is_empty() || self.discovery != PeerDiscovery::Fixed
@@ -61,10 +62,10 @@ impl PeerSettings {
 
     /// What a node is called on the ring.
     pub fn name_of(&self, address: &PeerAddress) -> String {
-        match self.name {
-            PeerName::Address => address.to_string(),
-            PeerName::Url if self.tls.is_some() => format!("https://{address}"),
-            PeerName::Url => address.url(),
+        match self.hash {
+            PeerHash::Xxh3 | PeerHash::Fnv1 => address.to_string(),
+            PeerHash::Fnv1Url | PeerHash::Crc32 if self.tls.is_some() => format!("https://{address}"),
+            PeerHash::Fnv1Url | PeerHash::Crc32 => address.url(),
         }
     }
 }
@@ -138,33 +139,30 @@ impl FromStr for LoadFactor {
     }
 }
 
-/// What a node is called on the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PeerName {
-    /// `host:port`, as groupcache-go v3 does.
-    #[default]
-    Address,
-    /// `http://host:port`, or `https://host:port` with `peer-tls`, as mailgun's and the original groupcache do.
-    Url,
-}
-impl PeerName {
-    pub(super) const NAMES: &'static [&'static str] = &["address", "url"];
-}
-
-/// How the points of the ring are computed.
+/// How the points of the ring are computed, and from which names of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerHash {
     /// Spreads all keys evenly, however much alike they are.
     #[default]
     Xxh3,
-    /// As groupcache-go v3 and mailgun's groupcache from v2.2.1 do.
+    /// As groupcache-go v3 does.
     Fnv1,
-    /// As the original groupcache and mailgun's up to v2.2.0 do.
+    /// As mailgun's groupcache from v2.2.1 does: of the nodes' URLs.
+    Fnv1Url,
+    /// As the original groupcache and mailgun's up to v2.2.0 do: of the nodes' URLs.
     Crc32,
 }
 impl PeerHash {
-    /// The names of all.
-    pub const NAMES: &'static [&'static str] = &["xxh3", "fnv1", "crc32"];
+    /// The names of all, in the order of the variants.
+    pub const NAMES: &'static [&'static str] = &["xxh3", "fnv1", "fnv1-url", "crc32"];
+    pub(super) fn from_name(name: &str) -> PeerHash {
+        match name {
+            "fnv1" => PeerHash::Fnv1,
+            "fnv1-url" => PeerHash::Fnv1Url,
+            "crc32" => PeerHash::Crc32,
+            _ => PeerHash::Xxh3,
+        }
+    }
 }
 
 /// What carries requests between nodes.

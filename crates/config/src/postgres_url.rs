@@ -51,7 +51,7 @@ pub struct PostgresUrl {
 /// How a PostgreSQL source is asked: the settings of its group and prefixes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// Deadline of one attempt to connect (`source-connect-timeout`); `None`: that of the fetch.
+    /// Deadline of one attempt to connect; `None`: that of the fetch.
     pub connect_timeout: Option<std::time::Duration>,
     /// Writes go to the table of the URL (`source-writes = through`).
     pub takes_writes: bool,

@@ -69,7 +69,7 @@ fn scopes_of<'s>(group: &'s EffectiveSettings, all: &'s [EffectiveSettings]) -> 
 /// What the settings say beside the URL.
 pub(super) fn postgres_options(group: &EffectiveSettings, all: &[EffectiveSettings]) -> PostgresOptions {
     PostgresOptions {
-        connect_timeout: group.duration("source-connect-timeout"),
+        connect_timeout: group.duration("source-timeout").map(|timeout| timeout / 2),
         takes_writes: group.text("source-writes") == Some("through"),
         queries: scopes_of(group, all).iter().filter_map(Scope::query).collect(),
     }

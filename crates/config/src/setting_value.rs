@@ -7,7 +7,7 @@ use super::{
     otlp_settings::resource_attribute,
     peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
     peer_settings::LoadFactor,
-    rate_limit::RateLimit,
+    rate_limit::{Rate, RateLimit},
     replication_settings::{PrimaryAddress, PrimaryHttp, ReplicationMode},
     save_point::SavePoint,
     secret::Secret,
@@ -34,7 +34,7 @@ pub enum SettingValue {
     RefreshAhead(RefreshAhead),
     /// In millionths.
     Share(u32),
-    Rate(u32),
+    Rate(Rate),
     RateLimit(RateLimit),
     SavePoint(SavePoint),
     Address(SocketAddr),
@@ -69,7 +69,7 @@ impl fmt::Display for SettingValue {
             SettingValue::Duration(duration) => f.write_str(&show_duration(*duration)),
             SettingValue::RefreshAhead(when) => when.fmt(f),
             SettingValue::Share(millionths) => write!(f, "{}%", f64::from(*millionths) / 1e4),
-            SettingValue::Rate(n) => write!(f, "{n}/s"),
+            SettingValue::Rate(rate) => rate.fmt(f),
             SettingValue::RateLimit(limit) => limit.fmt(f),
             SettingValue::SavePoint(point) => point.fmt(f),
             SettingValue::Address(address) => address.fmt(f),
@@ -141,12 +141,7 @@ pub(super) fn parse(setting: &SettingSpec, text: &str, machine: &Machine) -> Res
         ValueKind::SavePoint => SavePoint::parse(text).map(SettingValue::SavePoint),
         ValueKind::Share => share(text).map(SettingValue::Share),
         ValueKind::RefreshAhead => text.parse().map(SettingValue::RefreshAhead),
-        ValueKind::Rate => {
-            let what = || format!("`{text}` is not a rate: write 1000/s");
-            let number = text.strip_suffix("/s").ok_or_else(what)?;
-            let number = count(number, text).map_err(|_| what())?;
-            within(number, 1, u32::MAX.into(), |n| format!("{n}/s")).map(|n| SettingValue::Rate(n as u32))
-        }
+        ValueKind::Rate => Rate::parse(text).map(SettingValue::Rate),
         ValueKind::PrefixRate => RateLimit::of_prefix(text).map(SettingValue::RateLimit),
         ValueKind::CommandRate => RateLimit::of_commands(text).map(SettingValue::RateLimit),
         ValueKind::Address => parse_address(text, machine.ipv6).map(SettingValue::Address),

@@ -7,7 +7,7 @@ use super::{
     nearest_name::usual_name,
     otlp_settings::OtlpSettings,
     peer_settings::PeerSettings,
-    rate_limit::RateLimit,
+    rate_limit::{Rate, RateLimit},
     replication_settings::ReplicationSettings,
     secret::Secret,
     snapshot_settings::SnapshotSettings,
@@ -92,10 +92,9 @@ pub struct Settings {
     pub source_adaptive: bool,
     /// Per cent of the fetches that fail; `None`: no breaker.
     pub source_breaker: Option<u8>,
-    pub source_breaker_window: Duration,
     /// Per thread and source.
     pub source_connections: usize,
-    /// Requests per second of one client address; `None` is off.
+    /// Of one client address; `None` is off.
     pub throttle_client: Option<Rate>,
     /// Of one user.
     pub throttle_user: Option<Rate>,
@@ -105,10 +104,6 @@ pub struct Settings {
     pub throttle_prefixes: Vec<RateLimit>,
     /// Clients are told what is left.
     pub throttle_headers: bool,
-    /// Cells of each table of clients.
-    pub throttle_table: usize,
-    /// The largest share of the keys that are simulated for what-if, in millionths.
-    pub what_if: Option<u32>,
     /// Administrators may order faults.
     pub allow_faults: bool,
     /// Of all clients together.
@@ -123,10 +118,6 @@ pub struct Settings {
     pub access_log_slower_than: Option<Duration>,
     /// Commands that take this long are in the slow log.
     pub slowlog_log_slower_than: Option<Duration>,
-    /// Entries of the slow log.
-    pub slowlog_max_len: usize,
-    /// Commands that take this long are latency events.
-    pub latency_monitor_threshold: Option<Duration>,
     /// The collector of metrics and spans.
     pub otlp: Option<OtlpSettings>,
     /// The settings of the process and of group `default` by name, as text, for people and tools.
@@ -154,8 +145,6 @@ pub struct GroupSettings {
     pub max_memory: usize,
     pub max_keys: Option<usize>,
     pub eviction: Eviction,
-    /// A power of two; `None`: by memory and keys.
-    pub shards: Option<usize>,
     /// Of all keys without a prefix of their own in `prefixes`.
     pub freshness: FreshnessSettings,
     pub mode: TierMode,
@@ -206,7 +195,6 @@ pub struct FreshnessSettings {
     pub soft_timeout: Option<Duration>,
     pub refresh_ahead: Option<RefreshAhead>,
     pub max_stale: Option<Duration>,
-    pub retry_throttle: Duration,
 }
 
 /// The settings of the keys that begin with a prefix. What the prefix's table does not set has the
@@ -298,13 +286,6 @@ impl Coherence {
             _ => Coherence::Coherent,
         }
     }
-}
-
-/// Requests per second and burst; neither is 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    pub per_second: u32,
-    pub burst: u32,
 }
 
 /// Log format.

@@ -1,5 +1,5 @@
 //! Snapshots: where they are, and when they are written and loaded.
-use super::save_point::SavePoint;
+use super::{save_point::SavePoint, url_parts::parameters};
 use larder_store::snapshot::SnapshotCompression;
 use std::{fmt, path::PathBuf};
 
@@ -59,17 +59,35 @@ impl fmt::Display for BucketSettings {
 }
 
 /// How the URL of an object begins.
-pub(super) const S3: &str = "s3://";
+const S3: &str = "s3://";
 
-/// Bucket and key of `s3://BUCKET/KEY`; `None` for a path.
-///
-/// # Errors
-/// It is the URL of no object.
-pub(super) fn object_of(text: &str) -> Result<Option<(&str, &str)>, String> {
-    let Some(object) = text.strip_prefix(S3) else { return Ok(None) };
-    match object.split_once('/') {
-        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !key.ends_with('/') => Ok(Some((bucket, key))),
-        _ => Err(format!("`{text}` names no object: write {S3}BUCKET/KEY")),
+impl BucketSettings {
+    /// Reads `s3://BUCKET/KEY[?endpoint=URL&region=NAME&credentials=FILE&ca=FILE]`; `None` for a path.
+    ///
+    /// # Errors
+    /// It is the URL of no object.
+    pub(super) fn parse(text: &str) -> Result<Option<BucketSettings>, String> {
+        let Some(object) = text.strip_prefix(S3) else { return Ok(None) };
+        let (object, query) = object.split_once('?').unwrap_or((object, ""));
+        let wrong = || format!("`{S3}{object}` names no object: write {S3}BUCKET/KEY");
+        let (bucket, key) = object.split_once('/').ok_or_else(wrong)?;
+        if bucket.is_empty() || key.is_empty() || key.ends_with('/') {
+            return Err(wrong());
+        }
+        let mut settings = BucketSettings { bucket: bucket.into(), key: key.into(), ..BucketSettings::default() };
+        for parameter in parameters(query) {
+            let (name, value) = parameter?;
+            match name {
+                "endpoint" => settings.endpoint = Some(value),
+                "region" => settings.region = Some(value),
+                "credentials" => settings.credentials = Some(value.into()),
+                "ca" => settings.ca = Some(value.into()),
+                _ => {
+                    return Err(format!("unknown parameter `{name}`: {S3} takes endpoint, region, credentials and ca"));
+                }
+            }
+        }
+        Ok(Some(settings))
     }
 }
 
@@ -79,10 +97,21 @@ mod tests {
 
     #[test]
     fn urls_of_objects_are_told_from_paths() {
-        assert_eq!(object_of("/var/lib/snapshot"), Ok(None));
-        assert_eq!(object_of("s3://bucket/a/b"), Ok(Some(("bucket", "a/b"))));
+        assert_eq!(BucketSettings::parse("/var/lib/snapshot"), Ok(None));
+        let bucket = BucketSettings { bucket: "bucket".into(), key: "a/b".into(), ..BucketSettings::default() };
+        assert_eq!(BucketSettings::parse("s3://bucket/a/b"), Ok(Some(bucket.clone())));
+        let asked = BucketSettings {
+            endpoint: Some("http://h:1".into()),
+            region: Some("eu".into()),
+            credentials: Some("/c".into()),
+            ca: Some("/a b".into()),
+            ..bucket
+        };
+        let text = "s3://bucket/a/b?endpoint=http://h:1&region=eu&credentials=/c&ca=/a%20b";
+        assert_eq!(BucketSettings::parse(text), Ok(Some(asked)));
+        assert!(BucketSettings::parse("s3://bucket/a?key=b").is_err_and(|error| error.contains("parameter `key`")));
         for text in ["s3://", "s3://bucket", "s3://bucket/", "s3:///key", "s3://bucket/folder/"] {
-            assert!(object_of(text).is_err_and(|error| error.contains("s3://BUCKET/KEY")), "{text}");
+            assert!(BucketSettings::parse(text).is_err_and(|error| error.contains("s3://BUCKET/KEY")), "{text}");
         }
     }
 }

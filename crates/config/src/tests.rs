@@ -47,19 +47,16 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
     const NODE: [&str; 4] = ["--tls-cert=a.crt", "--tls-key=a.key", "--https=:1", "--tls-client-ca=b.crt"];
     let flags: &[&str] = match setting.name {
         "snapshot-interval" | "restore" => &["--snapshot-file=larder.snapshot"],
-        name if name.starts_with("snapshot-s3-") => &["--snapshot-file=s3://bucket/key"],
         "https" | "rediss" | "admin-tls" => &PAIR,
         "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
-        "peer-tls" => &NODE,
+        "peer-tls-ca" => &NODE,
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
         "auth" => &["--source=redis://redis"],
-        "otlp-ca" | "otlp-headers" => &["--otlp-endpoint=http://collector:4318"],
+        "otlp-headers" => &["--otlp-endpoint=http://collector:4318"],
         "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
-        "peer-tls-ca" | "peer-tls-name" => {
-            return [&NODE[..], &["--peer-tls"]].concat().into_iter().map(Into::into).collect();
-        }
+        "peer-tls-name" => return [&NODE[..], &["--peer-tls-ca=a.crt"]].concat().into_iter().map(Into::into).collect(),
         "rows" | "depends-on" | "upsert" | "delete" => &["--source=postgres://app@db/shop", "--query=SELECT $1"],
-        name => return name.strip_suffix("-burst").map(|rate| format!("--{rate}=7/s")).into_iter().collect(),
+        _ => &[],
     };
     flags.iter().map(|flag| (*flag).into()).collect()
 }
@@ -69,7 +66,7 @@ fn is_secret_file(setting: &SettingSpec) -> bool {
 }
 /// Settings that this build refuses.
 fn is_of_a_feature(setting: &SettingSpec) -> bool {
-    !cfg!(feature = "otlp") && ["otlp-endpoint", "otlp-ca", "otlp-headers"].contains(&setting.name)
+    !cfg!(feature = "otlp") && ["otlp-endpoint", "otlp-headers"].contains(&setting.name)
 }
 /// Settings of which one alone is a problem.
 fn is_of_a_pair(setting: &SettingSpec) -> bool {
@@ -96,6 +93,26 @@ fn the_table_is_whole() {
         }
         let off = matches!(setting.default, Fallback::Off);
         assert!(!off || setting.optional, "{name}: off by default, so it must be possible to say so");
+    }
+}
+
+#[test]
+fn a_setting_that_is_gone_says_what_holds_now_wherever_it_stands() {
+    for name in removed_settings::removed_names() {
+        assert!(all_settings().all(|setting| setting.name != name), "{name}");
+        let expected = |place: &str| format!("{place}{name} is no longer a setting: ");
+        let variable = format!("LARDER_{}", name.replace('-', "_").to_uppercase());
+        let group = format!("[groups.g]\nmax-memory = '2MiB'\n{name} = 'x'");
+        for (args, vars, file, place) in [
+            (&[&*format!("--{name}=x")][..], &[][..], "", format!("flag --{name}: ")),
+            (&[&*format!("--{name}")], &[], "", format!("flag --{name}: ")),
+            (&[], &[(&*variable, "x")], "", format!("env {variable}: ")),
+            (&[], &[], &*format!("{name} = 1"), "larder.toml:1: ".to_owned()),
+            (&[], &[], &group, "larder.toml:3: groups.g.".to_owned()),
+        ] {
+            let said = problems(args, vars, file);
+            assert!(said.len() == 1 && said[0].starts_with(&expected(&place)), "{said:?}");
+        }
     }
 }
 
@@ -224,11 +241,13 @@ fn defaults() {
 fn computed_defaults_follow_what_is_set() {
     assert_eq!(loaded(&["--max-value", "1MiB"], &[], "").settings.max_body, 1 << 20);
     let s = loaded(&["--throttle", "100/s", "--throttle-total=3/s"], &[], "").settings;
-    assert_eq!(s.throttle_client, Some(Rate { per_second: 100, burst: 100 }));
-    assert_eq!(s.throttle_admin, Some(Rate { per_second: 10, burst: 10 }), "tighter than the rest");
-    assert_eq!(s.throttle_total, Some(Rate { per_second: 3, burst: 3 }));
-    let s = loaded(&["--throttle=100/s", "--throttle-burst=7", "--throttle-admin=off"], &[], "").settings;
-    assert_eq!(s.throttle_client, Some(Rate { per_second: 100, burst: 7 }));
+    let rate = |requests, seconds| Some(Rate { requests, per: Duration::from_secs(seconds) });
+    assert_eq!(s.throttle_client, rate(100, 1));
+    assert_eq!(s.throttle_admin, rate(10, 1), "tighter than the rest");
+    assert_eq!(s.throttle_total, rate(3, 1));
+    assert_eq!(loaded(&["--throttle=7/m"], &[], "").settings.throttle_admin, rate(1, 60));
+    let s = loaded(&["--throttle=100/m", "--throttle-admin=off"], &[], "").settings;
+    assert_eq!(s.throttle_client, rate(100, 60));
     assert_eq!(s.throttle_admin, None);
     let memory = |text| loaded(&["--max-memory", text], &[], "").settings.groups[0].max_memory;
     assert_eq!(memory("25%"), 1 << 30);
@@ -276,7 +295,7 @@ fn prefixes_have_what_their_group_has_unless_they_say_otherwise() {
         [prefixes.\"user:\"]\nttl = '1s'\nstale-if-error = '1h'\n\
         [prefixes.'a.b']\nmode = 'deny'\nttl = 'none'\nrefresh-ahead = '20%'\n\
         [groups.g]\nmax-memory = '2MiB'\nnegative-ttl = '3s'\n\
-        [groups.g.prefixes.\"user:\"]\nrefresh-ahead = 'xfetch'\nsoft-timeout = 'off'\nmax-stale = '5s'\nretry-throttle = '0'\n";
+        [groups.g.prefixes.\"user:\"]\nrefresh-ahead = 'xfetch'\nsoft-timeout = 'off'\nmax-stale = '5s'\n";
     let config = loaded(&["--ttl=2s"], &[], toml);
     let [default, g] = &config.settings.groups[..] else { panic!("{:?}", config.settings.groups) };
     let [user, dotted] = &default.prefixes[..] else { panic!("{:?}", default.prefixes) };
@@ -290,7 +309,7 @@ fn prefixes_have_what_their_group_has_unless_they_say_otherwise() {
     let [user] = &g.prefixes[..] else { panic!("{:?}", g.prefixes) };
     let of = &user.freshness;
     assert_eq!((of.ttl, of.negative_ttl, of.max_stale, of.soft_timeout), (None, seconds(3), seconds(5), None));
-    assert_eq!((of.refresh_ahead, of.retry_throttle), (Some(RefreshAhead::XFetch), Duration::ZERO));
+    assert_eq!(of.refresh_ahead, Some(RefreshAhead::XFetch));
     assert_eq!((of.stale_if_error, user.mode), (Duration::from_secs(30), TierMode::Cache), "not the top level's");
     let printed = print_config(&config);
     assert!(
@@ -427,7 +446,6 @@ fn impossible_values_name_their_place() {
         (&["--ttl-jitter=51%"], "flag --ttl-jitter: ttl-jitter: 51% is too large: the most is 50%"),
         (&["--throttle=100"], "flag --throttle: throttle: `100` is not a rate: write 1000/s"),
         (&["--throttle=0/s"], "flag --throttle: throttle: 0/s is too small: the least is 1/s"),
-        (&["--throttle-burst=5"], "flag --throttle-burst: throttle-burst: has no meaning without throttle"),
         (&["--max-value=513MiB"], "flag --max-value: max-value: 513MiB is too large: the most is 512MiB"),
         (
             &["--log-level=inf"],
@@ -455,11 +473,7 @@ fn impossible_values_name_their_place() {
     ] {
         assert_eq!(problems(args, &[], ""), [expected], "{args:?}");
     }
-    assert_eq!(
-        loaded(&["--throttle=off"], &[], "throttle-burst = 5").settings.throttle_client,
-        None,
-        "switching off from above leaves the file's burst alone"
-    );
+    assert_eq!(loaded(&["--throttle=off"], &[], "throttle = '5/s'").settings.throttle_client, None);
 }
 
 #[test]
@@ -506,7 +520,7 @@ fn peers_with_users_need_a_secret() {
     let warnings = |args: &[&str]| loaded(args, &[], "").warnings;
     let peers = ["--peers=127.0.0.1:1,127.0.0.1:2", "--peer-self=127.0.0.1:1"];
     let with = |more: &[&'static str]| warnings(&[&peers[..], more].concat());
-    let said = "peers have no peer-secret and no peer-tls: with password or users-file they refuse each other";
+    let said = "peers have no peer-secret and no peer-tls-ca: with password or users-file they refuse each other";
     assert!(with(&["--password=x"]).iter().any(|warning| warning == said));
     assert!(with(&["--users-file=f"]).iter().any(|warning| warning == said));
     assert!(!with(&["--password=x", "--peer-secret=y"]).iter().any(|warning| warning == said));
@@ -589,9 +603,7 @@ fn what_is_printed_reads_back_as_the_same_settings() {
             && !is_of_a_feature(s)
     };
     let everything: Vec<String> = all_settings().filter(is_shown).map(|s| flag(s, s.example)).collect();
-    // The settings of a storage have no meaning without one.
-    let storage = "--snapshot-file=s3://bucket/key";
-    let everything: Vec<&str> = everything.iter().map(String::as_str).chain([storage]).collect();
+    let everything: Vec<&str> = everything.iter().map(String::as_str).collect();
     let query = ["--source=postgres://app@db/shop", "--query=SELECT $1", "--rows=all", "--depends-on=users.id"];
     for args in [&[][..], &["--http=off", "--throttle=5/s"], &["--peers=127.0.0.1:8080;zone=a"], &query, &everything] {
         let config = loaded(args, &[], "[groups.\"a.b\"]\nmax-memory = '2MiB'\nttl = '1s'");
@@ -603,7 +615,6 @@ fn what_is_printed_reads_back_as_the_same_settings() {
 #[test]
 fn a_collector_needs_the_feature_and_a_url() {
     let problem = |args: &[&str]| problems(args, &[], "").join("; ");
-    assert!(problem(&["--otlp-ca=a.pem"]).contains("no meaning without otlp-endpoint"));
     assert!(problem(&["--otlp-headers=a: b"]).contains("no meaning without otlp-endpoint"));
     let wrong = problem(&["--otlp-endpoint=http://a:1", "--otlp-headers=Content-Type: b"]);
     assert!(wrong.contains("Larder itself decides about `content-type`"), "{wrong}");
@@ -641,7 +652,7 @@ fn the_help_names_every_setting() {
     let mut seen = BTreeMap::new();
     for setting in all_settings() {
         let value = match setting.kind {
-            ValueKind::Switch => format!("[<{}>]", setting.kind.placeholder()),
+            kind if kind.takes_bool() => format!("[<{}>]", setting.kind.placeholder()),
             _ => format!("<{}>", setting.kind.placeholder()),
         };
         let flag = format!("--{} {value}", setting.name);
@@ -790,11 +801,11 @@ fn tls_settings_that_belong_together() {
     assert!(!settings.tls.requires_certificates());
     assert!(loaded(&["--tls-client-ca=c"], &[], "").settings.tls.requires_certificates());
     let of_peers = |more: &[&str]| {
-        let node = ["--https=127.0.0.1:8443", "--peer-tls", "--tls-client-ca=c"];
+        let node = ["--https=127.0.0.1:8443", "--peer-tls-ca=n", "--tls-client-ca=c"];
         loaded(&[&pair[..], &node[..], more].concat(), &[], "").settings.peers
     };
-    let ca = |more: &[&str]| of_peers(more).tls.expect("peer-tls is on").ca;
-    assert_eq!((ca(&[]), ca(&["--peer-tls-ca=n"])), ("c".into(), "n".into()));
+    assert_eq!(of_peers(&[]).tls.expect("peer-tls-ca is set").ca.as_path(), "n".as_ref() as &std::path::Path);
+    assert_eq!(loaded(&["--tls-client-ca=c"], &[], "").settings.peers.tls, None);
     assert_eq!(of_peers(&[]).this.expect("there is one").to_string(), "127.0.0.1:8443");
     let missing = "tls-cert and tls-key must be set";
     for (args, problem) in [
@@ -808,19 +819,20 @@ fn tls_settings_that_belong_together() {
             "flag --tls-client-auth: tls-client-auth: has no meaning without tls-client-ca".into(),
         ),
         (
-            &["--tls-cert=a", "--tls-key=a", "--peer-tls", "--tls-client-ca=c"],
-            "flag --peer-tls: peer-tls: https must be set: the other nodes reach this one there".into(),
+            &["--https=:1", "--peer-tls-ca=c"],
+            format!("flag --https: https: {missing}\nflag --peer-tls-ca: peer-tls-ca: {missing}"),
         ),
         (
-            &["--tls-cert=a", "--tls-key=a", "--peer-tls", "--https=:1"],
-            "flag --peer-tls: peer-tls: peer-tls-ca must be set: nodes know each other by certificates of that authority".into(),
+            &["--tls-cert=a", "--tls-key=a", "--peer-tls-ca=c"],
+            "flag --peer-tls-ca: peer-tls-ca: https must be set: the other nodes reach this one there".into(),
         ),
+        (&["--peer-tls-name=n"], "flag --peer-tls-name: peer-tls-name: has no meaning without peer-tls-ca".into()),
         (
             &["--tls-cert=a", "--tls-key=a", "--admin-tls", "--admin=off"],
             "flag --admin-tls: admin-tls: has no meaning without admin".into(),
         ),
     ] {
-        assert_eq!(problems(args, &[], ""), [problem]);
+        assert_eq!(problems(args, &[], "").join("\n"), problem);
     }
     let named = "[listeners.apps]\nrediss = \":1\"\n";
     assert_eq!(problems(&[], &[], named), [format!("larder.toml:2: listeners.apps.rediss: {missing}")]);

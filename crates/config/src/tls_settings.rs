@@ -1,5 +1,5 @@
 //! TLS on the listeners: certificates, keys, and what is asked of clients.
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 /// TLS on the listeners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,9 +11,6 @@ pub struct TlsSettings {
     pub client_ca: Option<PathBuf>,
     pub client_auth: TlsClientAuth,
     pub client_user: TlsClientUser,
-    pub handshake_timeout: Duration,
-    /// `None`: files are read again at SIGHUP only.
-    pub reload_interval: Option<Duration>,
 }
 
 impl TlsSettings {

@@ -5,7 +5,8 @@ use super::{
     key_length::MAX_KEY,
     nearest_name::nearest,
     raw_settings::{Layer, RawTable, RawValue, SettingOrigin},
-    settings_table::{SettingSpec, ValueKind, all_settings, find},
+    removed_settings::removed,
+    settings_table::{SettingSpec, all_settings, find},
 };
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
 use toml::{
@@ -135,6 +136,10 @@ impl Reader<'_> {
                 }
                 Err(error) => self.problems.push(format!("{origin}: {scope}{name}: {error}")),
             },
+            (None, _) if removed(name).is_some() => {
+                let problem = removed(name).unwrap_or_default();
+                self.problems.push(format!("{origin}: {scope}{problem}"));
+            }
             (None, _) => {
                 let names = all_settings().filter(|s| table.is_none_or(|table| table.takes(s))).map(|s| s.name);
                 let tables: &[&str] = match table {
@@ -177,7 +182,7 @@ fn texts(setting: &SettingSpec, value: &DeValue<'_>) -> Result<Vec<String>, Stri
     match value {
         DeValue::String(text) if text.is_empty() && setting.many => Ok(Vec::new()),
         DeValue::String(text) => Ok(vec![text.to_string()]),
-        DeValue::Boolean(on) if matches!(setting.kind, ValueKind::Switch) => Ok(vec![on.to_string()]),
+        DeValue::Boolean(on) if setting.kind.takes_bool() => Ok(vec![on.to_string()]),
         DeValue::Integer(n) if n.radix() == 10 => Ok(vec![n.as_str().replace('_', "")]),
         DeValue::Array(values) if setting.many => {
             let mut all = Vec::new();

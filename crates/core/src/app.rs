@@ -179,7 +179,7 @@ impl App {
         let config = config.into();
         let settings = config.settings.clone();
         let specials = Specials::new(settings.threads);
-        let tiers: Vec<_> = settings.groups.iter().map(|group| Tier::new(group, settings.what_if)).collect();
+        let tiers: Vec<_> = settings.groups.iter().map(Tier::new).collect();
         let lent = tiers.iter().map(|tier| tier.cache.lent().clone()).collect();
         let buffers = Buffers::new(settings.max_buffers, settings.threads, lent);
         let tables = ClientTables::new(&settings, &buffers);
@@ -218,8 +218,6 @@ impl App {
         telemetry.recorder.is_on = specials.switch(Special::Recorder);
         telemetry.slow.times_each = specials.switch(Special::SlowLog);
         telemetry.slow.log_from(settings.slowlog_log_slower_than);
-        telemetry.slow.set_max_len(settings.slowlog_max_len);
-        telemetry.slow.watch_from(settings.latency_monitor_threshold);
         telemetry.slow.bound(buffers.table(BufferKind::Logs));
         let command_stats = CommandStats::new(settings.threads, commands.counted());
         let users = Users::new(&settings, commands, buffers.table(BufferKind::Users))

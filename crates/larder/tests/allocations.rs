@@ -340,7 +340,7 @@ impl FullServer {
     }
 
     fn new() -> FullServer {
-        let args = ["--threads", "1", "--max-memory", "512MiB", "--max-buffers", "16MiB", "--slowlog-max-len", "20000"];
+        let args = ["--threads", "1", "--max-memory", "512MiB", "--max-buffers", "16MiB"];
         let settings = Settings::from_args(&args).unwrap();
         let app =
             Arc::new(App::new(settings, Logs::default(), Bound::default(), 20_000, larder_redis::catalog()).unwrap());

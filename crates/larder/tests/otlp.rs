@@ -261,8 +261,7 @@ fn metrics_are_those_of_the_admin_listener_and_the_last_ones_are_sent_at_the_end
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "bearer of-a-file\n").unwrap();
     let headers = [format!("--otlp-headers=Authorization: @{}", secret.display()), "--otlp-headers=x-a: b".into()];
-    let mut larder =
-        Larder::start(&["--otlp-endpoint", &collector.url(), "--otlp-interval", "1s", &headers[0], &headers[1]]);
+    let mut larder = Larder::start(&["--otlp-endpoint", &collector.url(), &headers[0], &headers[1]]);
     wait_until("metrics", || {
         collector.number("larder_redis_commands", "ping").is_none() && collector.number("process_threads", "").is_some()
     });

@@ -23,6 +23,9 @@ use std::{
 
 /// After an answer that may not be kept, readers of its key do not share fetches for this time, ms.
 const NOT_SHARED: u64 = 1_000;
+/// After a failed fetch, a key with a usable stale copy is not fetched again for this long, ms: each
+/// read of a hot key would ask a source that is down.
+const RETRY_AFTER: u64 = 1_000;
 
 /// Characters of a key in a span.
 const LONGEST_KEY: usize = 128;
@@ -329,7 +332,7 @@ impl Fetch {
                 // In mode `coherent` the source is asked again at once: no copy is served any more when it has
                 // answered.
                 if known.is_some() && self.policy.coherence == Coherence::Ttl {
-                    self.lead.hold_off(now + self.policy.of(self.key()).retry_throttle, now);
+                    self.lead.hold_off(now + RETRY_AFTER, now);
                 }
                 let outcome = match known {
                     Some(Some(value)) => Outcome::Value(value),

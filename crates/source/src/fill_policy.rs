@@ -33,8 +33,6 @@ pub struct KeyPolicy {
     pub refresh_ahead: Option<RefreshAhead>,
     /// Bound on the time after its lifetime for which a copy is served, whatever else allows it.
     pub max_stale: Option<u64>,
-    /// How long after a failed fetch no other is started while there is a copy to serve.
-    pub retry_throttle: u64,
 }
 impl From<&FreshnessSettings> for KeyPolicy {
     fn from(settings: &FreshnessSettings) -> KeyPolicy {
@@ -48,7 +46,6 @@ impl From<&FreshnessSettings> for KeyPolicy {
             soft_timeout: settings.soft_timeout.map(millis),
             refresh_ahead: settings.refresh_ahead,
             max_stale: settings.max_stale.map(millis),
-            retry_throttle: millis(settings.retry_throttle),
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum RunError {
     /// The snapshot cannot be restored.
     #[error(
         "cannot restore the snapshot: {reason}; start without --restore{}",
-        if *.is_damage { ", or load what is before the damage with --restore-damaged salvage" } else { "" }
+        if *.is_damage { ", or load what is before the damage with --restore salvage" } else { "" }
     )]
     Snapshot {
         /// Which file, and why.

@@ -24,6 +24,11 @@ use std::{
     time::Duration,
 };
 
+/// Entries in the table of each limit by address or user, 8 bytes each. A client has two and shares
+/// its limit with clients that have the same two: with 1,000 busy clients one other client in 4,000
+/// does.
+const CELLS: usize = 1 << 16;
+
 /// Which budget a request draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -128,21 +133,14 @@ impl Throttle {
 
     /// The limits of `settings` from now on. Each client begins with a full budget.
     pub fn replace(&self, settings: &Settings) {
-        let keyed = |rate: Rate| {
-            KeyedLimiter::new(quota(rate), SharedCells::new(settings.throttle_table), DefaultClock::default())
-        };
+        let keyed = |rate: Rate| KeyedLimiter::new(quota(rate), SharedCells::new(CELLS), DefaultClock::default());
         let shared = |rate| SharedLimiter::new(quota(rate), InMemoryState::default(), DefaultClock::default());
-        let commands = settings.throttle_commands.iter().map(|limit| {
-            (
-                limit.to_string().into(),
-                CommandList::of([&*limit.what]),
-                keyed(Rate { per_second: limit.rate, burst: limit.rate }),
-            )
-        });
+        let commands = settings
+            .throttle_commands
+            .iter()
+            .map(|limit| (limit.to_string().into(), CommandList::of([&*limit.what]), keyed(limit.rate)));
         let prefixes = settings.throttle_prefixes.iter();
-        let mut prefixes: Vec<_> = prefixes
-            .map(|limit| (Arc::from(&*limit.what), shared(Rate { per_second: limit.rate, burst: limit.rate })))
-            .collect();
+        let mut prefixes: Vec<_> = prefixes.map(|limit| (Arc::from(&*limit.what), shared(limit.rate))).collect();
         prefixes.sort_by_key(|(prefix, _): &(Arc<str>, _)| std::cmp::Reverse(prefix.len()));
         let limiters = Limiters {
             clock: DefaultClock::default(),
@@ -326,8 +324,8 @@ fn with_quota(setting: &'static str, quota: Quota, remaining: u32) -> Allowance 
 }
 
 fn quota(rate: Rate) -> Quota {
-    let at_least_one = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
-    Quota::per_second(at_least_one(rate.per_second)).allow_burst(at_least_one(rate.burst))
+    let requests = NonZeroU32::new(rate.requests).unwrap_or(NonZeroU32::MIN);
+    if rate.per > Duration::from_secs(1) { Quota::per_minute(requests) } else { Quota::per_second(requests) }
 }
 
 /// Whose bucket an address draws on: an IPv6 client owns a whole /64 and would otherwise own 2^64

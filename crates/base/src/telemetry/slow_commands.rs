@@ -18,6 +18,9 @@ use std::{
 const EACH: Duration = Duration::from_millis(1);
 const OFF: u64 = u64::MAX;
 
+/// Entries of the slow log until `CONFIG SET slowlog-max-len`: Redis's default.
+const MAX_LEN: usize = 128;
+
 /// The thresholds, and what exceeded them.
 #[derive(Debug)]
 pub struct SlowCommands {
@@ -41,7 +44,7 @@ impl Default for SlowCommands {
             times_each: Switch::default(),
             log_from: AtomicU64::new(OFF),
             events_from: AtomicU64::new(OFF),
-            max_len: AtomicUsize::new(0),
+            max_len: AtomicUsize::new(MAX_LEN),
             log: Mutex::default(),
             events: Mutex::default(),
         }

@@ -142,7 +142,7 @@ counters! {
     tls_handshakes_resumed,
     /// TLS handshakes that failed: a certificate, a version, a message.
     tls_failed_handshakes,
-    /// TLS handshakes that took longer than `tls-handshake-timeout`.
+    /// TLS handshakes that took longer than `header-timeout`.
     tls_handshakes_timed_out,
     /// Connections to TLS listeners whose client did not speak TLS.
     tls_not_spoken,

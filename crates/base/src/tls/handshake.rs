@@ -11,6 +11,7 @@ use std::{
     pin::pin,
     rc::Rc,
     task::Poll,
+    time::Duration,
 };
 use tokio::{
     net::TcpStream,
@@ -44,7 +45,8 @@ pub enum HandshakeError {
     Failed(io::Error),
 }
 
-/// Waits for a client's handshake. The time that it waits for its turns does not count.
+/// Waits for a client's handshake, for `timeout` at most. The time that it waits for its turns does
+/// not count.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -53,8 +55,8 @@ pub async fn handshake(
     service: TlsService,
     stream: TcpStream,
     turns: &Rc<HandshakeTurns>,
+    timeout: Duration,
 ) -> Result<TlsClientStream, HandshakeError> {
-    let timeout = tls.handshake_timeout();
     let mut deadline = Instant::now() + timeout;
     let mut first = [0];
     tokio::select! {

@@ -24,6 +24,8 @@ use tokio_rustls::rustls::{
     server::{ProducesTickets, danger::ClientCertVerifier},
 };
 
+/// How often the files are looked at: a new certificate is in use soon, and a look takes microseconds.
+const LOOK_AT_FILES: Duration = Duration::from_secs(1);
 /// How often the ages of certificates are looked at.
 const LOOK_AT_AGES: Duration = Duration::from_secs(3600);
 /// How often a warning is repeated.
@@ -118,11 +120,6 @@ impl ServerTls {
         self.current.load().services[service as usize].config.clone()
     }
 
-    /// The longest that a client may keep the handshake waiting.
-    pub fn handshake_timeout(&self) -> Duration {
-        self.settings.handshake_timeout
-    }
-
     /// How a node at this host is reached; `None`: without TLS.
     ///
     /// # Errors
@@ -163,9 +160,7 @@ impl ServerTls {
     pub fn tick(&self) {
         let now = Instant::now();
         let mut watch = self.watch.lock();
-        if let Some(interval) = self.settings.reload_interval
-            && now.duration_since(watch.looked) >= interval
-        {
+        if now.duration_since(watch.looked) >= LOOK_AT_FILES {
             watch.looked = now;
             let stamps = watch.stamps.now();
             if stamps != watch.stamps {

@@ -109,19 +109,6 @@ pub(super) const FRESHNESS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "retry-throttle",
-        kind: ValueKind::Duration { min: 0, max: DAY },
-        default: Is("1s"),
-        optional: true,
-        per_group: true,
-        per_prefix: true,
-        live: true,
-        example: "5s",
-        help: "After a failed fetch, how long a key with a usable stale copy is not fetched again. \
-               `0` or `off`: each read tries again.",
-        ..ROW
-    },
-    SettingSpec {
         name: "mode",
         kind: ValueKind::Choice(TierMode::NAMES),
         default: Is("cache"),

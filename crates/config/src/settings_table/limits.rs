@@ -121,7 +121,7 @@ pub(super) const LIMITS: &[SettingSpec] = &[
         live: true,
         example: "5s",
         help: "Maximum time from the first byte of the head of an HTTP request, or of a Redis \
-               command, to the last.",
+               command, to the last, and maximum time that Larder waits for a client during a TLS handshake.",
         ..ROW
     },
     SettingSpec {

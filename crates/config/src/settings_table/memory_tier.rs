@@ -9,7 +9,6 @@ use super::{
     value_kind::ValueKind,
 };
 use crate::eviction;
-use larder_engine::MAX_SHARDS;
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Cache);
 
@@ -45,17 +44,6 @@ pub(super) const MEMORY_TIER: &[SettingSpec] = &[
         help: "Which entries are evicted at the limit. `s3fifo`: new keys prove themselves in a small \
                queue whose share adapts; how often a key was read counts. `sieve`: SIEVE; whether a \
                key was read counts. `lru`: about the least recently read key (CLOCK).",
-        ..ROW
-    },
-    SettingSpec {
-        name: "shards",
-        kind: ValueKind::Count { min: 1, max: MAX_SHARDS as u64 },
-        optional: true,
-        per_group: true,
-        example: "16",
-        help: "Number of shards of the memory tier, rounded up to a power of two. Each shard has \
-               its own lock and needs 64KiB of `max-memory`. `off`: chosen from `max-memory` and \
-               `max-keys`, at most 64 below 128GiB.",
         ..ROW
     },
 ];

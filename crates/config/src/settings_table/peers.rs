@@ -8,7 +8,7 @@ use super::{
     },
     value_kind::ValueKind,
 };
-use crate::peer_settings::{PeerHash, PeerName, PeerTransport};
+use crate::peer_settings::{PeerHash, PeerTransport};
 
 const ROW: SettingSpec = SettingSpec::in_section(SettingSection::Peers);
 
@@ -32,20 +32,11 @@ pub(super) const PEERS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "peers-api-server",
-        kind: ValueKind::Endpoint,
-        default: Computed("`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, which every pod has"),
-        optional: true,
-        example: "10.96.0.1:443",
-        help: "The Kubernetes API server that lists the pods (`peers` with `pods:`). Larder always uses TLS for it.",
-        ..ROW
-    },
-    SettingSpec {
         name: "peers-service-account",
         kind: ValueKind::Path,
         default: Is("/var/run/secrets/kubernetes.io/serviceaccount"),
         example: "/run/larder/account",
-        help: "Folder of the pod's service account, with `token`, `ca.crt` and `namespace`. Larder reads the first two again for each connection.",
+        help: "Folder of the pod's service account, with `token`, `ca.crt` and `namespace`. Set it if the pod mounts a token of its own (a projected volume). Larder reads the first two again for each connection.",
         ..ROW
     },
     SettingSpec {
@@ -54,8 +45,8 @@ pub(super) const PEERS: &[SettingSpec] = &[
         default: Computed("the first `nameserver` of `/etc/resolv.conf`"),
         optional: true,
         example: "10.96.0.10:53",
-        help: "Name server for SRV records (`dns+srv:`). The system's resolver looks up other \
-               names.",
+        help: "Name server for SRV records (`dns+srv:`). Set it if another server than the system's has \
+               them, such as Consul's on port 8600. The system's resolver looks up other names.",
         ..ROW
     },
     SettingSpec {
@@ -97,20 +88,11 @@ pub(super) const PEERS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "peer-name",
-        kind: ValueKind::Choice(PeerName::NAMES),
-        default: Is("address"),
-        example: "url",
-        help: "How a node is named on the ring: `address` is `host:port`, like groupcache-go v3. \
-               `url` is `http://host:port`, like mailgun's and the original groupcache.",
-        ..ROW
-    },
-    SettingSpec {
         name: "peer-hash",
         kind: ValueKind::Choice(PeerHash::NAMES),
         default: Is("xxh3"),
         example: "fnv1",
-        help: "Hash function of the ring, the same on all nodes. `xxh3` spreads all keys evenly. A ring with Go nodes needs theirs: `fnv1` for groupcache-go v3 and mailgun's groupcache from v2.2.1, `crc32` for the original groupcache and mailgun's up to v2.2.0.",
+        help: "Hash function of the ring, the same on all nodes. `xxh3` spreads all keys evenly. A ring with Go nodes needs theirs: `fnv1` for groupcache-go v3, `fnv1-url` for mailgun's groupcache from v2.2.1, `crc32` for the original groupcache and mailgun's up to v2.2.0. With the last two, the names of nodes on the ring are URLs.",
         ..ROW
     },
     SettingSpec {
@@ -168,21 +150,11 @@ pub(super) const PEERS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "peer-tls",
-        kind: ValueKind::Switch,
-        default: Is("false"),
-        example: "true",
-        help: "Uses TLS between nodes, at their `https` addresses, with the first `tls-cert` as the \
-               node's certificate. Only nodes with a certificate of `peer-tls-ca` are served. Set \
-               it on every node.",
-        ..ROW
-    },
-    SettingSpec {
         name: "peer-tls-ca",
         kind: ValueKind::Path,
         optional: true,
         example: "/etc/larder/nodes-ca.crt",
-        help: "Certificate authorities for the nodes' certificates, PEM. Without it, Larder uses those of `tls-client-ca`; then every client with a certificate counts as a node.",
+        help: "Certificate authorities for the nodes' certificates, PEM. If it is set, nodes speak TLS to each other, at their `https` addresses, with the first `tls-cert` as the node's certificate, and only nodes with a certificate of these authorities are served. Set it on every node. With the file of `tls-client-ca`, every client with a certificate counts as a node.",
         ..ROW
     },
     SettingSpec {
@@ -201,24 +173,6 @@ pub(super) const PEERS: &[SettingSpec] = &[
         example: "1GiB",
         help: "Number of entries that a node passes on to each other node when it leaves, and takes \
                over from each when it starts, the hottest first. `0`: none.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "peer-connect-timeout",
-        kind: ValueKind::Duration { min: 1, max: DAY },
-        default: Is("250ms"),
-        example: "50ms",
-        help: "Maximum time of one attempt to connect to a peer. A fetch from a peer is bounded by \
-               `source-timeout`.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "peer-fallback-limit",
-        kind: ValueKind::Count { min: 0, max: 1 << 20 },
-        default: Is("64"),
-        example: "8",
-        help: "Maximum number of fetches per thread from the source for keys whose owner cannot be \
-               reached. Beyond it, such a miss fails at once.",
         ..ROW
     },
 ];

@@ -121,26 +121,8 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         live: true,
         example: "100ms",
         help: "The slow log has the Redis commands that took this long or longer, from the beginning \
-               to the reply. `0`: all commands. See `SLOWLOG`.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "slowlog-max-len",
-        kind: ValueKind::Count { min: 0, max: 100_000 },
-        default: Is("128"),
-        live: true,
-        example: "1000",
-        help: "Maximum number of entries of the slow log. At the limit, the oldest go. An entry has \
-               at most 5 KiB.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "latency-monitor-threshold",
-        kind: ValueKind::Duration { min: 1, max: DAY },
-        optional: true,
-        live: true,
-        example: "100ms",
-        help: "Redis commands that took this long or longer are latency events (`LATENCY LATEST`).",
+               to the reply. `0`: all commands. It has 128 entries; `CONFIG SET slowlog-max-len` changes \
+               that until the next start. See `SLOWLOG`.",
         ..ROW
     },
     SettingSpec {
@@ -148,8 +130,10 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         kind: ValueKind::Text,
         optional: true,
         example: "http://localhost:4318",
-        help: "URL of an OpenTelemetry collector, to which Larder sends metrics and traces (OTLP over \
-               HTTP, protobuf). Only in a build with the feature `otlp`. See docs/opentelemetry.md.",
+        help: "URL of an OpenTelemetry collector, to which Larder sends metrics every 10 seconds and \
+               traces every second (OTLP over HTTP, protobuf): `http://HOST:PORT`, or \
+               `https://HOST:PORT[?ca=FILE]` with the authorities to trust in a PEM file instead of those \
+               that Mozilla trusts. Only in a build with the feature `otlp`. See docs/opentelemetry.md.",
         ..ROW
     },
     SettingSpec {
@@ -161,23 +145,6 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         help: "Share of the HTTP requests without a `traceparent`, and of the fetches for other \
                requests, that Larder traces. With a `traceparent`, its sender decides. `off`: only \
                those are traced.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "otlp-interval",
-        kind: ValueKind::Duration { min: 1000, max: DAY },
-        default: Is("10s"),
-        example: "1m",
-        help: "Time between two messages with metrics to `otlp-endpoint`. Traces are sent each second.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "otlp-ca",
-        kind: ValueKind::Path,
-        optional: true,
-        example: "/etc/larder/otel-ca.pem",
-        help: "PEM file of the authorities that Larder trusts for an `https://` `otlp-endpoint`. \
-               Default: those that Mozilla trusts.",
         ..ROW
     },
     SettingSpec {
@@ -208,17 +175,6 @@ pub(super) const PROCESS: &[SettingSpec] = &[
         help: "Attributes of the resource that Larder's metrics and traces for `otlp-endpoint` belong \
                to, with percent escapes in the values. `OTEL_RESOURCE_ATTRIBUTES` sets them, too. \
                They replace attributes of Larder's own.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "what-if",
-        kind: ValueKind::Share,
-        default: Is("100%"),
-        optional: true,
-        example: "1%",
-        help: "The largest share of the keys that Larder simulates for `/v1/what-if`: the hit ratio \
-               at other sizes. Rounded down to a half, a quarter and so on. Larder lowers it by \
-               itself when there are many keys or many reads. `off`: nothing is simulated.",
         ..ROW
     },
     SettingSpec {

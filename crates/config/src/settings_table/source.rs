@@ -17,7 +17,7 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]` (docs/http-origin.md), `postgres://USER[:PASSWORD]@HOST[:PORT][,…]/DATABASE?table=TABLE` (docs/postgres.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
+        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true&http2=false]` (docs/http-origin.md), `postgres://USER[:PASSWORD]@HOST[:PORT][,…]/DATABASE?table=TABLE` (docs/postgres.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
         ..ROW
     },
     SettingSpec {
@@ -139,28 +139,6 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "source-connect-timeout",
-        kind: ValueKind::Duration { min: 1, max: DAY },
-        default: Is("500ms"),
-        optional: true,
-        per_group: true,
-        example: "100ms",
-        help: "With an HTTP or PostgreSQL source: maximum time of one attempt to connect to one of its addresses, \
-               within `source-timeout`. `off`: only `source-timeout` applies.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "source-first-byte-timeout",
-        kind: ValueKind::Duration { min: 1, max: DAY },
-        optional: true,
-        per_group: true,
-        example: "200ms",
-        help: "With an HTTP source: maximum time from sending the request to the head of the \
-               response, within `source-timeout`. The rest of `source-timeout` is left for the \
-               body. `off`: only `source-timeout` applies.",
-        ..ROW
-    },
-    SettingSpec {
         name: "source-headers",
         kind: ValueKind::Header,
         optional: true,
@@ -196,17 +174,6 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "source-http2",
-        kind: ValueKind::Switch,
-        default: Is("true"),
-        per_group: true,
-        example: "false",
-        help: "With an `https://` source: offers HTTP/2, where one connection per thread carries up \
-               to 100 requests at a time. `false`: HTTP/1.1 only, for example to spread requests \
-               over the servers behind one address.",
-        ..ROW
-    },
-    SettingSpec {
         name: "source-max-in-flight",
         kind: ValueKind::Count { min: 1, max: 1 << 20 },
         default: Is("4096"),
@@ -233,18 +200,10 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         optional: true,
         example: "50%",
         help: "Opens the circuit breaker when this share of the fetches within \
-               `source-breaker-window` failed (at least 10), or when at least 10 in a row failed \
-               over a tenth of it. Misses then get stale copies or an error at once, until the \
+               ten seconds failed (at least 10), or when at least 10 in a row failed \
+               over one second. Misses then get stale copies or an error at once, until the \
                source answers probes again. `off`: no breaker. A cluster has none. See \
                docs/slow-sources.md.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "source-breaker-window",
-        kind: ValueKind::Duration { min: 1_000, max: 3_600_000 },
-        default: Is("10s"),
-        example: "30s",
-        help: "Time over which `source-breaker` counts fetches.",
         ..ROW
     },
     SettingSpec {

@@ -17,17 +17,10 @@ pub(super) const THROTTLE: &[SettingSpec] = &[
         optional: true,
         live: true,
         example: "1000/s",
-        help: "Maximum requests per second per client address; excess requests get HTTP 429 (503 on \
-               the compatibility routes) or `-ERR throttled`. See docs/limits.md.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "throttle-burst",
-        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
-        default: Computed("one second's worth"),
-        live: true,
-        example: "5000",
-        help: "Maximum requests at once per client address after a pause.",
+        help: "Maximum requests per client address, per second (`1000/s`) or per minute (`5000/m`); \
+               excess requests get HTTP 429 (503 on the compatibility routes) or `-ERR throttled`. After a \
+               pause, a client may send the requests of the whole second or minute at once. See \
+               docs/limits.md.",
         ..ROW
     },
     SettingSpec {
@@ -38,15 +31,6 @@ pub(super) const THROTTLE: &[SettingSpec] = &[
         example: "2000/s",
         help: "Maximum requests per second per user, over all addresses. It does not apply to \
                clients that have not logged in.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "throttle-user-burst",
-        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
-        default: Computed("one second's worth"),
-        live: true,
-        example: "5000",
-        help: "Maximum requests at once per user after a pause.",
         ..ROW
     },
     SettingSpec {
@@ -83,32 +67,12 @@ pub(super) const THROTTLE: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
-        name: "throttle-table",
-        kind: ValueKind::Count { min: 64, max: 1 << 24 },
-        default: Is("65536"),
-        live: true,
-        example: "1000000",
-        help: "Number of entries in the table of each limit per address or user, 8 bytes each. A \
-               client has two entries and shares its limit with clients that have the same two. \
-               About 100 times the number of busy clients is enough.",
-        ..ROW
-    },
-    SettingSpec {
         name: "throttle-total",
         kind: ValueKind::Rate,
         optional: true,
         live: true,
         example: "50000/s",
         help: "Maximum requests per second of all clients together.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "throttle-total-burst",
-        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
-        default: Computed("one second's worth"),
-        live: true,
-        example: "60000",
-        help: "Maximum requests at once of all clients together after a pause.",
         ..ROW
     },
     SettingSpec {
@@ -119,16 +83,6 @@ pub(super) const THROTTLE: &[SettingSpec] = &[
         live: true,
         example: "10/s",
         help: "Maximum requests per second per client address to the admin and stats routes.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "throttle-admin-burst",
-        kind: ValueKind::Count { min: 1, max: u32::MAX as u64 },
-        default: Computed("one second's worth"),
-        live: true,
-        example: "20",
-        help: "Maximum requests at once per client address to the admin and stats routes after a \
-               pause.",
         ..ROW
     },
 ];

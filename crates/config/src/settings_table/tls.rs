@@ -1,6 +1,5 @@
 //! Settings of the section “TLS”.
 use super::{
-    quantities::DAY,
     setting_section::SettingSection,
     setting_spec::{Fallback::Is, SettingSpec},
     value_kind::ValueKind,
@@ -45,7 +44,7 @@ pub(super) const TLS: &[SettingSpec] = &[
         example: "/etc/larder/tls.crt",
         help: "Certificate of the TLS listeners, PEM, followed by its intermediate certificates. \
                With several, Larder chooses by the host name of the client's handshake (SNI), \
-               otherwise the first. Changed files are read again (`tls-reload-interval`).",
+               otherwise the first. Changed files are read again within a second or two.",
         ..ROW
     },
     SettingSpec {
@@ -83,26 +82,6 @@ pub(super) const TLS: &[SettingSpec] = &[
         help: "The field of a client's certificate that names its user (docs/users.md): `cn`, the \
                common name of the subject, or `san`, the first alternative name (DNS name, e-mail \
                address or URI). A client whose certificate names no user logs in like others.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "tls-handshake-timeout",
-        kind: ValueKind::Duration { min: 10, max: DAY },
-        default: Is("10s"),
-        example: "3s",
-        help: "Maximum time that Larder waits for a client during a TLS handshake. Then it closes \
-               the connection.",
-        ..ROW
-    },
-    SettingSpec {
-        name: "tls-reload-interval",
-        kind: ValueKind::Duration { min: 100, max: DAY },
-        default: Is("10s"),
-        optional: true,
-        example: "1m",
-        help: "Interval between checks for changed files of certificates, keys and authorities. \
-               Changed files are read again and apply to new connections. `off`: only SIGHUP reads \
-               them again.",
         ..ROW
     },
 ];

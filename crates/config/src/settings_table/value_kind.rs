@@ -76,6 +76,14 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
+    /// `true` and `false` are values, and the flag alone means `true`.
+    pub(crate) fn takes_bool(self) -> bool {
+        match self {
+            ValueKind::Switch => true,
+            ValueKind::Choice(names) => names.contains(&"true"),
+            _ => false,
+        }
+    }
     /// The placeholder in help texts.
     pub fn placeholder(self) -> &'static str {
         match self {

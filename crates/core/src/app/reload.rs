@@ -116,12 +116,6 @@ impl App {
         if changes.is_live("slowlog-log-slower-than") {
             slow.log_from(settings.slowlog_log_slower_than);
         }
-        if changes.is_live("slowlog-max-len") {
-            slow.set_max_len(settings.slowlog_max_len);
-        }
-        if changes.is_live("latency-monitor-threshold") {
-            slow.watch_from(settings.latency_monitor_threshold);
-        }
         if changes.is_live("tracking-table-max-keys") {
             self.tables.tracking.set_max_keys(settings.tracking_table_max_keys);
         }

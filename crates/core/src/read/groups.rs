@@ -95,6 +95,9 @@ pub struct ProcessGroup {
     pub writes: Arc<PendingWrites>,
 }
 
+/// Long enough for ten fetches of a quiet group, short enough to notice a source that begins to fail.
+const BREAKER_WINDOW: Duration = Duration::from_secs(10);
+
 /// The memory tier of a group. It is built before the buffers, which count what tiers lend, and the
 /// source after them.
 pub(crate) struct Tier {
@@ -103,21 +106,20 @@ pub(crate) struct Tier {
 }
 
 impl Tier {
-    pub(crate) fn new(group: &GroupSettings, what_if: Option<u32>) -> Tier {
+    pub(crate) fn new(group: &GroupSettings) -> Tier {
         let freshness = Arc::new(Freshness::new(freshness_table(group)));
-        // Half of the keys, a quarter, and so on: at most the share.
-        let halvings = |millionths: u32| 1_000_000_u32.div_ceil(millionths.max(1)).next_power_of_two().ilog2();
         // The reads of a table do not go to the tier.
         let reads_tier = group.source.class() != SourceClass::Table;
         let cache = Cache::new(larder_engine::Config {
             max_memory: group.max_memory,
             max_keys: group.max_keys,
             eviction: group.eviction,
-            shards: group.shards,
+            shards: None,
             default_ttl: group.freshness.ttl.map(millis),
             ttl_jitter: group.ttl_jitter,
             stale_rules: Some(Arc::new(policy(group, &freshness, &Arc::default()))),
-            what_if: what_if.filter(|_| reads_tier).map(halvings),
+            // All keys at first: the engine halves the share when there are many keys or reads.
+            what_if: reads_tier.then_some(0),
             seed: None,
         });
         Tier { cache, freshness }
@@ -139,9 +141,7 @@ impl ProcessGroup {
             slow_timeout: settings.source_slow_timeout.max(group.freshness.source_timeout),
             max_in_flight: settings.source_max_in_flight,
             adaptive: settings.source_adaptive,
-            breaker: settings
-                .source_breaker
-                .map(|share| BreakerPolicy { share, window: settings.source_breaker_window }),
+            breaker: settings.source_breaker.map(|share| BreakerPolicy { share, window: BREAKER_WINDOW }),
             connections: settings.source_connections,
             max_value: settings.max_value,
             max_backlog: settings.max_backlog,
@@ -238,9 +238,7 @@ impl ProcessGroup {
             _ => return None,
         };
         let shown = show_size(bytes as u64);
-        Some(format!(
-            "max-memory of {shown} needs a restart: with the shards that run now it must be {limit} (setting `shards`)"
-        ))
+        Some(format!("max-memory of {shown} needs a restart: with the shards that run now it must be {limit}"))
     }
 }
 

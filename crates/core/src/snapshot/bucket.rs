@@ -152,16 +152,16 @@ fn said(error: &Error) -> String {
     }
     let hint = match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            "; look at the rights of the credentials (snapshot-s3-credentials, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            "; look at the rights of the credentials (credentials= of snapshot-file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
         }
         // The address where machines of Amazon's cloud find credentials.
         _ if text.contains("169.254.169.254") => {
-            "; there are no credentials: set snapshot-s3-credentials, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "; there are no credentials: set credentials= of snapshot-file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
         _ if text.contains("NoSuchBucket") => "; there is no such bucket (snapshot-file)",
         // No answer, or not the whole of it.
         _ if text.contains("HTTP error") || text.contains("Connection refused") => {
-            "; is the storage there (snapshot-s3-endpoint)?"
+            "; is the storage there (endpoint= of snapshot-file)?"
         }
         _ => "",
     };

@@ -15,7 +15,7 @@ pub(super) struct Credentials {
 /// # Errors
 /// A text that names the setting, the file and the profile.
 pub(super) fn credentials_of(file: &Path) -> Result<Credentials, String> {
-    let at = |what: &str| format!("snapshot-s3-credentials: {}: {what}", file.display());
+    let at = |what: &str| format!("snapshot-file: credentials={}: {what}", file.display());
     let text = fs::read_to_string(file).map_err(|error| at(&error.to_string()))?;
     let profile = std::env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
     parse(&text, &profile).map_err(|missing| at(&format!("profile `{profile}` has no {missing}")))

@@ -58,7 +58,7 @@ impl Connector {
         let settings = TlsClientSettings { ca: ca.map(Into::into), ..TlsClientSettings::default() };
         // The name is that of each request.
         let tls = ClientTls::new(&settings, "localhost", &[]);
-        tls.map(Connector).map_err(|error| format!("snapshot-s3-ca: {error}"))
+        tls.map(Connector).map_err(|error| format!("snapshot-file: ca=: {error}"))
     }
 }
 

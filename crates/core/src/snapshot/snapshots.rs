@@ -382,7 +382,7 @@ mod tests {
     fn a_save_is_due_after_a_time_with_enough_changes() {
         let args = ["--snapshot-file=x", "--snapshot-interval=1h", "--snapshot-interval=1m:3"];
         let settings = Settings::from_args(&args).expect("settings");
-        let tier = Tier::new(&settings.groups[0], None);
+        let tier = Tier::new(&settings.groups[0]);
         let cache = tier.cache.clone();
         let group = ProcessGroup::new(0, tier, &settings, &Buffers::unbounded(), &ServerLoads::default());
         let snapshots = Snapshots::new(&settings, &group.into_iter().collect());

@@ -132,13 +132,13 @@ pub(crate) static ROUTES: &[Route] = routes! {
     GET "/_groupcache/{group}/{key}" Native DATA Peer, NodesOrGet, any[], Unread "", read(ReadRoute::Peer)
         => compatibility peerGet "For nodes: read a key from memory or from the source, never from a third node" "" "200 message | 404 : The key does not exist | 421 text | 4XX | 503";
     PUT "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], Message "", body(peer_routes::set)
-        => compatibility peerSet "For nodes: store a value (a `SetRequest` of groupcache) in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls`." "200 : Stored | 421 text | 4XX | 503";
+        => compatibility peerSet "For nodes: store a value (a `SetRequest` of groupcache) in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Stored | 421 text | 4XX | 503";
     DELETE "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], Unread "", now(peer_routes::remove)
-        => compatibility peerRemove "For nodes: remove a key in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls`." "200 : Removed | 421 text | 4XX | 503";
+        => compatibility peerRemove "For nodes: remove a key in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Removed | 421 text | 4XX | 503";
     POST "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], ForNode "", body(peer_routes::post)
-        => compatibility peerPost "For nodes: remove several keys (`_remove-keys/`, JSON), or the entries with a tag or a prefix (`_clear/?tag=`, `_clear/?prefix=`), in this node alone. Larder nodes also use `_hottest/?of=&bytes=` and `_member/?of=&is=` for a handover" "Exists only with `peers`, `peer-secret` or `peer-tls`." "200 : Removed | 421 text | 4XX | 503";
+        => compatibility peerPost "For nodes: remove several keys (`_remove-keys/`, JSON), or the entries with a tag or a prefix (`_clear/?tag=`, `_clear/?prefix=`), in this node alone. Larder nodes also use `_hottest/?of=&bytes=` and `_member/?of=&is=` for a handover" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Removed | 421 text | 4XX | 503";
     POST "/larder.peers.v1.Peers/{key}" Native DATA Peer, Nodes, any[], Message "", body(grpc_service::call)
-        => compatibility peerCall "For nodes: requests over gRPC (`peer-transport = \"grpc\"`); `key` is the method. `larder_peers.proto` describes them" "Exists only with `peers`, `peer-secret` or `peer-tls`." "200 grpc | 4XX | 503";
+        => compatibility peerCall "For nodes: requests over gRPC (`peer-transport = \"grpc\"`); `key` is the method. `larder_peers.proto` describes them" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 grpc | 4XX | 503";
     GET "/data/{key}" Native DATA Data, Key("get", None, READ), any[], Unread "", read(ReadRoute::Data)
         => compatibility getData "Read a key of group `data`, or of `http-group` if there is no such group, like services over groupcache" "" "200 data | 400 text | 404 text | 502 text | 503 text";
     DELETE "/data/{key}" Native DATA Data, Key("del", None, WRITE), only["If-Match"], Unread "", later(owner_requests::delete_data)

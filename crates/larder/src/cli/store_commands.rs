@@ -31,7 +31,7 @@ pub(super) fn command() -> Command {
             .value_name("NAME")
             .value_parser(PossibleValuesParser::new(Compression::NAMES))
             .default_value(Compression::NAMES[0])
-            .help("Compression of the new store's older levels, as in store-compression")
+            .help("Compression of the new store's older levels")
     };
     Command::new("store")
         .about("Verify, back up, load or compact a disk store while no server uses it")

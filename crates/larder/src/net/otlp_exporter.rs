@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(2);
 /// How often spans are sent.
 const SPANS: Duration = Duration::from_secs(1);
+/// Between two messages with metrics.
+const METRICS: Duration = Duration::from_secs(10);
 /// Nothing is sent for this long after a failure, or longer if the collector asks for it.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Nor longer than this, whatever the collector asks for.
@@ -83,7 +85,8 @@ impl OtlpExporter {
         let Some(settings) = app.settings.otlp.clone() else { return Ok(None) };
         let tls = TlsClientSettings { ca: settings.ca.clone(), ..TlsClientSettings::default() };
         let host = host(&settings.endpoint).to_owned();
-        let tls = ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-ca: {error}")))?;
+        let tls =
+            ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-endpoint: {error}")))?;
         let headers = headers(&settings).map_err(io::Error::other)?;
         let instance = format!("{:016x}", fastrand::u64(..));
         let resource = OtlpResource::new(&instance, settings.service_name.as_deref(), &settings.attributes);
@@ -112,7 +115,7 @@ impl OtlpExporter {
             }
             let mut has_arrived = self.send_spans().await;
             if has_arrived && due <= now {
-                due = now + self.settings.interval;
+                due = now + METRICS;
                 has_arrived = self.send_metrics().await;
             }
             if !has_arrived {

@@ -40,7 +40,7 @@ pub(super) async fn begin_tls(
     };
     let done = tokio::select! {
         biased;
-        done = handshake(tls, spoken, stream, turns) => done,
+        done = handshake(tls, spoken, stream, turns, worker.app.live.header_timeout()) => done,
         () = worker.app.drain.reached(Phase::Draining) => return None,
     };
     let counters = &worker.counters;
@@ -55,7 +55,7 @@ pub(super) async fn begin_tls(
         Err(HandshakeError::Gone) => return None,
         Err(HandshakeError::Failed(error)) => (&counters.tls_failed_handshakes, error.to_string()),
         Err(HandshakeError::TimedOut) => {
-            (&counters.tls_handshakes_timed_out, "the client took longer than tls-handshake-timeout".to_owned())
+            (&counters.tls_handshakes_timed_out, "the client took longer than header-timeout".to_owned())
         }
         Err(HandshakeError::NotTls(mut stream)) => {
             let answer = if spoken == TlsService::Http { NOT_TLS_HTTP } else { NOT_TLS_REDIS };

@@ -140,7 +140,7 @@ fn a_converted_gcache_file_is_a_valid_configuration() {
             let checked = run(&["config", "check", "--config", larder.to_str().unwrap()], &[], b"");
             assert_eq!((checked.code, checked.text()), (0, "The configuration is valid.\n"), "{}", checked.error);
             let has = |line: &str| converted.text().lines().any(|other| other == line);
-            assert!(has("http = [\"0.0.0.0:8080\"]") && has("shards = 16") && has("item-prefix = \"/cache/v1\""));
+            assert!(has("http = [\"0.0.0.0:8080\"]") && has("item-prefix = \"/cache/v1\""));
             let snapshots = save == "true" || restore == "true" && role != "slave";
             assert_eq!(has("snapshot-file = \"./cache_dump.larder\""), snapshots, "{}", converted.text());
             assert_eq!(has("redis = [\"127.0.0.1:4545\"]"), role == "master");

@@ -37,7 +37,7 @@ impl Server {
         let source = format!("disk:{}", dir.display());
         // Nothing is answered from memory, and flushes and compactions take part.
         let always = ["serve", "--http=127.0.0.1:0", "--redis=off", "--admin=127.0.0.1:0", "--ttl=1ms", "--threads=2"];
-        command.env_clear().args(always).args(["--max-memory=8MiB", "--store-write-buffer=1MiB", "--source", &source]);
+        command.env_clear().args(always).args(["--max-memory=8MiB", "--store-block-cache=1MiB", "--source", &source]);
         // A deadline that no slow disk meets by accident.
         command.arg("--source-timeout=20s").args(args);
         Server::launch(command, layer)

@@ -160,7 +160,7 @@ fn a_pipeline_sees_its_own_writes_in_order() {
 fn writers_are_slowed_and_never_stopped() {
     const WRITERS: u64 = 16;
     const PIPELINE: u64 = 8;
-    let server = Server::start(&["--store-write-buffer=1MiB", "--durability=os"]);
+    let server = Server::start(&["--store-block-cache=1MiB", "--durability=os"]);
     let larder = &server.larder;
     let metric = |name: &str| larder.metric(&format!("larder_store_{name}{{group=\"default\"}}"));
     let stop = AtomicBool::new(false);

@@ -31,7 +31,7 @@ fn commands_have_limits_of_their_own_for_each_address() {
 
 #[test]
 fn a_user_has_one_budget_from_all_addresses() {
-    let larder = Larder::start(&["--throttle-user=1/s", "--throttle-user-burst=5"]);
+    let larder = Larder::start(&["--throttle-user=5/m"]);
     let mut client = larder.client();
     for user in ["ann", "bob"] {
         let reply = client.command(&["ACL", "SETUSER", user, "on", ">secret", "~*", "+@all"]);
@@ -56,7 +56,7 @@ fn a_user_has_one_budget_from_all_addresses() {
 fn a_user_has_one_budget_on_all_paths_of_http() {
     // Forwarded addresses and limits by address are answered on other paths.
     for more in [&[][..], &["--trusted-proxies=127.0.0.9"], &["--throttle=1000/s"], &["--throttle-headers"]] {
-        let args = ["--throttle-user=1/s", "--throttle-user-burst=6", "--password=p"];
+        let args = ["--throttle-user=6/m", "--password=p"];
         let larder = Larder::start(&[&args[..], more].concat());
         let mut client = larder.client();
         assert_eq!(client.command(&["AUTH", "p"]), Reply::ok());
@@ -102,7 +102,7 @@ fn a_user_has_one_budget_on_all_paths_of_http() {
 
 #[test]
 fn requests_that_show_no_user_count_too() {
-    let larder = Larder::start(&["--throttle=1/s", "--throttle-burst=5", "--password=p"]);
+    let larder = Larder::start(&["--throttle=5/m", "--password=p"]);
     let answers: Vec<String> = (0..12).map(|_| exchange(from(2, larder.http), get("/v1/kv/k").as_bytes())).collect();
     assert!(answers[..5].iter().all(|answer| answer.starts_with("HTTP/1.1 401")), "{answers:?}");
     assert!(answers.iter().filter(|answer| answer.starts_with("HTTP/1.1 429")).count() >= 5, "{answers:?}");

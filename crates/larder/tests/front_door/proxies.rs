@@ -23,7 +23,7 @@ fn host(address: &str) -> &str {
 
 #[test]
 fn nginx_names_the_client_of_every_protocol() {
-    let args = ["--trusted-proxies=127.0.0.1", "--proxy-protocol=optional", "--throttle=1/s", "--throttle-burst=6"];
+    let args = ["--trusted-proxies=127.0.0.1", "--proxy-protocol=optional", "--throttle=6/m"];
     let logs = ["--log-level=info", "--access-log=100%"];
     // MONITOR needs a source.
     let redis = RedisServer::start();
@@ -131,7 +131,7 @@ fn only_the_header_of_the_setting_counts_and_only_from_trusted_proxies() {
         ("x-forwarded-for", "X-Forwarded-For: 127.0.0.98", "Forwarded: for=127.0.0.99"),
     ] {
         let header = format!("--forwarded-header={header}");
-        let larder = Larder::start(&["--trusted-proxies=127.0.0.81", &header, "--throttle=1/s", "--throttle-burst=4"]);
+        let larder = Larder::start(&["--trusted-proxies=127.0.0.81", &header, "--throttle=4/m"]);
         // Plain reads, those of other routes, HTTP/2 and the admin listener's health are all of the same
         // client or of none.
         let ask = |host: u8, fields: &str, path: &str| {

@@ -36,8 +36,8 @@ fn secrets_show_nowhere() {
         .unwrap();
     let config = format!(
         "password-file = '{}'\npeer-secret-file = '{}'\nreplication-secret-file = '{}'\nusers-file = '{}'\n\
-         source = 'redis://:{}@127.0.0.1:{}'\nsnapshot-file = 's3://bucket/key'\nsnapshot-s3-credentials = '{}'\n\
-         snapshot-s3-endpoint = 'http://127.0.0.1:1'\nlog-level = 'debug'\naccess-log = '100%'\n\
+         source = 'redis://:{}@127.0.0.1:{}'\nsnapshot-file = 's3://bucket/key?credentials={}&endpoint=http://127.0.0.1:1'\n\
+         log-level = 'debug'\naccess-log = '100%'\n\
          [groups.api]\nmax-memory = '1MiB'\nsource = 'http://127.0.0.1:1/{{key}}'\nsource-headers = ['Authorization: Bearer {}']\n",
         path("password"),
         path("peer"),

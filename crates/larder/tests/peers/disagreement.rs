@@ -27,12 +27,12 @@ fn nodes_that_disagree_make_no_circle(transport: &str) {
     let ports = [Port::free(), Port::free()];
     let address = |number: usize| format!("127.0.0.1:{}", ports[number].number);
     let peers = format!("{},{}", address(0), address(1));
-    let start = |number: usize, name: &str| {
-        let args = ["--peers", &peers, "--peer-name", name, "--source", "demo:?delay=20ms", "--hot-copy-ttl", "0"];
+    let start = |number: usize, hash: &str| {
+        let args = ["--peers", &peers, "--peer-hash", hash, "--source", "demo:?delay=20ms", "--hot-copy-ttl", "0"];
         let args = [&args[..], &["--peer-transport", transport]].concat();
         Larder::with_http_on(ports[number].number, &args)
     };
-    let nodes = [start(0, "address"), start(1, "url")];
+    let nodes = [start(0, "fnv1"), start(1, "fnv1-url")];
     let keys: Vec<String> = (0..)
         .map(|number| format!("{number:x}-key"))
         .filter(|key| owner(&nodes[0], key).ends_with(&address(1)) && owner(&nodes[1], key).ends_with(&address(0)))

@@ -9,7 +9,7 @@ fn start(number: u8, args: &[&str]) -> Network {
     let subnet = Network::subnet(number);
     let peers: Vec<String> = (1..=3).map(|host| format!("{subnet}.{host}:{HTTP}")).collect();
     let of_host = |address: &String| {
-        let own = ["--peers", &peers.join(","), "--peer-self", address, "--peer-hash", "crc32"].map(str::to_owned);
+        let own = ["--peers", &peers.join(","), "--peer-self", address].map(str::to_owned);
         own.into_iter().chain(args.iter().map(|arg| (*arg).to_owned())).collect()
     };
     Network::start(number, &peers.iter().map(of_host).collect::<Vec<_>>())

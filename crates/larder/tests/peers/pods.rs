@@ -206,18 +206,27 @@ fn a_server_of_another_authority_is_not_asked() {
 #[test]
 fn what_a_pod_lacks_stops_the_start() {
     let server = KubernetesServer::start();
-    let (account, address) = (server.account().display().to_string(), server.address.to_string());
-    let refusal = |args: &[&str]| {
+    let account = server.account().display().to_string();
+    let refusal = |variables: &[(&str, &str)], args: &[&str]| {
         let peers = ["--http", "127.0.0.1:0", "--redis", "off", "--admin", "off", "--peers", "pods:app=larder"];
-        let output = command().args(peers).args(["--peer-self", "127.0.0.1:1"]).args(args).output().unwrap();
+        let output = command()
+            .args(peers)
+            .args(["--peer-self", "127.0.0.1:1"])
+            .args(args)
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let error = refusal(&["--peers-service-account", &account]);
-    assert!(error.contains("KUBERNETES_SERVICE_HOST is not set, nor peers-api-server"), "{error}");
+    let account_args = ["--peers-service-account", &*account];
+    let error = refusal(&[], &account_args);
+    assert!(error.contains("KUBERNETES_SERVICE_HOST is not set"), "{error}");
+    let (ip, port) = (server.address.ip().to_string(), server.address.port().to_string());
+    let variables = [("KUBERNETES_SERVICE_HOST", &*ip), ("KUBERNETES_SERVICE_PORT", &*port)];
     for file in ["namespace", "token", "ca.crt"] {
         fs::remove_file(server.account().join(file)).unwrap();
-        let error = refusal(&["--peers-service-account", &account, "--peers-api-server", &address]);
+        let error = refusal(&variables, &account_args);
         let path = format!("{account}/{file}");
         assert!(error.contains(&path) && error.contains("peers-service-account"), "{error}");
     }

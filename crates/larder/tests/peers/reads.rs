@@ -123,7 +123,7 @@ fn an_owner_that_is_gone_is_replaced_by_the_next_node(transport: &str) {
 }
 
 fn a_node_that_reaches_nobody_asks_the_source_itself(transport: &str) {
-    let mut fleet = Fleet::over(transport, 3, &["--source", "demo:", "--peer-fallback-limit", "1"]);
+    let mut fleet = Fleet::over(transport, 3, &["--source", "demo:"]);
     let keys: Vec<String> = (1..3).flat_map(|owner| fleet.keys_of(owner).take(10).collect::<Vec<_>>()).collect();
     fleet.nodes.truncate(1);
     for key in &keys {

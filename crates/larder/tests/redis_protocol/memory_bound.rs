@@ -121,8 +121,8 @@ fn the_last_of_several_bounds_counts() {
 
 #[test]
 fn a_bound_that_the_shards_do_not_allow_is_refused() {
-    let many = Larder::start(&["--max-memory", "64MiB", "--shards", "64"]);
-    let one = Larder::start(&["--max-memory", "8MiB", "--shards", "1"]);
+    let many = Larder::start(&["--max-memory", "256MiB"]);
+    let one = Larder::start(&["--max-memory", "7MiB"]);
     let refused = [
         (&many, "1mb", "max-memory of 1MiB needs a restart: with the shards that run now it must be at least"),
         (&one, "8gb", "max-memory of 8GiB needs a restart: with the shards that run now it must be at most"),

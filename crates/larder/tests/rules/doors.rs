@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
     Rule { name: "user", args: &["--password=p"], doors: BOTH, set: |_| {}, shows: |_, answers| refused(&answers[0]) },
     Rule {
         name: "throttle",
-        args: &["--throttle=1/s", "--throttle-burst=1"],
+        args: &["--throttle=1/s"],
         doors: BOTH,
         set: |_| {},
         shows: |server, answers| {
@@ -128,7 +128,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "slow log",
-        args: &["--slowlog-log-slower-than=0ms", "--slowlog-max-len=10"],
+        args: &["--slowlog-log-slower-than=0ms"],
         doors: &[Door::Redis],
         set: |_| {},
         shows: |server, _| server.worker.app.telemetry.slow.len() == 2,

@@ -49,15 +49,7 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     // The log level is a flag, which outweighs the file.
     assert_eq!(
         names(&changed["changes"]),
-        [
-            "ttl",
-            "throttle",
-            "throttle-burst",
-            "throttle-admin",
-            "throttle-admin-burst",
-            "prefixes.\"short:\"",
-            "groups.other.max-memory"
-        ]
+        ["ttl", "throttle", "throttle-admin", "prefixes.\"short:\"", "groups.other.max-memory"]
     );
     assert_eq!(names(&changed["needs_restart"]), ["max-pipeline", "groups.third", "groups.gone"]);
     // The new limit on requests allows one.
@@ -115,14 +107,14 @@ fn a_bad_file_changes_nothing() {
 fn a_memory_bound_that_the_shards_do_not_allow_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("larder.toml");
-    let text = "ttl = \"1h\"\n[groups.other]\nmax-memory = \"64MiB\"\nshards = 16\n";
+    let text = "ttl = \"1h\"\n[groups.other]\nmax-memory = \"64MiB\"\n";
     let larder = with_file(&path, text);
     std::fs::write(&path, text.replace("1h", "2h").replace("64MiB", "1MiB")).unwrap();
     for method in ["GET", "POST"] {
         let (status, problem) = reload(&larder, method);
         let detail = problem["detail"].as_str().unwrap();
         assert_eq!(status, 422, "{problem}");
-        for part in ["group other", "max-memory of 1MiB needs a restart", "at least 2MiB", "`shards`"] {
+        for part in ["group other", "max-memory of 1MiB needs a restart", "at least 2MiB"] {
             assert!(detail.contains(part), "{detail}");
         }
     }

@@ -69,11 +69,14 @@ impl Storage {
         (uploads, words.map(str::to_owned).collect())
     }
 
-    fn settings(&self) -> [String; 4] {
+    fn settings(&self) -> [String; 2] {
+        self.settings_at(&self.url)
+    }
+
+    fn settings_at(&self, endpoint: &str) -> [String; 2] {
+        let credentials = self.credentials.display();
         [
-            "--snapshot-file=s3://bucket/folder/snapshot".to_owned(),
-            format!("--snapshot-s3-endpoint={}", self.url),
-            format!("--snapshot-s3-credentials={}", self.credentials.display()),
+            format!("--snapshot-file=s3://bucket/folder/snapshot?endpoint={endpoint}&credentials={credentials}"),
             // More than one part.
             "--snapshot-compression=none".to_owned(),
         ]
@@ -165,29 +168,25 @@ fn a_kill_during_an_upload_leaves_the_old_object() {
 #[ignore = "make test-clients"]
 fn errors_of_a_bucket_say_which_setting_is_wrong() {
     let storage = Storage::start();
-    let settings = storage.settings();
-    let with = |args: &[&str]| {
-        let settings: Vec<&str> = settings[..2].iter().map(String::as_str).collect();
-        refused(&[&settings[..], &["--restore"], args].concat())
-    };
-    let said = with(&["--snapshot-s3-credentials=/nowhere"]);
-    assert!(said.contains("s3://bucket/folder/snapshot: snapshot-s3-credentials: /nowhere"), "{said}");
-    let credentials = &settings[2];
-    let said = with(&[credentials, "--snapshot-file=s3://other/snapshot"]);
+    let with = |object: &str| refused(&["--restore", &format!("--snapshot-file=s3://{object}")]);
+    let (url, credentials) = (&storage.url, storage.credentials.display());
+    let said = with(&format!("bucket/folder/snapshot?endpoint={url}&credentials=/nowhere"));
+    assert!(said.contains("s3://bucket/folder/snapshot: snapshot-file: credentials=/nowhere"), "{said}");
+    let said = with(&format!("other/snapshot?endpoint={url}&credentials={credentials}"));
     assert!(said.contains("no such bucket (snapshot-file)"), "{said}");
     assert!(said.contains("NoSuchBucket: The specified bucket does not exist; ") && !said.contains('<'), "{said}");
     // Nobody listens there.
-    let said = with(&[credentials, "--snapshot-s3-endpoint=http://127.0.0.1:1"]);
+    let said = with(&format!("bucket/folder/snapshot?endpoint=http://127.0.0.1:1&credentials={credentials}"));
     assert!(
-        said.contains("Connection refused") && said.contains("; is the storage there (snapshot-s3-endpoint)?"),
+        said.contains("Connection refused") && said.contains("; is the storage there (endpoint= of snapshot-file)?"),
         "{said}"
     );
-    let said = with(&[credentials, "--snapshot-s3-ca=/nowhere"]);
-    assert!(said.contains("snapshot-s3-ca: ") && said.contains("/nowhere"), "{said}");
+    let said = with(&format!("bucket/folder/snapshot?endpoint={url}&credentials={credentials}&ca=/nowhere"));
+    assert!(said.contains("snapshot-file: ca=: ") && said.contains("/nowhere"), "{said}");
     let said = refused(&["--snapshot-file=s3://bucket"]);
     assert!(said.contains("snapshot-file: `s3://bucket` names no object: write s3://BUCKET/KEY"), "{said}");
-    let said = refused(&["--snapshot-file=/tmp/file", credentials]);
-    assert!(said.contains("snapshot-s3-credentials: has no meaning unless snapshot-file is s3://"), "{said}");
+    let said = refused(&["--snapshot-file=s3://bucket/key?file=x"]);
+    assert!(said.contains("snapshot-file: unknown parameter `file`: s3:// takes endpoint,"), "{said}");
 }
 
 /// What a proxy before the storage does with a request: passes it on (0), answers with this status,
@@ -248,9 +247,8 @@ fn pass(mut stream: TcpStream, behind: &str, verdict: &Mutex<Verdict>) -> std::i
 fn a_bucket_that_fails_costs_neither_the_old_object_nor_memory() {
     let mut storage = Storage::start();
     let verdict: Arc<Mutex<Verdict>> = Arc::new(Mutex::new(Box::new(|_| 0)));
-    let endpoint = format!("--snapshot-s3-endpoint={}", proxy(&storage, verdict.clone()));
-    let settings = storage.settings();
-    let larder = Larder::start(&[&settings[0], &endpoint, &settings[2], &settings[3]]);
+    let settings = storage.settings_at(&proxy(&storage, verdict.clone()));
+    let larder = Larder::start(&[&settings[0], &settings[1]]);
     let mut client = larder.client();
     assert_eq!(ask(&mut client, "SET key small"), Reply::ok());
     assert_eq!(ask(&mut client, "SAVE"), Reply::ok());
@@ -278,7 +276,7 @@ fn a_bucket_that_fails_costs_neither_the_old_object_nor_memory() {
         let error = ask(&mut client, "SAVE");
         let error = error.error();
         assert!(error.contains("s3://bucket/folder/snapshot") && error.contains("not today"), "{what}: {error}");
-        assert!(error.contains("snapshot-s3-credentials"), "{what}: {error}");
+        assert!(error.contains("credentials= of snapshot-file"), "{what}: {error}");
         assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
         assert_eq!(storage.holds(), (0, old.clone()), "{what}: the old object stays, and the upload is called off");
         after.push(larder.anonymous());

@@ -163,11 +163,11 @@ fn a_damaged_file_stops_the_start_or_is_loaded_up_to_the_damage() {
     let restore = [&*scratch.setting(), "--restore"];
     let said = refused(&restore);
     assert!(said.contains("block ") && said.contains(" at byte ") && said.contains("checksum"), "{said}");
-    assert!(said.contains("--restore-damaged salvage"), "{said}");
+    assert!(said.contains("--restore salvage"), "{said}");
     let verified = snapshot("verify", &scratch.file);
     assert!(verified.status.code() == Some(1) && text(&verified.stderr).contains(" at byte "));
     assert_eq!(fs::read(&scratch.file).unwrap(), damaged, "it is left as it is");
-    let larder = scratch.restore(&["--restore-damaged=salvage"]);
+    let larder = scratch.restore(&["--restore=salvage"]);
     let found = ask(&mut larder.client(), "DBSIZE").int();
     assert!((10_000..30_000).contains(&found), "{found} of {ENTRIES}");
     let Reply::Bulk(Some(key)) = ask(&mut larder.client(), "RANDOMKEY") else { panic!("there are keys") };
@@ -175,6 +175,6 @@ fn a_damaged_file_stops_the_start_or_is_loaded_up_to_the_damage() {
     assert!(value.starts_with(b"000000005 "));
     drop(larder);
     fs::write(&scratch.file, b"something else, which is long enough to have been a header").unwrap();
-    let said = refused(&[&restore[..], &["--restore-damaged=salvage"]].concat());
+    let said = refused(&[&restore[..], &["--restore=salvage"]].concat());
     assert!(said.contains("is not a snapshot"), "{said}");
 }

@@ -49,13 +49,15 @@ impl Storage {
         storage
     }
 
-    fn settings(&self, dir: &TempDir) -> [String; 4] {
+    fn settings(&self, dir: &TempDir) -> [String; 2] {
         let credentials = dir.path().join(format!("credentials-{}", self.port));
         fs::write(&credentials, "[default]\naws_access_key_id = id\naws_secret_access_key = secret\n").unwrap();
         [
-            "--snapshot-file=s3://bucket/folder/snapshot".to_owned(),
-            format!("--snapshot-s3-endpoint=http://127.0.0.1:{}", self.port),
-            format!("--snapshot-s3-credentials={}", credentials.display()),
+            format!(
+                "--snapshot-file=s3://bucket/folder/snapshot?endpoint=http://127.0.0.1:{}&credentials={}",
+                self.port,
+                credentials.display()
+            ),
             "--snapshot-compression=none".to_owned(),
         ]
     }

@@ -214,7 +214,7 @@ fn a_group_that_is_gone_and_what_lies_behind_a_damage_are_kept() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&scratch.file, &damaged).unwrap();
-    terminate(scratch.restore(&["--restore-damaged=salvage"]));
+    terminate(scratch.restore(&["--restore=salvage"]));
     assert!(fs::read(&old).unwrap() == damaged);
 
     let config = scratch.dir.path().join("larder.toml");

@@ -28,7 +28,8 @@ fn entries(client: &mut Client, command: &[&str]) -> Vec<(Reply, Reply)> {
 #[test]
 fn the_slow_log_is_that_of_redis() {
     let redis = RedisServer::with(&["--slowlog-log-slower-than", "0", "--slowlog-max-len", "12"]);
-    let larder = Larder::start(&["--slowlog-log-slower-than", "0ms", "--slowlog-max-len", "12"]);
+    let larder = Larder::start(&["--slowlog-log-slower-than", "0ms"]);
+    assert_eq!(larder.client().command(&["CONFIG", "SET", "slowlog-max-len", "12"]), Reply::ok());
     let (long, many) = ("x".repeat(200), vec!["k"; 40]);
     let mget = [&["MGET"], many.as_slice()].concat();
     let mut said = Vec::new();
@@ -131,7 +132,8 @@ fn the_doctor_says_what_to_type_with_every_source() {
 #[test]
 fn latency_has_the_forms_of_redis() {
     let redis = RedisServer::with(&["--latency-monitor-threshold", "1", "--enable-debug-command", "yes"]);
-    let larder = Larder::start(&["--source", "demo:", "--latency-monitor-threshold", "1ms", "--allow-faults"]);
+    let larder = Larder::start(&["--source", "demo:", "--allow-faults"]);
+    assert_eq!(larder.client().command(&["CONFIG", "SET", "latency-monitor-threshold", "1"]), Reply::ok());
     let fault = r#"{"at":"source","kind":"delay","delay":"20ms","duration":"10m"}"#;
     let length = fault.len();
     larder.admin(&format!(

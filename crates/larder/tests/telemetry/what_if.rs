@@ -107,18 +107,6 @@ fn what_ends_in_the_tier_ends_at_other_sizes() {
     assert_eq!(after["sizes"][5]["hit_ratio"], after["hit_ratio"], "a flush empties all sizes: {after}");
 }
 
-#[test]
-fn nothing_is_simulated_when_it_is_off() {
-    let larder = Larder::start(&["--what-if", "off"]);
-    larder.client().command(&["GET", "a"]);
-    assert_eq!(curves(&larder, ""), serde_json::json!({"groups": []}));
-    assert!(!larder.get("/metrics").contains("larder_what_if_bytes{"));
-    let advice = run(&["advise", &format!("127.0.0.1:{}", larder.admin)], &[], b"");
-    assert!(advice.code != 0 || advice.text().starts_with("Nothing is simulated"), "{}", advice.text());
-    let quarter = Larder::start(&["--what-if", "30%"]);
-    assert_eq!(curves(&quarter, "")["groups"][0]["sampled_share"], 0.25);
-}
-
 /// Four rounds over 150 keys in a tier of 100: LRU has no hit, Larder's own policy has some.
 #[test]
 fn the_eviction_policy_can_be_chosen_and_its_name_is_true() {

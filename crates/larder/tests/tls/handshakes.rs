@@ -79,7 +79,7 @@ fn tls_clients_of_plain_listeners_are_counted() {
 #[test]
 fn garbage_and_slow_clients_are_dropped() {
     let authority = Authority::new();
-    let larder = larder(&[&authority.issue("a", &["a.test"])], &["--tls-handshake-timeout=300ms"]);
+    let larder = larder(&[&authority.issue("a", &["a.test"])], &["--header-timeout=300ms"]);
     for port in [larder.https[0], larder.rediss[0]] {
         // A record of a length that is too large, one of no known version, one that breaks off.
         for garbage in [
@@ -130,7 +130,7 @@ fn a_crowd_of_newcomers_is_served_and_keeps_nobody_waiting() {
     let authority = Authority::new();
     // One worker, so that all of them meet.
     let files = authority.issue("a", &["a.test"]);
-    let larder = larder(&[&files], &["--threads=1", "--max-connections=2000", "--tls-handshake-timeout=2s"]);
+    let larder = larder(&[&files], &["--threads=1", "--max-connections=2000", "--header-timeout=2s"]);
     let (port, config) = (larder.rediss[0], config(&authority));
     let mut connected = client(&config, port);
     connected.write_all(&encode(&[b"PING"])).unwrap();

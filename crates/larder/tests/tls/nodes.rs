@@ -12,9 +12,9 @@ fn node(port: &Port, peers: &str, files: &Files, ca: &Path, more: &[&str]) -> La
     let [cert, key] = files.flags();
     let https = format!("--https=127.0.0.1:{}", port.number);
     let ca = format!("--peer-tls-ca={}", text(ca));
-    let args = ["--peers", peers, "--peer-tls", &https, &ca, &cert, &key, "--source", "demo:?delay=0ms"];
-    // A busy machine takes its time for a handshake.
-    Larder::start(&[&args[..], &["--peer-connect-timeout=20s"], more].concat())
+    let args = ["--peers", peers, &https, &ca, &cert, &key, "--source", "demo:?delay=0ms"];
+    // A busy machine takes its time for a handshake, which may take a quarter of this.
+    Larder::start(&[&args[..], &["--source-timeout=80s"], more].concat())
 }
 
 fn ring(ports: &[Port]) -> String {

@@ -18,6 +18,9 @@ const MAX_MEMORY: &str = "max-memory";
 const LOG_LEVEL: &str = "log-level";
 const SAVE: &str = "snapshot-interval";
 
+/// Parameters that are no settings: what they are is known to the slow log.
+const AT_RUN_TIME: [&str; 2] = [SLOW_LEN, WATCH_FROM];
+
 /// The servers that a CONFIG GET, CONFIG SET or INFO asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
@@ -48,7 +51,7 @@ pub(crate) fn whose(args: Args<'_>) -> Whose {
 
 /// Everything that is called `larder-…`: the settings, and the rules that are several settings.
 fn names() -> impl Iterator<Item = &'static str> {
-    all_settings().map(|setting| setting.name).chain([&MODE_RULES[PREFIX.len()..]])
+    all_settings().map(|setting| setting.name).chain(AT_RUN_TIME).chain([&MODE_RULES[PREFIX.len()..]])
 }
 
 /// The setting's part of a parameter name.
@@ -92,10 +95,16 @@ fn shown(duration: Option<Duration>) -> String {
     duration.map_or("off".to_owned(), show_short_duration)
 }
 
+/// The settings and the other parameters, with the values of the configuration.
+fn configured(call: &CommandContext<'_>) -> impl Iterator<Item = (&'static str, String)> {
+    let at_run_time = AT_RUN_TIME.into_iter().map(|name| (name, String::new()));
+    call.worker.app.shown_settings().into_iter().chain(at_run_time)
+}
+
 /// The parameters that CONFIG GET asks for, with their current values.
 pub(crate) fn asked(call: &CommandContext<'_>) -> Vec<(String, String)> {
     let is_asked = |name: &str| call.args.from(2).any(|pattern| matches(pattern, name));
-    let shown = call.worker.app.shown_settings().into_iter().filter(|(name, _)| is_asked(name));
+    let shown = configured(call).filter(|(name, _)| is_asked(name));
     let settings = shown.map(|(name, configured)| ([PREFIX, name].concat(), now(call, name, &configured)));
     let rules = is_asked(&MODE_RULES[PREFIX.len()..]).then(|| (MODE_RULES.to_owned(), mode_rules(call)));
     settings.chain(rules).collect()
@@ -130,7 +139,7 @@ pub(super) fn set(call: &mut CommandContext<'_>) -> Done {
     }
     let mut changes = ConfigChanges::default();
     let mut seen: Vec<&str> = Vec::new();
-    let shown = call.worker.app.shown_settings();
+    let shown: Vec<_> = configured(call).collect();
     let mut parts = call.args.from(2);
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
         let named = |text: &str| setting(name).is_some_and(|name| name.eq_ignore_ascii_case(text.as_bytes()));

@@ -113,7 +113,7 @@ impl GrpcTransport {
             Ok(Err(reason)) => Err(not_reached(member, format_args!("cannot connect: {reason}"))),
             Err(_) => {
                 let timeout = self.connect_timeout;
-                let reason = format_args!("cannot connect: timed out after {timeout:?} (peer-connect-timeout)");
+                let reason = format_args!("cannot connect: timed out after {timeout:?} (a quarter of source-timeout)");
                 Err(not_reached(member, reason))
             }
         }

@@ -126,7 +126,7 @@ impl HttpConnections {
                 return Ok(sender);
             }
             Ok(Err(reason)) => reason,
-            Err(_) => format!("timed out after {:?} (peer-connect-timeout)", self.connect_timeout),
+            Err(_) => format!("timed out after {:?} (a quarter of source-timeout)", self.connect_timeout),
         };
         Err(PeerError::NotReached(format!("peer {}: cannot connect: {reason}", member.name).into()))
     }

@@ -283,7 +283,7 @@ impl KeyMove {
 fn ring_hash(settings: &PeerSettings) -> RingHash {
     match settings.hash {
         PeerHash::Xxh3 => RingHash::Xxh3,
-        PeerHash::Fnv1 => RingHash::Fnv1,
+        PeerHash::Fnv1 | PeerHash::Fnv1Url => RingHash::Fnv1,
         PeerHash::Crc32 => RingHash::Crc32,
     }
 }

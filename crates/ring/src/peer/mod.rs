@@ -11,7 +11,7 @@
 //! transport ── owner ── its tier, or its source ───► answer ── hot? ── kept for `hot-copy-ttl`
 //!   │ not reached          (never forwarded again)
 //!   ▼
-//! the next node on the ring, then the source, a few at a time (`peer-fallback-limit`)
+//! the next node on the ring, then the source, a few at a time
 //! ```
 //!
 //! Invariants:

@@ -6,6 +6,7 @@ use super::{
     transport::{AskedFor, PeerAnswer, PeerError, To},
 };
 use bytes::Bytes;
+use larder_config::PeerSettings;
 use larder_source::{Fetch, FetchAnswer, FreshUntil, RequestTrace, SourceError};
 use larder_store::clock;
 use std::{
@@ -192,13 +193,11 @@ impl PeerGroup {
     /// The owner and its substitute are out: this node asks the source itself, a few keys at a
     /// time.
     fn fetch_here(&self, membership: &Membership, fetch: Fetch) {
-        let limit = self.client.peers.settings.fallback_limit;
+        let limit = PeerSettings::FALLBACK_LIMIT;
         let fallbacks = &self.client.fallbacks;
         if fallbacks.get() >= limit {
             let name = &membership.owner(fetch.key()).name;
-            let reason = format!(
-                "the owner {name} is out, and {limit} such fetches are under way at the source (peer-fallback-limit)"
-            );
+            let reason = format!("the owner {name} is out, and {limit} such fetches are under way at the source");
             return fetch.finish(Err(SourceError::Unavailable(reason.into())), clock::now());
         }
         fallbacks.update(|count| count + 1);

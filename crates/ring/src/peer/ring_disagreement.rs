@@ -54,7 +54,7 @@ impl RingDisagreement {
             tracing::warn!(
                 theirs = epochs.0,
                 ours = epochs.1,
-                "a peer has another ring: compare `peers`, `peer-name` and `peer-hash` of the nodes"
+                "a peer has another ring: compare `peers` and `peer-hash` of the nodes"
             );
         }
         true
@@ -74,7 +74,7 @@ impl RingDisagreement {
                 key = &*key,
                 owner,
                 "a groupcache node takes this node for the owner of a key that has another owner: \
-                 set `peer-hash` and `peer-name` to those of its library, and compare the lists of nodes"
+                 set `peer-hash` to that of its library, and compare the lists of nodes"
             );
         }
     }

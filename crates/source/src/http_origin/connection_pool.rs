@@ -163,7 +163,7 @@ impl ConnectionPool {
     ///
     /// # Errors
     /// `Unavailable`: the address is not reached by the deadline, or within
-    /// `source-connect-timeout`.
+    /// the connect timeout of the options.
     pub(super) async fn connect(&self, deadline: RequestDeadline) -> Result<Connection, SourceError> {
         while self.may_share.get() {
             if let Some(stream) = self.shared.take(MAX_IDLE_TIME) {
@@ -213,7 +213,7 @@ impl ConnectionPool {
         let address = self.address();
         let own = self.settings.url.options.connect_timeout.map(|limit| (Instant::now() + limit, limit));
         let (until, limit, setting) = match own {
-            Some((until, limit)) if until < deadline.at => (until, limit, "source-connect-timeout"),
+            Some((until, limit)) if until < deadline.at => (until, limit, "half of source-timeout"),
             _ => (deadline.at, deadline.limit, "source-timeout"),
         };
         let reason = match timeout_at(until, opening).await {

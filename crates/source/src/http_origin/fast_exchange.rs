@@ -10,7 +10,7 @@ use super::{
     replayed_stream::ReplayedStream,
     request_deadline::RequestDeadline,
     response_body::broken_off,
-    send_request::{Effect, send, too_late, within_first_byte},
+    send_request::{Effect, send},
     whole_response::whole_response,
 };
 use crate::upstream_stream::Stream;
@@ -67,13 +67,12 @@ pub(super) async fn fast_exchange(
 ) -> Result<Exchanged, Failure> {
     let address = pool.address();
     if let Some(stream) = pool.take_idle_stream() {
-        match within_first_byte(origin, on_stream(origin, pool, stream, read, target)).await {
-            Some(Ok(exchanged)) => return Ok(exchanged),
-            Some(Err(broken)) if broken.is_parse || !origin.settings.health.may_retry() => {
+        match on_stream(origin, pool, stream, read, target).await {
+            Ok(exchanged) => return Ok(exchanged),
+            Err(broken) if broken.is_parse || !origin.settings.health.may_retry() => {
                 return Err(address.unavailable(broken.reason).into());
             }
-            Some(Err(_)) => {}
-            None => return Err(address.unavailable(too_late(origin)).into()),
+            Err(_) => {}
         }
     } else if pool.has_idle() {
         // Of an origin whose responses come in pieces.
@@ -82,11 +81,8 @@ pub(super) async fn fast_exchange(
         return Ok(Exchanged::Head(connection, response));
     }
     let stream = Box::pin(origin.connect_stream(pool, deadline)).await.map_err(Failure::NotConnected)?;
-    match within_first_byte(origin, on_stream(origin, pool, stream, read, target)).await {
-        Some(Ok(exchanged)) => Ok(exchanged),
-        Some(Err(broken)) => Err(address.unavailable(broken.reason).into()),
-        None => Err(address.unavailable(too_late(origin)).into()),
-    }
+    let exchanged = on_stream(origin, pool, stream, read, target).await;
+    exchanged.map_err(|broken| address.unavailable(broken.reason).into())
 }
 
 /// One request and what one read gives. The connection goes back to the pool if that is the whole

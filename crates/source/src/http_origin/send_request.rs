@@ -53,12 +53,9 @@ pub(super) async fn send(
         sends += 1;
         let mut request = address.request(target, connection.is_http2());
         complete(&mut request);
-        let SendFailure { error, is_unprocessed } = match within_first_byte(origin, connection.send(request)).await {
-            Some(Ok(response)) => return Ok((connection, response)),
-            Some(Err(failure)) => failure,
-            None => {
-                return Err(no_answer(too_late(origin)).into());
-            }
+        let SendFailure { error, is_unprocessed } = match connection.send(request).await {
+            Ok(response) => return Ok((connection, response)),
+            Err(failure) => failure,
         };
         // An HTTP/2 connection can end at any moment, a new one too.
         let may_end = connection.is_http2() || !is_new;
@@ -79,18 +76,4 @@ pub(super) async fn send(
         connection = origin.connect(pool, deadline).await.map_err(Failure::NotConnected)?;
         is_new = true;
     }
-}
-
-/// `None` if the head of the response has not come within `source-first-byte-timeout`.
-pub(super) async fn within_first_byte<T>(origin: &AddressChoice, response: impl Future<Output = T>) -> Option<T> {
-    match origin.settings.url.options.first_byte_timeout {
-        Some(limit) => tokio::time::timeout(limit, response).await.ok(),
-        None => Some(response.await),
-    }
-}
-
-/// Why it is not waited for any longer.
-pub(super) fn too_late(origin: &AddressChoice) -> String {
-    let limit = origin.settings.url.options.first_byte_timeout.unwrap_or_default();
-    format!("no answer within {limit:?} (source-first-byte-timeout)")
 }

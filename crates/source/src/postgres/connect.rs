@@ -38,7 +38,7 @@ pub(super) struct Opened {
     pub(super) is_standby: bool,
 }
 
-/// Opens a connection. Each attempt has the time of `source-connect-timeout`.
+/// Opens a connection. Each attempt has half of `source-timeout`.
 ///
 /// # Errors
 /// What is wrong with each of the servers.

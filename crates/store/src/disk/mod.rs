@@ -2,7 +2,7 @@
 //! cores.
 //!
 //! ```text
-//!  cores ── Work ────────► read_queue ──► readers (store-threads) ──► each answers by itself
+//!  cores ── Work ────────► read_queue ──► readers (2 × threads)   ──► each answers by itself
 //!    ├───── or, if all of it is in memory: reads by itself (cached_reads)
 //!    ├───── who counts ──► read_queue ──► one thread: a count for all who wait (counting)
 //!    ├─ Change + reply ──► write_queue ─► committer: takes all that waits, one batch, one sync ──► replies: a wake-up for each core

@@ -128,10 +128,6 @@ impl Tree {
         })?;
         let db = open(&path)?;
         let entries = survive(&path, || entries(&db, &options).map_err(|error| unusable(&path, &error)))?;
-        let kept = &entries.keyspace.config.data_block_compression_policy;
-        if *kept != options.data_block_compression_policy {
-            tracing::warn!("disk store {}: keeps the store-compression that it was made with", dir.path().display());
-        }
         let tree = Tree {
             entries: RwLock::new(entries),
             options,

@@ -35,7 +35,7 @@ impl State {
             return Some(WriteError::Invalid(text.into()));
         }
         if self.bytes > 0 && self.bytes + bytes > max_bytes {
-            let text = format!("more than {max_bytes} bytes of writes wait for the disk (store-max-waiting)");
+            let text = format!("more than {max_bytes} bytes of writes wait for the disk");
             return Some(WriteError::Refused(text.into()));
         }
         self.stopped.then(|| WriteError::Refused("the disk store has been closed".into()))

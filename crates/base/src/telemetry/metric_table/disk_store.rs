@@ -93,7 +93,7 @@ pub(super) const DISK_STORE: &[MetricFamily] = &[
     },
     store!("larder_store_level0_runs", Gauge, tree.level0_runs, "Runs of level 0; from 8 on, writes are slowed down."),
     store!("larder_store_sealed_memtables", Gauge, tree.sealed_memtables, "Memtables waiting to be flushed."),
-    store!("larder_store_memtable_bytes", Gauge, tree.memtable_bytes, "Bytes of all memtables (store-write-buffer)."),
+    store!("larder_store_memtable_bytes", Gauge, tree.memtable_bytes, "Bytes of all memtables."),
     store!(
         "larder_store_block_cache_bytes",
         Gauge,

@@ -55,8 +55,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn advice(document: &Value) -> String {
     let groups = document["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     if groups.is_empty() {
-        return "Nothing is simulated: the server runs with `what-if = false`, or no group of it has a memory tier.\n"
-            .to_owned();
+        return "Nothing is simulated: no group of the server has a memory tier.\n".to_owned();
     }
     let groups: Vec<String> = groups.iter().map(group_advice).collect();
     groups.join("\n")

@@ -47,14 +47,9 @@ impl From<String> for ApiError {
 }
 
 impl ApiServer {
-    /// `address`: `host:port`, as checked.
-    ///
     /// # Errors
     /// The account's files cannot be read; a text for people.
-    pub(super) fn new(address: &str, account: &Path) -> Result<ApiServer, String> {
-        let (host, port) = address.rsplit_once(':').unwrap_or((address, "443"));
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = port.parse().map_err(|_| format!("peers-api-server: `{address}` has no port"))?;
+    pub(super) fn new((host, port): (String, u16), account: &Path) -> Result<ApiServer, String> {
         let server = ApiServer { host, port, account: account.to_owned() };
         server.tls()?;
         server.token()?;

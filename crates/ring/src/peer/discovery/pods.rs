@@ -64,12 +64,17 @@ impl PodWatch {
     /// No API server is known, or this pod has no account there; a text for people.
     pub(super) fn new(found: FoundNodes, pods: &PodSelector) -> Result<PodWatch, String> {
         let settings = &found.peers.settings;
-        let address = settings.api_server.as_deref().ok_or(
-            "peers: `pods:` needs an API server of Kubernetes: KUBERNETES_SERVICE_HOST is not set, nor peers-api-server",
-        )?;
+        // Kubernetes sets both in every pod.
+        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let host = variable("KUBERNETES_SERVICE_HOST")
+            .ok_or("peers: `pods:` needs an API server of Kubernetes: KUBERNETES_SERVICE_HOST is not set")?;
+        let port = match variable("KUBERNETES_SERVICE_PORT") {
+            Some(port) => port.parse().map_err(|_| format!("KUBERNETES_SERVICE_PORT: `{port}` is not a port"))?,
+            None => 443,
+        };
         let account =
             |reason| format!("{reason} (peers-service-account: does the pod mount the token of its account?)");
-        let server = ApiServer::new(address, &settings.service_account).map_err(account)?;
+        let server = ApiServer::new((host, port), &settings.service_account).map_err(account)?;
         let namespace = server.namespace().map_err(account)?;
         let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let path = format!("/api/v1/namespaces/{}/pods?labelSelector={}", escaped(&namespace), escaped(&pods.labels));

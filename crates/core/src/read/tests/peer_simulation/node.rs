@@ -63,7 +63,6 @@ impl Node {
             hot_copy_after: 2,
             handover: 1 << 20,
             connect_timeout: CONNECT_TIMEOUT,
-            fallback_limit: 64,
             ..PeerSettings::default()
         };
         let ttl = Some(scenario.ttl);

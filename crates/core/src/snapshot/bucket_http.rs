@@ -4,9 +4,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri, header, uri::Scheme};
 use http_body::{Body, Frame, SizeHint};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
-use larder_base::tls::ClientTls;
+use hyper::client::conn::http1::SendRequest;
+use larder_base::{
+    outbound::{connect_tcp, speak_http1},
+    tls::ClientTls,
+};
 use larder_config::TlsClientSettings;
 use object_store::{
     ClientOptions,
@@ -24,8 +26,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     sync::Mutex,
     time::{Instant, Sleep, sleep, timeout},
 };
@@ -131,32 +131,19 @@ fn no_answer() -> HttpError {
 
 impl Client {
     async fn open(&self, host: &Uri) -> Result<SendRequest<HttpRequestBody>, HttpError> {
-        let failed = |error: io::Error| HttpError::new(HttpErrorKind::Connect, error);
         let name = host.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let is_tls = host.scheme() == Some(&Scheme::HTTPS);
         let port = host.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let opened = timeout(CONNECT, async {
-            let tcp = TcpStream::connect((name, port)).await.map_err(failed)?;
-            tcp.set_nodelay(true).map_err(failed)?;
-            if !is_tls {
-                return speak(tcp).await;
-            }
-            let tls = self.tls.towards(name).map_err(|error| failed(io::Error::other(error)))?;
-            speak(tls.connect(tcp).await.map_err(failed)?).await
+            let tls = is_tls.then(|| self.tls.towards(name)).transpose();
+            let stream = connect_tcp(name, port, tls.map_err(io::Error::other)?.as_ref()).await?;
+            speak_http1(stream).await.map_err(io::Error::other)
         });
-        opened.await.map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+        opened
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            .map_err(|error: io::Error| HttpError::new(HttpErrorKind::Connect, error))
     }
-}
-
-async fn speak<S>(stream: S) -> Result<SendRequest<HttpRequestBody>, HttpError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let spoken = handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = spoken.map_err(|error| HttpError::new(HttpErrorKind::Connect, error))?;
-    // Its error is that of the request.
-    tokio::spawn(connection);
-    Ok(sender)
 }
 
 /// An answer that comes in time and is not too long, or ends with an error.

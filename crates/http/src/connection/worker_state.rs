@@ -4,19 +4,17 @@ use super::connection_deadlines::ConnectionDeadlines;
 use crate::messages::{response_body::ResponseBody, response_writer};
 use bytes::Bytes;
 use http::Response;
-use http_body_util::Full;
-use hyper::client::conn::http1::SendRequest;
+use larder_base::outbound::HttpClient;
 use larder_engine::Millis;
 use larder_proto::{http::text::Date, output::Output};
-use std::{cell::RefCell, rc::Rc, time::Duration};
-use tokio::time::Instant;
+use std::{cell::RefCell, rc::Rc};
 
 /// What the HTTP connections of one worker share.
 #[derive(Debug, Default)]
 pub struct HttpWorkerState {
     pub(crate) deadlines: Rc<ConnectionDeadlines>,
     pub(crate) turn_buffers: RefCell<TurnBuffers>,
-    pub(crate) primary: PrimaryConnections,
+    pub(crate) primary: HttpClient,
     pub(crate) contents: KeptAnswer,
     pub(crate) hot_keys: KeptAnswer,
 }
@@ -76,29 +74,5 @@ impl KeptAnswer {
             }
         };
         response_writer::json(ResponseBody::full(body))
-    }
-}
-
-/// Idle connections that a core keeps, and for how long.
-const MAX_IDLE: usize = 16;
-const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
-
-pub(crate) type Connection = SendRequest<Full<Bytes>>;
-
-/// One core's idle connections to the primary, with the moment since when; the latest is last.
-#[derive(Debug, Default)]
-pub(crate) struct PrimaryConnections(RefCell<Vec<(Connection, Instant)>>);
-
-impl PrimaryConnections {
-    pub(crate) fn take(&self) -> Option<Connection> {
-        let mut idle = self.0.borrow_mut();
-        idle.retain(|(connection, since)| connection.is_ready() && since.elapsed() < MAX_IDLE_TIME);
-        idle.pop().map(|(connection, _)| connection)
-    }
-    pub(crate) fn put(&self, connection: Connection) {
-        let mut idle = self.0.borrow_mut();
-        if idle.len() < MAX_IDLE && !connection.is_closed() {
-            idle.push((connection, Instant::now()));
-        }
     }
 }

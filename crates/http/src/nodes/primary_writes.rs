@@ -15,21 +15,22 @@ use crate::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
-use larder_base::identity::DEFAULT_USER;
+use http_body_util::Full;
+use larder_base::{
+    identity::DEFAULT_USER,
+    outbound::{HttpFailure, HttpServer, Resend},
+};
 use larder_config::{PrimaryHttp, ReplicaWrites};
 use larder_ring::replica::{ChangesAt, client_tls};
-use larder_source::connect_tcp;
-use std::{io, time::Duration};
-use tokio::time::timeout;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The field that a forwarded request has. Such a request goes no further.
 const FORWARDED: HeaderName = HeaderName::from_static("larder-forwarded");
 /// The field of the answer to it, by which the replica tells when it has the write: [`ChangesAt`].
 const CHANGES: HeaderName = HeaderName::from_static("larder-changes");
 const CONNECTING: Duration = Duration::from_secs(2);
+/// From the request to the end of its answer.
 const ANSWERING: Duration = Duration::from_secs(5);
 /// What an answer holds at most besides a value.
 const REST: usize = 1 << 20;
@@ -79,27 +80,6 @@ pub(crate) async fn forward(context: &ConnectionContext, head: &request::Parts, 
     let address = app.settings.replication.primary_http.as_ref();
     let address = address.ok_or_else(|| not_sent("no address", "primary-http is not set"))?;
     let shown = address.to_string();
-    let connections = &context.http.primary;
-    let mut connection = match connections.take() {
-        Some(connection) => connection,
-        None => {
-            let connect = async {
-                // Read for each connection: the files may have changed.
-                let tls = client_tls(&address.0, &[&b"http/1.1"[..]]).map_err(io::Error::other)?;
-                let stream = connect_tcp(&address.0.host, address.0.port, tls.as_ref()).await?;
-                handshake(TokioIo::new(stream)).await.map_err(io::Error::other)
-            };
-            let (sender, connection) = match timeout(CONNECTING, connect).await {
-                Ok(connected) => connected.map_err(|error| not_sent(&shown, &error.to_string()))?,
-                Err(_) => return Err(not_sent(&shown, "no connection in time")),
-            };
-            tokio::task::spawn_local(async move {
-                // The request that is under way gets the error, too.
-                let _ = connection.await;
-            });
-            sender
-        }
-    };
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut request = Request::builder().method(&head.method).uri(target);
     if let Some(headers) = request.headers_mut() {
@@ -110,18 +90,17 @@ pub(crate) async fn forward(context: &ConnectionContext, head: &request::Parts, 
         headers.extend(login(context, address).map(|login| (header::AUTHORIZATION, login)));
     }
     let request = request.body(Full::new(body)).map_err(|error| not_sent(&shown, &error.to_string()))?;
-    let limit = app.settings.max_value.saturating_add(REST);
-    let answer = async {
-        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?;
-        Ok::<_, String>((head, body.to_bytes()))
+    let server = HttpServer {
+        host: &address.0.host,
+        port: address.0.port,
+        tls: &|| client_tls(&address.0, &[&b"http/1.1"[..]]),
+        connect_timeout: CONNECTING,
+        deadline: Instant::now() + ANSWERING,
+        largest: app.settings.max_value.saturating_add(REST),
+        buffers: &app.buffers,
     };
-    let (answered, body) = match timeout(ANSWERING, answer).await {
-        Ok(answered) => answered.map_err(|error| unanswered(&shown, &error))?,
-        Err(_) => return Err(unanswered(&shown, "it did not answer in time")),
-    };
-    connections.put(connection);
+    let answer = context.http.primary.exchange(&server, || request.clone(), Resend::IfUnsent).await;
+    let (answered, body) = answer.map_err(|failure| failed(&shown, &failure))?.into_parts();
     if answered.status == StatusCode::UNAUTHORIZED {
         return Err(not_sent(&shown, refused_login(context, address)));
     }
@@ -178,13 +157,17 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-fn not_sent(address: &str, why: &str) -> Problem {
-    Problem::of(ProblemKind::PrimaryUnavailable, format!("the primary at {address}: {why}; nothing was written"))
+fn failed(address: &str, failure: &HttpFailure) -> Problem {
+    match failure {
+        HttpFailure::NotConnected(_) => not_sent(address, &failure.to_string()),
+        _ => unavailable(address, &failure.to_string(), "the write may have been made"),
+    }
 }
 
-fn unanswered(address: &str, why: &str) -> Problem {
-    Problem::of(
-        ProblemKind::PrimaryUnavailable,
-        format!("the primary at {address}: {why}; the write may have been made"),
-    )
+fn not_sent(address: &str, why: &str) -> Problem {
+    unavailable(address, why, "nothing was written")
+}
+
+fn unavailable(address: &str, why: &str, outcome: &str) -> Problem {
+    Problem::of(ProblemKind::PrimaryUnavailable, format!("the primary at {address}: {why}; {outcome}"))
 }

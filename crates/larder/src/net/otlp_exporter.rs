@@ -3,20 +3,15 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use larder_base::{
+    outbound::{connect_tcp, speak_http1},
     telemetry::{LogLimiter, OtlpResource, gzip, metrics_message, partial_success, traces_message},
     tls::ClientTls,
 };
 use larder_config::{OtlpSettings, TlsClientSettings, read_headers};
 use larder_core::app::App;
 use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::{Instant, MissedTickBehavior, interval, timeout},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 /// For one message, from the connection to the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,14 +53,6 @@ enum NotSent {
     After(StatusCode, Duration),
     /// The collector does not take it.
     Refused(StatusCode),
-}
-
-/// What a collector answers.
-struct Answer {
-    status: StatusCode,
-    /// The pause that it asks for.
-    pause: Option<Duration>,
-    body: Vec<u8>,
 }
 
 /// Begins to send, if there is a collector.
@@ -193,21 +180,30 @@ impl OtlpExporter {
         let endpoint = &self.settings.endpoint;
         let is_tls = endpoint.scheme_str() == Some("https");
         let port = endpoint.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let stream = TcpStream::connect((host(endpoint), port)).await.map_err(NotSent::Later)?;
+        let tls = is_tls.then_some(&self.tls);
+        let stream = connect_tcp(host(endpoint), port, tls).await.map_err(NotSent::Later)?;
         let base = endpoint.path().trim_end_matches('/');
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = Method::POST;
         *request.uri_mut() =
             format!("{base}/{path}").parse().map_err(|error| NotSent::Later(io::Error::other(error)))?;
         *request.headers_mut() = self.headers.clone();
-        let Answer { status, pause, body } = match is_tls {
-            true => answer(self.tls.connect(stream).await.map_err(NotSent::Later)?, request).await?,
-            false => answer(stream, request).await?,
-        };
+        let failed = |error: hyper::Error| NotSent::Later(io::Error::other(error));
+        let response = speak_http1(stream).await.map_err(failed)?.send_request(request).await.map_err(failed)?;
+        let status = response.status();
+        // The other form is a date, which would depend on both clocks.
+        let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (mut frames, mut body) = (response.into_body(), Vec::new());
+        while let Some(frame) = frames.frame().await {
+            let data = frame.map_err(failed)?.into_data().unwrap_or_default();
+            body.extend_from_slice(&data[..data.len().min(LONGEST_ANSWER - body.len())]);
+        }
         match (status.as_u16(), pause) {
             (200..300, _) => Ok(body),
             // https://opentelemetry.io/docs/specs/otlp/#otlphttp-throttling
-            (429 | 503, Some(pause)) => Err(NotSent::After(status, pause.clamp(PAUSE, LONGEST_PAUSE))),
+            (429 | 503, Some(pause)) => {
+                Err(NotSent::After(status, Duration::from_secs(pause).clamp(PAUSE, LONGEST_PAUSE)))
+            }
             // https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
             (429 | 502..=504, _) => Err(NotSent::Later(io::Error::other(format!("it answered {status}")))),
             _ => Err(NotSent::Refused(status)),
@@ -230,33 +226,4 @@ fn headers(settings: &OtlpSettings) -> Result<HeaderMap, String> {
 
 fn host(endpoint: &Uri) -> &str {
     endpoint.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
-}
-
-async fn answer<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, NotSent>
-where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
-{
-    let failed = |error: hyper::Error| NotSent::Later(io::Error::other(error));
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(failed)?;
-        let status = response.status();
-        // The other form is a date, which would depend on both clocks.
-        let pause = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let (mut frames, mut body) = (response.into_body(), Vec::new());
-        while let Some(frame) = frames.frame().await {
-            let data = frame.map_err(failed)?.into_data().unwrap_or_default();
-            body.extend_from_slice(&data[..data.len().min(LONGEST_ANSWER - body.len())]);
-        }
-        Ok(Answer { status, pause: pause.map(Duration::from_secs), body })
-    };
-    tokio::pin!(exchange);
-    tokio::select! {
-        biased;
-        answered = &mut exchange => answered,
-        ended = connection => {
-            ended.map_err(failed)?;
-            exchange.await
-        }
-    }
 }

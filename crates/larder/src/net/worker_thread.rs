@@ -7,6 +7,7 @@ use super::{
     ring_transport::{self, PlainStream, WorkerRing},
     tls_handshake::begin_tls,
 };
+use larder_base::outbound::stop_pacing;
 use larder_base::{
     lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
     tls::{ClientStream, HandshakeTurns, ServerTls},
@@ -18,7 +19,6 @@ use larder_core::{
 use larder_redis::CommandAccess;
 use larder_redis::connection::{self, BufferPool};
 use larder_ring::peer::{self, Standing};
-use larder_source::stop_pacing;
 use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
     net::TcpStream,

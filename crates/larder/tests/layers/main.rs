@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, path::Path};
 /// Crates with more than one room, and their rooms, lowest first: a room imports only rooms before
 /// it.
 const ROOMS: [(&str, &[&str]); 4] = [
-    ("crates/base", &["special", "buffers", "telemetry", "lifecycle", "tls", "identity"]),
+    ("crates/base", &["special", "buffers", "telemetry", "lifecycle", "tls", "outbound", "identity"]),
     ("crates/ring", &["peer", "replica"]),
     ("crates/core", &["read", "clients", "snapshot", "app", "gate"]),
     ("crates/larder", &["net", "cli"]),

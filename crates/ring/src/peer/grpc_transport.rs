@@ -19,10 +19,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use larder_base::{
     buffers::{BufferCharge, BufferKind, Buffers},
+    outbound::{Http2Connections, Http2Stream, connect_tcp, with_cause},
     tls::{NodeProtocol, ServerTls},
 };
 use larder_config::{PeerAddress, PeerSettings};
-use larder_source::{Http2Connections, Http2Stream, LocalFuture, connect_tcp};
+use larder_source::LocalFuture;
 use prost::Message;
 use std::{
     cell::RefCell,
@@ -105,7 +106,7 @@ impl GrpcTransport {
                 None => None,
             };
             let stream = connect_tcp(host, *port, tls.as_ref()).await.map_err(|error| error.to_string())?;
-            pool.connections.open(stream).await
+            pool.connections.open(stream).await.map_err(|error| with_cause(&error))
         };
         let until = deadline.min(Instant::now() + self.connect_timeout);
         match timeout_at(until, connecting).await {

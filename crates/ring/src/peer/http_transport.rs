@@ -1,6 +1,5 @@
 //! The transport over HTTP/1.1, by the [routes](super::node_routes) between nodes.
 use super::{
-    http_connections::HttpConnections,
     member::Member,
     messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
     node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
@@ -9,17 +8,29 @@ use super::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
-use larder_base::{buffers::Buffers, tls::ServerTls};
-use larder_config::PeerSettings;
+use larder_base::{
+    buffers::Buffers,
+    outbound::{HttpClient, HttpFailure, HttpServer, Resend},
+    tls::{NodeProtocol, ServerTls},
+};
+use larder_config::{PeerAddress, PeerSettings};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// What a message holds at most besides the value.
+const LARGEST_REST: usize = 1 << 20;
 
 /// One core's way to the other nodes.
 pub(super) struct HttpTransport {
-    connections: HttpConnections,
+    client: HttpClient,
+    connect_timeout: Duration,
+    max_value: usize,
+    buffers: Arc<Buffers>,
+    /// `None`: the nodes speak plain HTTP.
+    tls: Option<Arc<ServerTls>>,
     /// The header field that shows the secret.
     secret: Option<HeaderValue>,
 }
@@ -31,20 +42,53 @@ impl HttpTransport {
         buffers: Arc<Buffers>,
         tls: Option<Arc<ServerTls>>,
     ) -> HttpTransport {
-        let connections = HttpConnections::new(settings.connect_timeout, max_value, buffers, tls);
-        HttpTransport { connections, secret: shown_secret(settings) }
+        let (connect_timeout, secret) = (settings.connect_timeout, shown_secret(settings));
+        HttpTransport { client: HttpClient::default(), connect_timeout, max_value, buffers, tls, secret }
     }
 
-    /// Sends a request, and gives the head and the body of the response; an error if the node lacks
-    /// the group.
+    /// Sends a request, and gives the status and the body of the response; an error if the node
+    /// lacks the group.
     async fn exchange(
         &self,
         to: To<'_>,
         build: impl Fn() -> Request<Full<Bytes>>,
-    ) -> Result<(Response<()>, Bytes), PeerError> {
-        let (head, body) = self.connections.exchange(to.member, build, to.deadline).await?;
-        check_group(to.member, to.group, head.status(), &body)?;
-        Ok((head, body))
+        resend: Resend,
+    ) -> Result<(StatusCode, Bytes), PeerError> {
+        let PeerAddress { host, port } = &to.member.address;
+        let server = HttpServer {
+            host,
+            port: *port,
+            tls: &|| self.tls.as_ref().map_or(Ok(None), |tls| tls.towards_node(host, NodeProtocol::Http1)),
+            connect_timeout: self.connect_timeout,
+            deadline: to.deadline,
+            largest: self.max_value + LARGEST_REST,
+            buffers: &self.buffers,
+        };
+        let answer = self.client.exchange(&server, build, resend).await;
+        let (head, body) = answer.map_err(|failure| self.failed(to.member, &failure, resend))?.into_parts();
+        check_group(to.member, to.group, head.status, &body)?;
+        Ok((head.status, body))
+    }
+
+    fn failed(&self, member: &Member, failure: &HttpFailure, resend: Resend) -> PeerError {
+        let reason = match failure {
+            HttpFailure::NotConnected(None) => {
+                format!("cannot connect: timed out after {:?} (a quarter of source-timeout)", self.connect_timeout)
+            }
+            HttpFailure::Late => "no answer in time (source-timeout)".to_owned(),
+            failure => failure.to_string(),
+        };
+        let reason = format!("peer {}: {reason}", member.name).into();
+        match failure {
+            HttpFailure::Broken(_) if resend == Resend::IfUnanswered => PeerError::NotReached(reason),
+            HttpFailure::NotConnected(_) => PeerError::NotReached(reason),
+            HttpFailure::Broken(_) | HttpFailure::Late => PeerError::NoAnswer(reason),
+            HttpFailure::Closed(_) => PeerError::Closed(reason),
+            // It may have closed the connection that held the most, because its buffers are full. If it is gone,
+            // the next request shows that.
+            HttpFailure::BrokeOff(_) | HttpFailure::NoRoom => PeerError::NoRoom(reason),
+            HttpFailure::TooLarge(_) => PeerError::Refused(reason),
+        }
     }
 
     fn request(&self, member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
@@ -87,8 +131,8 @@ impl Transport for HttpTransport {
             asked_for.tell(request.headers_mut());
             request
         };
-        let (head, body) = self.exchange(to, build).await?;
-        answer(to.member, head.status(), body)
+        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
+        answer(to.member, status, body)
     }
 
     async fn get_many(
@@ -101,9 +145,9 @@ impl Transport for HttpTransport {
         let (path, asked) = (path(to.group, GET_KEYS), keys.len());
         let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
         let build = || with_epoch(self.request(to.member, Method::POST, &path, body.clone()), epoch);
-        let (head, body) = self.exchange(to, build).await?;
-        if head.status() != StatusCode::OK {
-            return Err(unanswered(to.member, head.status(), &body));
+        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
+        if status != StatusCode::OK {
+            return Err(unanswered(to.member, status, &body));
         }
         let response = GetKeysResponse::decode(body).map_err(|error| not_reached(to.member, error))?;
         answers(to.member, asked, response.answers)
@@ -112,8 +156,8 @@ impl Transport for HttpTransport {
     async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
         let (method, path, body) = told(to.group, change);
         let build = || self.request(to.member, method.clone(), &path, body.clone());
-        let (head, body) = self.exchange(to, build).await?;
-        match head.status() {
+        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
+        match status {
             StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
             status if status.is_client_error() => {
                 Err(refused(to.member, format_args!("{status}: {}", explanation(&body))))
@@ -125,10 +169,9 @@ impl Transport for HttpTransport {
     async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
         let (path, body) = (path(to.group, AT_OWNER), Bytes::from(request.encode_to_vec()));
         let build = || self.request(to.member, Method::POST, &path, body.clone());
-        let (head, body) = self.connections.exchange_once(to.member, build, to.deadline).await?;
-        check_group(to.member, to.group, head.status(), &body)?;
-        let reason = |reason: String| format!("peer {}: {}: {reason}", to.member.name, head.status()).into();
-        match head.status() {
+        let (status, body) = self.exchange(to, build, Resend::IfUnsent).await?;
+        let reason = |reason: String| format!("peer {}: {status}: {reason}", to.member.name).into();
+        match status {
             StatusCode::OK => match OwnerAnswer::decode(body) {
                 Ok(answer) if answer.status != 0 => Ok(answer),
                 // groupcache-go takes the request for a read of a key.
@@ -137,7 +180,7 @@ impl Transport for HttpTransport {
             StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS => {
                 Err(PeerError::NotReached(reason(explanation(&body))))
             }
-            status @ StatusCode::SERVICE_UNAVAILABLE => Err(unanswered(to.member, status, &body)),
+            StatusCode::SERVICE_UNAVAILABLE => Err(unanswered(to.member, status, &body)),
             status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
             _ => Err(PeerError::Refused(reason(explanation(&body)))),
         }
@@ -147,9 +190,9 @@ impl Transport for HttpTransport {
         let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
         let path = path(to.group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
         let build = || self.request(to.member, Method::POST, &path, Bytes::new());
-        let (head, body) = self.exchange(to, build).await?;
-        if head.status() != StatusCode::OK {
-            return Err(refused(to.member, format_args!("{}: it hands nothing over", head.status())));
+        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
+        if status != StatusCode::OK {
+            return Err(refused(to.member, format_args!("{status}: it hands nothing over")));
         }
         Ok(HottestKeys::decode(body).map_err(|error| refused(to.member, error))?.keys)
     }
@@ -158,8 +201,8 @@ impl Transport for HttpTransport {
         let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
         let path = path(to.group, &format!("{MEMBER}?of={this}&is={}&hash={hash}", what.name()));
         let build = || self.request(to.member, Method::POST, &path, Bytes::new());
-        let (head, body) = self.exchange(to, build).await?;
-        match head.status() {
+        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
+        match status {
             StatusCode::OK => Ok(explanation(&body)),
             status => Err(refused(to.member, status)),
         }

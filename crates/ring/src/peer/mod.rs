@@ -42,7 +42,6 @@ mod grpc_transport;
 mod handover;
 mod hot_keys;
 mod hottest_keys;
-mod http_connections;
 mod http_transport;
 mod member;
 mod membership;

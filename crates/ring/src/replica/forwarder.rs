@@ -6,9 +6,9 @@
 //! are here: who has written reads its own write.
 use super::{changes_at::ChangesAt, link::client_tls, link_status::LinkState, replication::Replication};
 use bytes::{Bytes, BytesMut};
+use larder_base::outbound::{Stream, connect_tcp};
 use larder_config::{PrimaryAddress, ReplicationMode};
 use larder_proto::resp::{Scanner, encode};
-use larder_source::{Stream, connect_tcp};
 use std::{
     cell::RefCell,
     fmt, io,

@@ -6,10 +6,13 @@ use super::{
     replication::Replication,
     sender::HEARTBEAT,
 };
-use larder_base::tls::ClientTls;
+use larder_base::{
+    outbound::{Stream, connect_tcp},
+    tls::ClientTls,
+};
 use larder_config::{PrimaryAddress, ReplicationMode};
 use larder_proto::resp::encode;
-use larder_source::{Stream, connect_tcp, jittered};
+use larder_source::jittered;
 use larder_store::{clock, snapshot::MAX_HEAD};
 use std::{sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
 use tokio::{

@@ -8,8 +8,8 @@ use crate::{
     jittered_wait::jittered,
     source_error::SourceError,
     source_health::{ConnectionHealth, ConnectionState},
-    upstream_stream::Stream,
 };
+use larder_base::outbound::Stream;
 use larder_engine::Millis;
 use std::{
     cell::{Cell, RefCell},

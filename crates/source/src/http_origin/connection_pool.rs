@@ -1,21 +1,15 @@
 //! One core's connections to one address of the origin: those that can take a request, and how new
 //! ones are made.
 use super::{
-    http2_connections::Http2Connections,
     origin_connection::Connection,
     origin_settings::{OriginSettings, SharedAddress},
     request_deadline::RequestDeadline,
-    response_body::broken_off,
 };
-use crate::{
-    source_error::SourceError,
-    source_health::AddressInLogs,
-    upstream_stream::{Stream, connect_tcp},
-};
+use crate::{source_error::SourceError, source_health::AddressInLogs};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use larder_base::outbound::{Http2Connections, Stream, connect_tcp, speak_http1, with_cause};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -25,7 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
@@ -234,23 +228,12 @@ impl ConnectionPool {
         let stream = self.open_stream().await?;
         // The origin may have been exchanged for another since the last connection.
         self.may_share.set(address.http2.is_some() && stream.speaks_http2());
-        if self.may_share.get() {
-            return Ok(Connection::Http2(self.shared.open(stream).await?));
-        }
-        connection_over(stream).await.map_err(|error| broken_off(&error))
+        let opened = match self.may_share.get() {
+            true => self.shared.open(stream).await.map(Connection::Http2),
+            false => speak_http1(stream).await.map(Connection::Http1),
+        };
+        opened.map_err(|error| with_cause(&error))
     }
-}
-
-/// A connection that hyper has from now on.
-pub(super) async fn connection_over(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-) -> Result<Connection, hyper::Error> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::task::spawn_local(async move {
-        // The request that is under way gets the error, too.
-        let _ = connection.await;
-    });
-    Ok(Connection::Http1(sender))
 }
 
 /// Adds what became idle now.

@@ -4,19 +4,18 @@
 use super::{
     address_attempts::Failure,
     address_choice::AddressChoice,
-    connection_pool::{ConnectionPool, connection_over},
+    connection_pool::ConnectionPool,
     exchange::Read,
     origin_connection::{Connection, SendFailure},
     replayed_stream::ReplayedStream,
     request_deadline::RequestDeadline,
-    response_body::broken_off,
     send_request::{Effect, send},
     whole_response::whole_response,
 };
-use crate::upstream_stream::Stream;
 use bytes::Bytes;
 use http::{Response, Uri, response::Parts};
 use hyper::body::Incoming;
+use larder_base::outbound::{Stream, speak_http1, with_cause};
 use std::{
     future::poll_fn,
     io,
@@ -49,7 +48,7 @@ impl From<io::Error> for Broken {
 }
 impl From<hyper::Error> for Broken {
     fn from(error: hyper::Error) -> Broken {
-        Broken { reason: broken_off(&error), is_parse: error.is_parse() }
+        Broken { reason: with_cause(&error), is_parse: error.is_parse() }
     }
 }
 
@@ -111,7 +110,7 @@ async fn on_stream(
         Err(part) => part,
     };
     let replayed = async {
-        let mut connection = connection_over(ReplayedStream::new(stream, part)).await?;
+        let mut connection = Connection::Http1(speak_http1(ReplayedStream::new(stream, part)).await?);
         let mut request = pool.address().request(target, false);
         read.complete(&mut request);
         let response = connection.send(request).await.map_err(|SendFailure { error, .. }| error)?;

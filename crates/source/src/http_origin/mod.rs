@@ -39,7 +39,6 @@ mod answer_meaning;
 mod connection_pool;
 mod exchange;
 mod fast_exchange;
-mod http2_connections;
 mod http_date;
 mod key_moments;
 mod not_modified;
@@ -59,5 +58,4 @@ mod send_request;
 mod whole_response;
 mod write_exchange;
 
-pub use http2_connections::{Http2Connections, Http2Stream};
 pub(super) use origin_source::setup;

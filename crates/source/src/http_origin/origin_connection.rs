@@ -1,5 +1,4 @@
 //! A connection to an address of the origin, or a part of one, that carries one request.
-use super::http2_connections::Http2Stream;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -7,6 +6,7 @@ use hyper::{
     body::Incoming,
     client::conn::{TrySendError, http1},
 };
+use larder_base::outbound::Http2Stream;
 use std::error::Error;
 
 /// What carries one request at a time.

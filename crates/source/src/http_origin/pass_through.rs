@@ -7,7 +7,6 @@ use super::{
     origin_connection::Connection,
     origin_settings::SharedAddress,
     request_deadline::RequestDeadline,
-    response_body::broken_off,
 };
 use crate::{
     fetch_refusals::no_room,
@@ -16,7 +15,10 @@ use crate::{
 };
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use larder_base::buffers::{BufferCharge, BufferKind};
+use larder_base::{
+    buffers::{BufferCharge, BufferKind},
+    outbound::with_cause,
+};
 use larder_store::clock;
 use std::{
     pin::Pin,
@@ -139,7 +141,7 @@ impl ValueChunks for OriginChunks {
                         return Poll::Ready(Some(Ok(data)));
                     }
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(address.unavailable(broken_off(&error))))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(address.unavailable(with_cause(&error))))),
                 None => {
                     if let Some(connection) = self.connection.take() {
                         origin.pool(self.index).give_back(connection);

@@ -1,6 +1,6 @@
 //! A connection in the middle of an exchange, as hyper sees it from the beginning.
-use crate::upstream_stream::Stream;
 use bytes::{Buf, Bytes};
+use larder_base::outbound::Stream;
 use std::{
     io,
     pin::Pin,

@@ -7,7 +7,10 @@ use crate::{
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use larder_base::buffers::{BufferKind, GrowingBuffer};
+use larder_base::{
+    buffers::{BufferKind, GrowingBuffer},
+    outbound::with_cause,
+};
 use std::time::Duration;
 
 /// The whole body, counted in the buffers.
@@ -33,7 +36,7 @@ pub(super) async fn read_body(
     let mut value = GrowingBuffer::default();
     let mut charge = buffers.charge(BufferKind::Fetched);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| address.unavailable(broken_off(&error)))?;
+        let frame = frame.map_err(|error| address.unavailable(with_cause(&error)))?;
         // Trailers are no part of the value.
         let Ok(data) = frame.into_data() else { continue };
         let size = value.len() + data.len();
@@ -83,12 +86,4 @@ pub(super) async fn read_explanation(mut body: Incoming) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// hyper's error with its cause, which its own text leaves out.
-pub(super) fn broken_off(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }

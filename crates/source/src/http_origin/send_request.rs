@@ -6,12 +6,12 @@ use super::{
     connection_pool::ConnectionPool,
     origin_connection::{Connection, SendFailure},
     request_deadline::RequestDeadline,
-    response_body::broken_off,
 };
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use larder_base::outbound::with_cause;
 
 /// How often a request is sent at most. Origins end HTTP/2 connections after so many requests, and
 /// name those that they did not take.
@@ -66,8 +66,8 @@ pub(super) async fn send(
         };
         if !again {
             return Err(match is_unprocessed {
-                true => address.unavailable(format_args!("the request was not taken: {}", broken_off(&error))),
-                false => no_answer(broken_off(&error)),
+                true => address.unavailable(format_args!("the request was not taken: {}", with_cause(&error))),
+                false => no_answer(with_cause(&error)),
             }
             .into());
         }

@@ -1,7 +1,7 @@
 //! Opens a connection to one of the servers of the URL: the first that is reached, lets the user in
 //! and is of the wanted kind.
 use super::{postgres_settings::PostgresSettings, sql_error::describe};
-use crate::upstream_stream::{Stream, connect_tcp};
+use larder_base::outbound::{Stream, connect_tcp};
 use larder_base::tls::ClientTls;
 use larder_config::{PostgresTlsMode, RedisAddress, TargetServer};
 use std::{future::Future, io, pin::Pin, sync::Arc};
@@ -10,7 +10,7 @@ use tokio_postgres::{
     Client, Config, SimpleQueryMessage,
     config::SslMode,
     error::SqlState,
-    tls::{ChannelBinding, TlsConnect, TlsStream},
+    tls::TlsConnect,
 };
 
 /// The task of a connection: it does what its client asks. Notifications come from it.
@@ -158,10 +158,5 @@ impl TlsConnect<Stream> for Handshake {
                 (_, stream) => Ok(stream),
             }
         })
-    }
-}
-impl TlsStream for Stream {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
     }
 }

@@ -1,7 +1,8 @@
 //! The handshake of a connection: authentication, protocol, database, tracking.
 use super::{connection_settings::ConnectionSettings, upstream_password as password};
-use crate::{invalidation::InvalidationScope, server_identity::ServerIdentity, upstream_stream::Stream};
+use crate::{invalidation::InvalidationScope, server_identity::ServerIdentity};
 use bytes::{Buf, BytesMut};
+use larder_base::outbound::Stream;
 use larder_config::Secret;
 use larder_proto::resp::{self, Scanner, View, view};
 use std::{

@@ -1,7 +1,7 @@
 //! From the settings of a connection to a stream: the URL's address, or the master that Sentinels
 //! name.
 use super::{connection_settings::ConnectionSettings, sentinel_master::MasterAddress};
-use crate::upstream_stream::{Stream, connect_tcp};
+use larder_base::outbound::{Stream, connect_tcp};
 use larder_config::RedisAddress;
 use std::io;
 use tokio::net::UnixStream;

@@ -4,11 +4,12 @@ use crate::cli::output::Reader;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Response, StatusCode, Uri, body::Incoming, client::conn::http1, header::HeaderValue};
-use hyper_util::rt::TokioIo;
-use larder_base::tls::ClientTls;
+use hyper::{Method, Response, StatusCode, Uri, body::Incoming, header::HeaderValue};
+use larder_base::{
+    outbound::{connect_tcp, speak_http1, with_cause},
+    tls::ClientTls,
+};
 use larder_config::{Secret, TlsClientSettings};
-use larder_source::connect_tcp;
 use larder_units::show_duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{future::Future, io, time::Duration};
@@ -131,12 +132,10 @@ async fn exchange(
         .map_err(|late| if tls.is_some() { late + "; does the server speak TLS on this port?" } else { late })
         .and_then(|result| result.map_err(|error| not_connected(&error)))
         .map_err(|error| at(&error))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| at(&error))?;
-    // Its errors reach the sender as well.
-    tokio::task::spawn_local(connection);
+    let mut sender = speak_http1(stream).await.map_err(|error| at(&error))?;
     within(timeout, sender.send_request(request))
         .await
-        .and_then(|result| result.map_err(|error| with_certificate_hint(causes(&error)) + hint(&error)))
+        .and_then(|result| result.map_err(|error| with_certificate_hint(with_cause(&error)) + hint(&error)))
         .map_err(|error| at(&error))
 }
 
@@ -237,7 +236,7 @@ async fn copy_out(
 ) -> Result<RequestOutcome, String> {
     let mut body = answer.into_body();
     while let Some(frame) = within(timeout, body.frame()).await? {
-        if let Ok(bytes) = frame.map_err(|error| causes(&error))?.into_data()
+        if let Ok(bytes) = frame.map_err(|error| with_cause(&error))?.into_data()
             && sink.put(&bytes)? == Reader::Gone
         {
             break;
@@ -281,14 +280,6 @@ async fn problem(answer: Response<Incoming>, timeout: Duration) -> Problem {
         _ => serde_json::Value::Null,
     };
     Problem(document)
-}
-
-/// hyper keeps the cause of an error apart from its text.
-fn causes(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -3,14 +3,12 @@
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{SendRequest, handshake},
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
+use larder_base::{
+    outbound::{connect_tcp, speak_http1},
+    tls::ClientTls,
 };
-use hyper_util::rt::TokioIo;
-use larder_base::tls::ClientTls;
 use larder_config::TlsClientSettings;
-use larder_source::{Stream, connect_tcp};
 use serde::Deserialize;
 use std::{
     fs,
@@ -86,16 +84,11 @@ impl ApiServer {
     pub(super) async fn connect(&self) -> Result<ApiConnection, String> {
         let (tls, token) = (self.tls()?, self.token()?);
         let connecting = async {
-            let stream: Stream =
-                connect_tcp(&self.host, self.port, Some(&tls)).await.map_err(|error| error.to_string())?;
-            handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())
+            let stream = connect_tcp(&self.host, self.port, Some(&tls)).await.map_err(|error| error.to_string())?;
+            speak_http1(stream).await.map_err(|error| error.to_string())
         };
         let connected = timeout(PATIENCE, connecting).await.unwrap_or_else(|_| Err("no connection in time".to_owned()));
-        let (sender, connection) = connected.map_err(|reason| format!("{self}: {reason}"))?;
-        tokio::task::spawn_local(async move {
-            // The request that is under way gets the error, too.
-            let _ = connection.await;
-        });
+        let sender = connected.map_err(|reason| format!("{self}: {reason}"))?;
         let host = HeaderValue::from_str(&format!("{}:{}", self.host, self.port)).ok();
         Ok(ApiConnection { sender, token, host, name: self.to_string() })
     }

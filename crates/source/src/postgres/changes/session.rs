@@ -19,8 +19,8 @@ use crate::{
         postgres_settings::PostgresSettings,
     },
     source_health::TrackingGuard,
-    upstream_stream::Stream,
 };
+use larder_base::outbound::Stream;
 use larder_config::{PostgresChanges, PostgresTlsMode};
 use std::{
     collections::{BTreeSet, HashMap},

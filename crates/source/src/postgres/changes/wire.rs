@@ -2,9 +2,9 @@
 //!
 //! `tokio-postgres` speaks neither the replication mode nor `CopyBoth`, so the startup, which is
 //! all that it would add, is made here of its own parts (`postgres-protocol`). Decision 0143.
-use crate::upstream_stream::Stream;
 use bytes::{Buf, BytesMut};
 use larder_base::buffers::{BufferCharge, BufferKind, Buffers};
+use larder_base::outbound::Stream;
 use postgres_protocol::{
     authentication::{
         md5_hash,

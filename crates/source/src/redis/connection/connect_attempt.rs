@@ -1,14 +1,12 @@
 //! One attempt to connect: password, transport, handshake.
 use super::request_queue::RequestQueue;
-use crate::{
-    redis::{
-        sentinel_master::MasterAddress,
-        upstream_handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
-        upstream_password as password,
-        upstream_transport::connect,
-    },
-    upstream_stream::Stream,
+use crate::redis::{
+    sentinel_master::MasterAddress,
+    upstream_handshake::{ConnectionMode, Handshake, HandshakeError, perform_handshake, reason},
+    upstream_password as password,
+    upstream_transport::connect,
 };
+use larder_base::outbound::Stream;
 use larder_config::Secret;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;

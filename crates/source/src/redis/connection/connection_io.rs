@@ -9,10 +9,10 @@ use crate::{
         upstream_handshake::{ConnectionMode, reason},
     },
     source_health::TrackingGuard,
-    upstream_stream::Stream,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use larder_base::buffers::{BufferCharge, BufferKind};
+use larder_base::outbound::Stream;
 use larder_proto::output::Output;
 use std::{
     future::{pending, poll_fn},

@@ -1,5 +1,5 @@
 //! A byte stream to a source, a peer or a primary: TCP, Unix socket or TLS.
-use larder_base::tls::ClientTls;
+use crate::tls::ClientTls;
 use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
@@ -12,6 +12,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
 };
+use tokio_postgres::tls::ChannelBinding;
 use tokio_rustls::client::TlsStream;
 
 /// After this idle time the kernel sends keep-alive probes, so that a firewall that forgot an idle
@@ -51,7 +52,7 @@ pub fn stop_pacing(socket: SockRef<'_>, peer: &SocketAddr) {
 
 impl Stream {
     /// Whether the server chose HTTP/2 in the TLS handshake.
-    pub(super) fn speaks_http2(&self) -> bool {
+    pub fn speaks_http2(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
     }
 }
@@ -101,6 +102,13 @@ impl AsyncWrite for Stream {
             Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+/// For PostgreSQL's client: a password is not bound to the TLS connection.
+impl tokio_postgres::tls::TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
     }
 }
 

@@ -1,6 +1,5 @@
 //! One core's HTTP/2 connections to one address. Each carries many requests at once.
-use super::response_body::broken_off;
-use crate::upstream_stream::Stream;
+use super::stream::Stream;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -61,12 +60,11 @@ impl Http2Connections {
     /// Speaks HTTP/2 on a stream, and shares the connection.
     ///
     /// # Errors
-    /// Why that failed.
-    pub async fn open(&self, stream: Stream) -> Result<Http2Stream, String> {
+    /// hyper's.
+    pub async fn open(&self, stream: Stream) -> hyper::Result<Http2Stream> {
         let mut builder = http2::Builder::new(LocalExecutor);
         builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-        let (sender, mut connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken_off(&error))?;
+        let (sender, mut connection) = builder.handshake(TokioIo::new(stream)).await?;
         let max_streams = Rc::new(Cell::new(MAX_STREAMS));
         let known = max_streams.clone();
         tokio::task::spawn_local(poll_fn(move |context| {
@@ -109,7 +107,7 @@ impl Http2Stream {
     }
 
     /// Sends a request and waits for the head of its response.
-    pub(super) async fn send(
+    pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
@@ -128,7 +126,7 @@ impl Http2Stream {
     }
 
     /// Leaves the connection to others, though it was not used.
-    pub(super) fn leave(mut self) {
+    pub fn leave(mut self) {
         self.is_answered = true;
     }
 }

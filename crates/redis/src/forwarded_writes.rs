@@ -122,7 +122,7 @@ pub(super) async fn ask_owner(
     resp3: bool,
 ) -> Result<Bytes, CommandError> {
     let request = OwnerRequest { commands: Some(commands), is_transaction, resp3, write: None };
-    match peers.at_owner(&owner, &request).await? {
+    match peers.at_owner(&owner, request).await? {
         Some(answer) => Ok(answer.body),
         None => Err(CommandError::from(format!(
             "ERR the key's owner, peer {}, runs no commands for other nodes",

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
 use larder_proto::http::{etag, text::Sink};
-use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer};
+use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer, NodeReply, NodeRequest, PeerChange};
 use larder_source::{Fetch, RequestTrace, SourceError};
 use larder_store::clock;
 use prost::Message;
@@ -35,6 +35,37 @@ impl PeerRequest<'_> {
         self.group.peers.as_ref().is_none_or(|group| group.client().peers().answers())
     }
 
+    /// Does what the node asks. An owner's work is not done here.
+    pub async fn run(&self, request: NodeRequest) -> NodeReply {
+        let mut reply = NodeReply::default();
+        match request {
+            NodeRequest::Get { key, .. } => {
+                let (status, body) = match self.get(&key).await {
+                    Ok(Some(body)) => (StatusCode::OK, body),
+                    Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
+                    Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
+                };
+                return NodeReply::of_key(status, body);
+            }
+            NodeRequest::GetMany { keys, held_only, .. } => reply.answers = self.get_many(&keys, held_only).await,
+            NodeRequest::Tell(PeerChange::Set { key, value, expiry }) => self.set(&key, &value, expiry),
+            NodeRequest::Tell(PeerChange::Remove(key)) => self.group.forget_here(&key),
+            NodeRequest::Tell(PeerChange::Clear { scope, soft }) => self.clear(&scope, soft).await,
+            NodeRequest::Hottest { of, max_bytes } => {
+                if let Some(shared) = &self.group.peers {
+                    reply.keys = shared.hottest_for(&of, max_bytes).await;
+                }
+            }
+            NodeRequest::Announce { of, what, hash } => {
+                if let Some(shared) = &self.group.peers {
+                    reply.hash = shared.announced(of.as_bytes(), what, &hash).await.to_owned();
+                }
+            }
+            NodeRequest::AtOwner(_) => {}
+        }
+        reply
+    }
+
     /// A [`GetResponse`], encoded, from the tier or from the source; `None`: there is no such key.
     ///
     /// # Errors
@@ -56,7 +87,7 @@ impl PeerRequest<'_> {
     }
 
     /// The same for several keys, in their order. `held_only`: nothing is fetched for it.
-    pub async fn get_many(&self, keys: &[Bytes], held_only: bool) -> Vec<KeyAnswer> {
+    async fn get_many(&self, keys: &[Bytes], held_only: bool) -> Vec<KeyAnswer> {
         let mut batch = Vec::new();
         // A store has nothing to fetch from: its answers are there at once.
         let is_held_only = held_only && self.group.source.reads_through();
@@ -90,7 +121,7 @@ impl PeerRequest<'_> {
     /// The key has this value from now on, until `expiry`. A node that neither owns the key nor is
     /// its only store forgets it: no node would tell it of the next value if that message were
     /// lost.
-    pub fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
+    fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
         let group = self.group;
         let write = Write {
             value,
@@ -109,14 +140,8 @@ impl PeerRequest<'_> {
         }
     }
 
-    /// A copy of the key is out of date. So may be what this node is writing just now: the other
-    /// node's value may be the later one.
-    pub fn remove(&self, key: &[u8]) {
-        self.group.forget_here(key);
-    }
-
     /// What a clear is about is out of date.
-    pub async fn clear(&self, scope: &ClearScope, soft: bool) {
+    async fn clear(&self, scope: &ClearScope, soft: bool) {
         match scope {
             ClearScope::Tag(tag) => drop(self.group.cache.tier().clear_tag(tag, soft, self.now)),
             ClearScope::Prefix(prefix) => {
@@ -163,7 +188,7 @@ impl PeerRequest<'_> {
 
 impl Group {
     /// Removes what the tier of this node has of a key. A write of it that is under way stores no
-    /// copy.
+    /// copy: the value of another node may be the later one.
     fn forget_here(&self, key: &[u8]) {
         let key = self.cache.key(key);
         self.writes.overlap(key.hash());

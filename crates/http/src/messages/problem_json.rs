@@ -175,9 +175,8 @@ impl Problem {
         Problem { retry_after: Some(wait), ..Problem::of(ProblemKind::TooManyLogins, detail) }
     }
 
-    /// Whether the client should show who it is.
-    pub(crate) fn asks_for_login(&self) -> bool {
-        self.kind == ProblemKind::LoginRequired
+    pub(crate) fn kind(&self) -> ProblemKind {
+        self.kind
     }
 
     pub(crate) fn no_such_route(path: &str) -> Problem {

@@ -2,21 +2,23 @@
 //! requests as those of `peer_routes`.
 use super::peer_routes;
 use crate::{
-    messages::{problem_json::Answer, response_body::ResponseBody},
+    messages::{
+        problem_json::{Answer, ProblemKind},
+        response_body::ResponseBody,
+    },
     routing::route_request::RouteRequest,
 };
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::Request;
 use http_body_util::Full;
-use larder_base::telemetry::RecordedOperation;
-use larder_core::read::{Group, PeerRequest, check_tags};
+use larder_core::read::PeerRequest;
 use larder_ring::peer::{
-    Announced, Announcement, Change, ChangeKind, ClearScope, Done, GetKeysResponse, HottestPart, HottestRequest,
-    KeyAnswer, KeyRequest, KeysRequest, MOST_KEYS, MemberMove, PeerGroup,
+    Announced, Announcement, Change, ChangeKind, Clear, ClearScope, Done, GetKeysResponse, HottestPart, HottestRequest,
+    KeyAnswer, KeyRequest, KeysRequest, MemberMove, NodeReply, NodeRequest, PeerChange, Set,
 };
 use larder_store::clock;
 use prost::Message;
-use std::{rc::Rc, vec};
+use std::vec;
 use tonic::{
     Status,
     server::{Grpc, ServerStreamingService, UnaryService},
@@ -75,102 +77,67 @@ type Parts<R> = tokio_stream::Iter<vec::IntoIter<Result<R, Status>>>;
 struct Asked<'r>(&'r RouteRequest<'r>);
 
 impl<'r> Asked<'r> {
-    async fn get(self, message: KeyRequest) -> GrpcAnswer<KeyAnswer> {
-        let asked = self.of_group(&message.group)?;
-        self.check_keys(&asked, std::slice::from_ref(&message.key))?;
-        let (status, body) = match asked.get(&message.key).await {
-            Ok(Some(body)) => (StatusCode::OK, body),
-            Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
-            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
-        };
-        answered(KeyAnswer { status: status.as_u16().into(), body })
+    async fn get(self, KeyRequest { group, key }: KeyRequest) -> GrpcAnswer<KeyAnswer> {
+        let mut reply = self.read(&group, NodeRequest::Get { key, epoch: 0 }).await?;
+        answered(reply.answers.pop().unwrap_or_default())
     }
 
-    async fn get_keys(self, message: KeysRequest) -> GrpcAnswer<GetKeysResponse> {
-        let asked = self.of_group(&message.group)?;
-        let count = message.keys.len();
-        if count > MOST_KEYS {
-            return Err(Status::invalid_argument(format!("{count} keys, and at most {MOST_KEYS}")));
-        }
-        self.check_keys(&asked, &message.keys)?;
-        let answers = asked.get_many(&message.keys, message.held_only).await;
-        answered(GetKeysResponse { answers })
-    }
-
-    /// Checks keys before they are read, and shows them to the recorder.
-    fn check_keys(self, asked: &PeerRequest<'_>, keys: &[Bytes]) -> Result<(), Status> {
-        if !asked.is_answered() {
-            return Err(Status::unavailable("this node does not answer for its keys now"));
-        }
-        for key in keys {
-            self.check_key(key)?;
-            self.0.note(RecordedOperation::Get, key);
-        }
-        Ok(())
+    async fn get_keys(self, KeysRequest { group, keys, held_only }: KeysRequest) -> GrpcAnswer<GetKeysResponse> {
+        let reply = self.read(&group, NodeRequest::GetMany { keys, held_only, epoch: 0 }).await?;
+        answered(GetKeysResponse { answers: reply.answers })
     }
 
     async fn tell(self, message: Change) -> GrpcAnswer<Done> {
-        let asked = self.of_group(&message.group)?;
-        match message.what {
+        let change = match message.what {
             None => return Err(Status::invalid_argument("nothing is said to change")),
-            Some(ChangeKind::Remove(key)) => {
-                self.check_key(&key)?;
-                self.0.note(RecordedOperation::Del, &key);
-                asked.remove(&key);
+            Some(ChangeKind::Remove(key)) => PeerChange::Remove(key),
+            Some(ChangeKind::Set(Set { key, value, expiry })) => {
+                PeerChange::Set { key, value, expiry: Some(expiry).filter(|expiry| *expiry > 0).map(clock::of_wall) }
             }
-            Some(ChangeKind::Set(set)) => {
-                self.check_key(&set.key)?;
-                let max = self.0.worker.app.settings.max_value;
-                if set.value.len() > max {
-                    return Err(Status::out_of_range(format!("the value is longer than max-value, {max} bytes")));
-                }
-                self.0.note(RecordedOperation::Set(set.value.len()), &set.key);
-                asked.set(&set.key, &set.value, Some(set.expiry).filter(|expiry| *expiry > 0).map(clock::of_wall));
+            Some(ChangeKind::Clear(Clear { is_tag: true, name, soft })) => {
+                PeerChange::Clear { scope: ClearScope::Tag(name), soft }
             }
-            Some(ChangeKind::Clear(clear)) => {
-                let scope = match clear.is_tag {
-                    true => {
-                        check_tags(&[&*clear.name]).map_err(Status::invalid_argument)?;
-                        ClearScope::Tag(clear.name)
-                    }
-                    false => ClearScope::Prefix(clear.name),
-                };
-                asked.clear(&scope, clear.soft).await;
+            Some(ChangeKind::Clear(Clear { is_tag: false, name, soft })) => {
+                PeerChange::Clear { scope: ClearScope::Prefix(name), soft }
             }
-        }
+        };
+        self.run(&message.group, NodeRequest::Tell(change)).await?;
         answered(Done {})
     }
 
     async fn announce(self, message: Announcement) -> GrpcAnswer<Announced> {
-        let what = MemberMove::from_name(message.is.as_bytes());
+        let Announcement { group, of, is, hash } = message;
+        let what = MemberMove::from_name(is.as_bytes());
         let what = what.ok_or_else(|| Status::invalid_argument("`is` must be serving, leaving or left"))?;
-        let hash = self.shared(&message.group)?.announced(message.of.as_bytes(), what, &message.hash).await;
-        answered(Announced { hash: hash.to_owned() })
+        answered(Announced { hash: self.run(&group, NodeRequest::Announce { of, what, hash }).await?.hash })
     }
 
-    async fn hottest(self, message: HottestRequest) -> GrpcAnswer<Parts<HottestPart>> {
-        let max_bytes = usize::try_from(message.max_bytes).unwrap_or(usize::MAX);
-        let keys = self.shared(&message.group)?.hottest_for(&message.of, max_bytes).await;
+    async fn hottest(self, HottestRequest { group, of, max_bytes }: HottestRequest) -> GrpcAnswer<Parts<HottestPart>> {
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let keys = self.run(&group, NodeRequest::Hottest { of, max_bytes }).await?.keys;
         let parts: Vec<_> = keys.chunks(PART).map(|keys| Ok(HottestPart { keys: keys.to_vec() })).collect();
         answered(tokio_stream::iter(parts))
     }
 
-    fn group(self, name: &str) -> Result<&'r Rc<Group>, Status> {
+    async fn read(self, group: &str, what: NodeRequest) -> Result<NodeReply, Status> {
+        match self.asked(group)?.is_answered() {
+            true => self.run(group, what).await,
+            false => Err(Status::unavailable("this node does not answer for its keys now")),
+        }
+    }
+
+    async fn run(self, group: &str, what: NodeRequest) -> Result<NodeReply, Status> {
+        peer_routes::run(self.0, self.asked(group)?, what).await.map_err(|problem| match problem.kind() {
+            ProblemKind::ValueTooLarge => Status::out_of_range(problem.sentence()),
+            ProblemKind::NoSuchRoute => Status::failed_precondition(problem.sentence()),
+            _ => Status::invalid_argument(problem.sentence()),
+        })
+    }
+
+    fn asked(self, name: &str) -> Result<PeerRequest<'r>, Status> {
         let group = self.0.worker.groups.named(name.as_bytes());
-        group.ok_or_else(|| Status::not_found(format!("there is no group `{name}`")))
-    }
-
-    fn of_group(self, name: &str) -> Result<PeerRequest<'r>, Status> {
-        Ok(PeerRequest { group: self.group(name)?, ..peer_routes::asked(self.0) })
-    }
-
-    fn shared(self, name: &str) -> Result<&'r Rc<PeerGroup>, Status> {
-        let shared = self.group(name)?.peers.as_ref();
-        shared.ok_or_else(|| Status::failed_precondition("this group shares nothing"))
-    }
-
-    fn check_key(self, key: &[u8]) -> Result<(), Status> {
-        self.0.check_key(key).map_err(|problem| Status::invalid_argument(problem.sentence()))
+        let group = group.ok_or_else(|| Status::not_found(format!("there is no group `{name}`")))?;
+        Ok(PeerRequest { group, ..peer_routes::asked(self.0) })
     }
 }
 

@@ -87,7 +87,7 @@ async fn at_owner(
         body: body.clone(),
     };
     let sent = OwnerRequest { write: Some(write), ..OwnerRequest::default() };
-    match peers.at_owner(&owner, &sent).await.map_err(|error| Problem::source(&error))? {
+    match peers.at_owner(&owner, sent).await.map_err(|error| Problem::source(&error))? {
         Some(answer) => Ok(Some(response(answer))),
         None if PutRequest::is_plain(request) => Ok(None),
         None => Err(Problem::of(

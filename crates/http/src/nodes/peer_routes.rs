@@ -20,15 +20,12 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use larder_base::{identity::Credential, telemetry::RecordedOperation};
 use larder_core::read::{PeerRequest, check_tags};
 use larder_proto::http::target;
-use larder_ring::peer::HottestKeys;
-use larder_ring::peer::MemberMove;
-use larder_ring::peer::PeerGroup;
 use larder_ring::peer::{
-    AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, MEMBER, MOST_KEYS, REMOVE_KEYS,
-    RING, SetRequest, bearer, no_such_group, of_expire, parse_remove_keys,
+    AT_OWNER, CLEAR, ClearScope, GET_KEYS, GetKeysRequest, GetKeysResponse, HOTTEST, HottestKeys, MEMBER, MOST_KEYS,
+    MemberMove, NodeReply, NodeRequest, PeerChange, REMOVE_KEYS, RING, SetRequest, bearer, no_such_group, of_expire,
+    parse_remove_keys,
 };
 use prost::Message;
-use std::rc::Rc;
 use subtle::ConstantTimeEq as _;
 
 /// Whether nodes show a secret or a certificate. Otherwise clients of their routes must be users
@@ -84,6 +81,51 @@ pub(crate) fn asked<'r>(request: &'r RouteRequest<'_>) -> PeerRequest<'r> {
     }
 }
 
+/// Checks what a node asks, shows it to the recorder, and does it.
+pub(crate) async fn run(
+    request: &RouteRequest<'_>,
+    asked: PeerRequest<'_>,
+    what: NodeRequest,
+) -> Result<NodeReply, Problem> {
+    let check = |key: &Bytes, operation| {
+        request.check_key(key)?;
+        request.note(operation, key);
+        Ok(())
+    };
+    match &what {
+        NodeRequest::Get { key, .. } => check(key, RecordedOperation::Get)?,
+        NodeRequest::GetMany { keys, .. } => {
+            if keys.len() > MOST_KEYS {
+                let detail = format!("{} keys, and at most {MOST_KEYS}", keys.len());
+                return Err(Problem::of(ProblemKind::TooManyKeys, detail));
+            }
+            keys.iter().try_for_each(|key| check(key, RecordedOperation::Get))?;
+        }
+        NodeRequest::Tell(PeerChange::Set { key, value, .. }) => {
+            let max = request.worker.app.settings.max_value;
+            if value.len() > max {
+                return Err(Problem::over(ProblemKind::ValueTooLarge, "the value", "max-value", max));
+            }
+            check(key, RecordedOperation::Set(value.len()))?;
+        }
+        NodeRequest::Tell(PeerChange::Remove(key)) => check(key, RecordedOperation::Del)?,
+        NodeRequest::Tell(PeerChange::Clear { scope: ClearScope::Tag(tag), .. }) => {
+            check_tags(&[&**tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
+        }
+        NodeRequest::Hottest { .. } | NodeRequest::Announce { .. } if asked.group.peers.is_none() => {
+            return Err(Problem::of(ProblemKind::NoSuchRoute, "this group shares nothing"));
+        }
+        _ => {}
+    }
+    Ok(asked.run(what).await)
+}
+
+/// Does it, and answers that it is done.
+async fn tell(request: &RouteRequest<'_>, change: PeerChange) -> Answer {
+    run(request, asked(request), NodeRequest::Tell(change)).await?;
+    Ok(done())
+}
+
 /// `GET`: the value as a message, from the tier or from the source; never from a third node.
 pub(crate) async fn get(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     let asked = asked(request);
@@ -122,14 +164,8 @@ async fn get_keys(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     }
     let GetKeysRequest { keys, held_only } = GetKeysRequest::decode(body)
         .map_err(|error| Problem::of(ProblemKind::BadBody, format!("the body is not a GetKeysRequest: {error}")))?;
-    if keys.len() > MOST_KEYS {
-        return Err(Problem::of(ProblemKind::TooManyKeys, format!("{} keys, and at most {MOST_KEYS}", keys.len())));
-    }
-    for key in &keys {
-        request.check_key(key)?;
-        request.note(RecordedOperation::Get, key);
-    }
-    let answers = asked.get_many(&keys, held_only == Some(true)).await;
+    let what = NodeRequest::GetMany { keys, held_only: held_only == Some(true), epoch: 0 };
+    let answers = run(request, asked, what).await?.answers;
     Ok(message(GetKeysResponse { answers }.encode_to_vec().into()))
 }
 
@@ -141,23 +177,13 @@ pub(crate) async fn set(request: &RouteRequest<'_>, body: Bytes) -> Answer {
         Some(key) => key,
         None => Bytes::copy_from_slice(&request.key()?),
     };
-    request.check_key(&key)?;
-    let value = message.value.unwrap_or_default();
-    let max = request.worker.app.settings.max_value;
-    if value.len() > max {
-        return Err(Problem::over(ProblemKind::ValueTooLarge, "the value", "max-value", max));
-    }
-    request.note(RecordedOperation::Set(value.len()), &key);
-    asked(request).set(&key, &value, of_expire(message.expire));
-    Ok(done())
+    let (value, expiry) = (message.value.unwrap_or_default(), of_expire(message.expire));
+    tell(request, PeerChange::Set { key, value, expiry }).await
 }
 
 /// `DELETE`: a copy of the key is out of date.
-pub(crate) fn remove(request: &RouteRequest<'_>) -> Answer {
-    let key = request.key()?;
-    request.note(RecordedOperation::Del, &key);
-    asked(request).remove(&key);
-    Ok(done())
+pub(crate) async fn remove(request: &RouteRequest<'_>) -> Answer {
+    tell(request, PeerChange::Remove(Bytes::copy_from_slice(&request.key()?))).await
 }
 
 /// `POST` to `_at-owner/`: runs commands or a write; to `_get-keys/`: reads several keys; to
@@ -166,7 +192,7 @@ pub(crate) fn remove(request: &RouteRequest<'_>) -> Answer {
 pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     let route = String::from_utf8_lossy(request.key);
     if route.starts_with(REMOVE_KEYS) {
-        return remove_keys(request, &body);
+        return remove_keys(request, &body).await;
     }
     match &*route {
         GET_KEYS => get_keys(request, body).await,
@@ -179,30 +205,27 @@ pub(crate) async fn post(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     }
 }
 
-fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Answer {
+async fn remove_keys(request: &RouteRequest<'_>, body: &[u8]) -> Answer {
     let keys = parse_remove_keys(body).map_err(|reason| Problem::of(ProblemKind::BadBody, reason))?;
     if let Some(peers) = &request.group.peers {
         peers.asked_to_remove(keys.len());
     }
-    keys.iter().for_each(|key| asked(request).remove(key));
+    for key in keys {
+        asked(request).run(NodeRequest::Tell(PeerChange::Remove(key))).await;
+    }
     Ok(done())
 }
 
 async fn clear(request: &RouteRequest<'_>) -> Answer {
     let soft = tag_routes::is_soft(request)?;
     let scope = match target::parameter(request.query, "tag") {
-        Some(tag) => {
-            let tag = decode_key(tag, target::decode_query)?;
-            check_tags(&[&tag]).map_err(|limit| Problem::of(ProblemKind::BadTag, limit))?;
-            ClearScope::Tag(Bytes::copy_from_slice(&tag))
-        }
+        Some(tag) => ClearScope::Tag(Bytes::copy_from_slice(&decode_key(tag, target::decode_query)?)),
         None => {
             let prefix = request.key_parameter("prefix").transpose()?.unwrap_or_default();
             ClearScope::Prefix(Bytes::copy_from_slice(&prefix))
         }
     };
-    asked(request).clear(&scope, soft).await;
-    Ok(done())
+    tell(request, PeerChange::Clear { scope, soft }).await
 }
 
 pub(crate) fn done() -> Response<ResponseBody> {
@@ -213,11 +236,9 @@ pub(crate) fn done() -> Response<ResponseBody> {
 
 /// `POST _hottest/?of=NAME&bytes=N`: the hottest keys that a node is to have from this one.
 async fn hottest(request: &RouteRequest<'_>) -> Answer {
-    let group = shared(request)?;
-    let other = request.key_parameter("of").transpose()?.unwrap_or_default();
-    let other = String::from_utf8_lossy(&other);
+    let of = name_of(request)?;
     let max_bytes = request.number("bytes")?.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let keys = group.hottest_for(&other, max_bytes).await;
+    let keys = run(request, asked(request), NodeRequest::Hottest { of, max_bytes }).await?.keys;
     let mut response = Response::new(ResponseBody::full(HottestKeys { keys }.encode_to_vec()));
     response.headers_mut().insert(header::CONTENT_TYPE, MESSAGE);
     Ok(response)
@@ -226,18 +247,16 @@ async fn hottest(request: &RouteRequest<'_>) -> Answer {
 /// `POST _member/?of=NAME&is=serving|leaving|left&hash=HASH`: what a node says about itself. The
 /// answer says how this node hashes keys. To `leaving` it comes once the keys of this group are here.
 async fn announced(request: &RouteRequest<'_>) -> Answer {
-    let group = shared(request)?;
-    let name = request.key_parameter("of").transpose()?.unwrap_or_default();
-    let is = target::parameter(request.query, "is").and_then(MemberMove::from_name);
-    let is = is.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
+    let of = name_of(request)?;
+    let what = target::parameter(request.query, "is").and_then(MemberMove::from_name);
+    let what = what.ok_or_else(|| Problem::of(ProblemKind::BadParameter, "`is` must be serving, leaving or left"))?;
     let hash = request.key_parameter("hash").transpose()?.unwrap_or_default();
-    let ours = group.announced(&name, is, &String::from_utf8_lossy(&hash)).await;
-    Ok(response_writer::text(StatusCode::OK, ours))
+    let hash = String::from_utf8_lossy(&hash).into_owned();
+    let ours = run(request, asked(request), NodeRequest::Announce { of, what, hash }).await?.hash;
+    Ok(response_writer::text(StatusCode::OK, &ours))
 }
 
-fn shared<'r>(request: &'r RouteRequest<'_>) -> Result<&'r Rc<PeerGroup>, Problem> {
-    match &request.group.peers {
-        Some(group) => Ok(group),
-        None => Err(Problem::of(ProblemKind::NoSuchRoute, "this group shares nothing")),
-    }
+fn name_of(request: &RouteRequest<'_>) -> Result<String, Problem> {
+    let name = request.key_parameter("of").transpose()?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&name).into_owned())
 }

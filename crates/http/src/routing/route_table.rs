@@ -133,7 +133,7 @@ pub(crate) static ROUTES: &[Route] = routes! {
         => compatibility peerGet "For nodes: read a key from memory or from the source, never from a third node" "" "200 message | 404 : The key does not exist | 421 text | 4XX | 503";
     PUT "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], Message "", body(peer_routes::set)
         => compatibility peerSet "For nodes: store a value (a `SetRequest` of groupcache) in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Stored | 421 text | 4XX | 503";
-    DELETE "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], Unread "", now(peer_routes::remove)
+    DELETE "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], Unread "", later(peer_routes::remove)
         => compatibility peerRemove "For nodes: remove a key in this node alone" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Removed | 421 text | 4XX | 503";
     POST "/_groupcache/{group}/{key}" Native DATA Peer, Nodes, any[], ForNode "", body(peer_routes::post)
         => compatibility peerPost "For nodes: remove several keys (`_remove-keys/`, JSON), or the entries with a tag or a prefix (`_clear/?tag=`, `_clear/?prefix=`), in this node alone. Larder nodes also use `_hottest/?of=&bytes=` and `_member/?of=&is=` for a handover" "Exists only with `peers`, `peer-secret` or `peer-tls-ca`." "200 : Removed | 421 text | 4XX | 503";

@@ -66,7 +66,7 @@ pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incomi
     if is_http2 && !body.is_end_stream() {
         request_body::discard(body).await;
     }
-    let asks_for_login = answered.as_ref().is_err_and(Problem::asks_for_login);
+    let asks_for_login = answered.as_ref().is_err_and(|problem| problem.kind() == ProblemKind::LoginRequired);
     let mut response = match (answered, of_items) {
         (Ok(response), _) => response,
         (Err(problem), None) => problem.into_response(),

@@ -5,7 +5,7 @@ use super::{
     member::Member,
     messages::{OwnerAnswer, OwnerRequest},
     peer_group::PeerGroup,
-    transport::{PeerChange, PeerError, To},
+    transport::{NodeRequest, PeerChange, PeerError},
     wait_for_all::wait_for_all,
 };
 use bytes::Bytes;
@@ -29,17 +29,12 @@ impl PeerGroup {
     pub async fn at_owner(
         &self,
         owner: &Arc<Member>,
-        request: &OwnerRequest,
+        request: OwnerRequest,
     ) -> Result<Option<OwnerAnswer>, SourceError> {
         if owner.is_other() {
             return Ok(None);
         }
-        let asked = self
-            .change_at(owner, async |deadline| {
-                self.client.transport().at_owner(To { member: owner, group: &self.name, deadline }, request).await
-            })
-            .await;
-        match asked {
+        match self.change_at(owner, NodeRequest::AtOwner(request)).await.map(|reply| reply.of_owner) {
             Ok(answer) if answer.status == OwnerAnswer::NOT_THE_OWNER => {
                 Err(SourceError::Unavailable(format!("peer {}: {NOT_AGREED}", owner.name).into()))
             }

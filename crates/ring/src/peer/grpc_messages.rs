@@ -137,8 +137,8 @@ pub struct Announced {
 pub struct Done {}
 
 impl Change {
-    pub(super) fn of(group: &str, change: &PeerChange) -> Change {
-        let what = match change.clone() {
+    pub(super) fn of(group: String, change: PeerChange) -> Change {
+        let what = match change {
             PeerChange::Set { key, value, expiry } => {
                 ChangeKind::Set(Set { key, value, expiry: expiry.map_or(0, clock::to_wall) })
             }
@@ -150,6 +150,6 @@ impl Change {
                 ChangeKind::Clear(Clear { is_tag: true, name, soft })
             }
         };
-        Change { group: group.to_owned(), what: Some(what) }
+        Change { group, what: Some(what) }
     }
 }

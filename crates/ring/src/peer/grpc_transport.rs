@@ -6,10 +6,10 @@ use super::{
     },
     http_transport::HttpTransport,
     member::Member,
-    messages::{GetKeysResponse, KeyAnswer, OwnerAnswer, OwnerRequest},
-    node_routes::{RING, shown_secret},
-    peer_answers::{answer, answers, lacks_group, no_room, not_reached, refused},
-    transport::{AskedFor, MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
+    messages::GetKeysResponse,
+    node_routes::{shown_secret, tell_of},
+    peer_answers::{lacks_group, no_room, not_reached, refused},
+    transport::{AskedFor, NodeReply, NodeRequest, PeerError, To, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -120,21 +120,18 @@ impl GrpcTransport {
         }
     }
 
-    fn metadata(&self, epoch: Option<u64>, asked_for: AskedFor<'_>) -> MetadataMap {
+    fn metadata(&self, request: &NodeRequest, asked_for: AskedFor<'_>) -> MetadataMap {
         let mut headers = HeaderMap::new();
         if let Some(secret) = &self.secret {
             headers.insert(header::AUTHORIZATION, secret.clone());
         }
-        if let Some(epoch) = epoch.and_then(|epoch| HeaderValue::from_str(&format!("{epoch:016x}")).ok()) {
-            headers.insert(RING, epoch);
-        }
-        asked_for.tell(&mut headers);
+        tell_of(request, asked_for, &mut headers);
         MetadataMap::from_headers(headers)
     }
 
     /// Has a method called on a connection; on another one if it turns out that the node has closed
     /// that: it has then not seen the request, and all may be sent twice anyhow.
-    async fn call<Q: Message + Clone + 'static, R>(
+    async fn call_method<Q: Message + Clone + 'static, R>(
         &self,
         to: To<'_>,
         metadata: MetadataMap,
@@ -183,7 +180,7 @@ impl GrpcTransport {
         metadata: MetadataMap,
         message: Q,
     ) -> Result<R, Failure> {
-        self.call(to, metadata, message, async |client, request| {
+        self.call_method(to, metadata, message, async |client, request| {
             let response = client.unary(request, path(method), ProstCodec::<Q, R>::default()).await?;
             Ok(response.into_inner())
         })
@@ -317,62 +314,45 @@ impl Body for ChargedBody {
 
 #[async_trait(?Send)]
 impl Transport for GrpcTransport {
-    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
-        let metadata = self.metadata(Some(epoch), asked_for);
-        let request = KeyRequest { group: to.group.to_owned(), key: Bytes::copy_from_slice(key) };
-        let KeyAnswer { status, body } =
-            self.unary(to, "Get", metadata, request).await.map_err(|failure| failure.of_read(to))?;
-        let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        to.member.note_larder();
-        answer(to.member, status.unwrap_or(StatusCode::NOT_IMPLEMENTED), body)
-    }
-
-    async fn get_many(
-        &self,
-        to: To<'_>,
-        keys: Vec<Bytes>,
-        held_only: bool,
-        epoch: u64,
-    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
-        let (metadata, asked) = (self.metadata(Some(epoch), AskedFor::NOBODY), keys.len());
-        let request = KeysRequest { group: to.group.to_owned(), keys, held_only };
-        let response: GetKeysResponse =
-            self.unary(to, "GetKeys", metadata, request).await.map_err(|failure| failure.of_read(to))?;
-        answers(to.member, asked, response.answers)
-    }
-
-    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
-        let metadata = self.metadata(None, AskedFor::NOBODY);
-        let told = self.unary(to, "Tell", metadata, Change::of(to.group, change)).await;
-        told.map(|Done {}| ()).map_err(|failure| failure.of_change(to))
-    }
-
-    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
-        self.http.at_owner(to, request).await
-    }
-
-    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
-        let metadata = self.metadata(None, AskedFor::NOBODY);
-        let of = this.to_owned();
-        let request = HottestRequest { group: to.group.to_owned(), of, max_bytes: max_bytes as u64 };
-        let read = self.call(to, metadata, request, async |client, request| {
-            let codec = ProstCodec::<HottestRequest, HottestPart>::default();
-            let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
-            let mut keys = Vec::new();
-            while let Some(part) = parts.message().await? {
-                keys.extend(part.keys);
+    async fn call(&self, to: To<'_>, request: NodeRequest) -> Result<NodeReply, PeerError> {
+        let (metadata, group, mut reply) =
+            (self.metadata(&request, to.asked_for), to.group.to_owned(), NodeReply::default());
+        let of_read = |failure: Failure| failure.of_read(to);
+        let of_change = |failure: Failure| failure.of_change(to);
+        match request {
+            NodeRequest::Get { key, .. } => {
+                let answer = self.unary(to, "Get", metadata, KeyRequest { group, key }).await.map_err(of_read)?;
+                to.member.note_larder();
+                reply.answers.push(answer);
             }
-            Ok(keys)
-        });
-        read.await.map_err(|failure| failure.of_change(to))
-    }
-
-    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
-        let metadata = self.metadata(None, AskedFor::NOBODY);
-        let of = this.to_owned();
-        let announcement =
-            Announcement { group: to.group.to_owned(), of, is: what.name().to_owned(), hash: hash.to_owned() };
-        let told = self.unary(to, "Announce", metadata, announcement).await;
-        told.map(|Announced { hash }| hash).map_err(|failure| failure.of_change(to))
+            NodeRequest::GetMany { keys, held_only, .. } => {
+                let message = KeysRequest { group, keys, held_only };
+                let all: GetKeysResponse = self.unary(to, "GetKeys", metadata, message).await.map_err(of_read)?;
+                reply.answers = all.answers;
+            }
+            NodeRequest::Tell(change) => {
+                let Done {} = self.unary(to, "Tell", metadata, Change::of(group, change)).await.map_err(of_change)?;
+            }
+            NodeRequest::AtOwner(_) => return self.http.call(to, request).await,
+            NodeRequest::Hottest { of, max_bytes } => {
+                let message = HottestRequest { group, of, max_bytes: max_bytes as u64 };
+                let read = self.call_method(to, metadata, message, async |client, request| {
+                    let codec = ProstCodec::<HottestRequest, HottestPart>::default();
+                    let mut parts = client.server_streaming(request, path("Hottest"), codec).await?.into_inner();
+                    let mut keys = Vec::new();
+                    while let Some(part) = parts.message().await? {
+                        keys.extend(part.keys);
+                    }
+                    Ok(keys)
+                });
+                reply.keys = read.await.map_err(of_change)?;
+            }
+            NodeRequest::Announce { of, what, hash } => {
+                let message = Announcement { group, of, is: what.name().to_owned(), hash };
+                let said: Announced = self.unary(to, "Announce", metadata, message).await.map_err(of_change)?;
+                reply.hash = said.hash;
+            }
+        }
+        Ok(reply)
     }
 }

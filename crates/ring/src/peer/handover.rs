@@ -17,7 +17,7 @@ use super::{
     member::Member,
     peer_group::PeerGroup,
     standing::Standing,
-    transport::{AskedFor, MemberMove, PeerError, To},
+    transport::{AskedFor, MemberMove, NodeRequest, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use bytes::Bytes;
@@ -90,9 +90,9 @@ impl PeerGroup {
         if !self.hands_over() {
             return 0;
         }
-        let to = To { member, group: &self.name, deadline };
-        let keys = match self.client().transport().hottest(to, this, max_bytes).await {
-            Ok(keys) => keys,
+        let to = To { member, group: &self.name, deadline, asked_for: AskedFor::NOBODY };
+        let keys = match self.client().nodes.call(to, NodeRequest::Hottest { of: this.to_owned(), max_bytes }).await {
+            Ok(reply) => reply.keys,
             Err(error) => {
                 tracing::debug!(reason = %error.reason(), "nothing is taken over from a peer");
                 return 0;
@@ -128,8 +128,8 @@ impl PeerGroup {
         let (_, Some(lead)) = self.cache.fetch(at, b"", clock::now()) else { return Ok(false) };
         let fetch = Fetch::new(lead, self.policy.clone());
         let epoch = self.client().peers.now().epoch();
-        let to = To { member, group: &self.name, deadline };
-        let answer = match self.client().transport().get(to, key, epoch, AskedFor::NOBODY).await {
+        let to = To { member, group: &self.name, deadline, asked_for: AskedFor::NOBODY };
+        let answer = match self.client().get(to, key, epoch).await {
             Ok(answer) => answer.into_fetched(|fresh| fresh),
             Err(error) => {
                 fetch.finish(Err(SourceError::Unavailable(error.reason().clone())), clock::now());
@@ -184,9 +184,9 @@ async fn announce(group: &Rc<PeerGroup>, what: MemberMove, deadline: Instant) {
         let group = group.clone();
         tokio::task::spawn_local(async move {
             let (client, peers) = (group.client(), group.client().peers());
-            let (this, hash) = (peers.this_name(), peers.hash_name());
-            let to = To { member: &member, group: &group.name, deadline };
-            match client.transport().announce(to, this, what, hash).await {
+            let (of, hash) = (peers.this_name().to_owned(), peers.hash_name().to_owned());
+            let to = To { member: &member, group: &group.name, deadline, asked_for: AskedFor::NOBODY };
+            match client.nodes.call(to, NodeRequest::Announce { of, what, hash }).await.map(|reply| reply.hash) {
                 // Another program may have answered.
                 Ok(theirs) if PeerHash::NAMES.contains(&&*theirs) => peers.note_hash(&member, &theirs),
                 Ok(_) => {}

@@ -1,14 +1,14 @@
 //! The transport over HTTP/1.1, by the [routes](super::node_routes) between nodes.
 use super::{
     member::Member,
-    messages::{GetKeysRequest, GetKeysResponse, HottestKeys, OwnerAnswer, OwnerRequest},
-    node_routes::{AT_OWNER, GET_KEYS, HOTTEST, MEMBER, RING, path, path_of_key, shown_secret, told},
-    peer_answers::{answer, answers, check_group, explanation, no_room, not_reached, refused},
-    transport::{AskedFor, MemberMove, PeerAnswer, PeerChange, PeerError, To, Transport},
+    messages::{GetKeysResponse, HottestKeys, OwnerAnswer},
+    node_routes::{as_http, shown_secret, tell_of},
+    peer_answers::{check_group, explanation, no_room, not_reached, refused},
+    transport::{NodeReply, NodeRequest, PeerError, To, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
 use larder_base::{
     buffers::Buffers,
@@ -16,7 +16,6 @@ use larder_base::{
     tls::{NodeProtocol, ServerTls},
 };
 use larder_config::{PeerAddress, PeerSettings};
-use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
 use std::{sync::Arc, time::Duration};
 
@@ -91,26 +90,22 @@ impl HttpTransport {
         }
     }
 
-    fn request(&self, member: &Member, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
+    fn request(&self, to: To<'_>, request: &NodeRequest) -> Request<Full<Bytes>> {
+        let (method, path, body) = as_http(to.group, request);
+        let mut http = Request::new(Full::new(body));
+        *http.method_mut() = method;
         // Escapes and literals alone.
-        *request.uri_mut() = path.parse().unwrap_or_default();
-        if let Ok(host) = HeaderValue::from_str(&member.address.to_string()) {
-            request.headers_mut().insert(header::HOST, host);
+        *http.uri_mut() = path.parse().unwrap_or_default();
+        let headers = http.headers_mut();
+        if let Ok(host) = HeaderValue::from_str(&to.member.address.to_string()) {
+            headers.insert(header::HOST, host);
         }
         if let Some(secret) = &self.secret {
-            request.headers_mut().insert(header::AUTHORIZATION, secret.clone());
+            headers.insert(header::AUTHORIZATION, secret.clone());
         }
-        request
+        tell_of(request, to.asked_for, headers);
+        http
     }
-}
-
-fn with_epoch(mut request: Request<Full<Bytes>>, epoch: u64) -> Request<Full<Bytes>> {
-    if let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}")) {
-        request.headers_mut().insert(RING, epoch);
-    }
-    request
 }
 
 /// The error for a status that is no answer.
@@ -122,89 +117,53 @@ fn unanswered(member: &Member, status: StatusCode, body: &[u8]) -> PeerError {
     }
 }
 
+fn of_owner(member: &Member, status: StatusCode, body: Bytes) -> Result<OwnerAnswer, PeerError> {
+    let reason = |reason: String| format!("peer {}: {status}: {reason}", member.name).into();
+    match status {
+        StatusCode::OK => match OwnerAnswer::decode(body) {
+            Ok(answer) if answer.status != 0 => Ok(answer),
+            // groupcache-go takes the request for a read of a key.
+            _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
+        },
+        StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS => {
+            Err(PeerError::NotReached(reason(explanation(&body))))
+        }
+        StatusCode::SERVICE_UNAVAILABLE => Err(unanswered(member, status, &body)),
+        status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
+        _ => Err(PeerError::Refused(reason(explanation(&body)))),
+    }
+}
+
 #[async_trait(?Send)]
 impl Transport for HttpTransport {
-    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
-        let path = path_of_key(to.group, key);
-        let build = || {
-            let mut request = with_epoch(self.request(to.member, Method::GET, &path, Bytes::new()), epoch);
-            asked_for.tell(request.headers_mut());
-            request
+    async fn call(&self, to: To<'_>, request: NodeRequest) -> Result<NodeReply, PeerError> {
+        let resend = match request {
+            NodeRequest::AtOwner(_) => Resend::IfUnsent,
+            _ => Resend::IfUnanswered,
         };
-        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
-        answer(to.member, status, body)
-    }
-
-    async fn get_many(
-        &self,
-        to: To<'_>,
-        keys: Vec<Bytes>,
-        held_only: bool,
-        epoch: u64,
-    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
-        let (path, asked) = (path(to.group, GET_KEYS), keys.len());
-        let body = Bytes::from(GetKeysRequest { keys, held_only: held_only.then_some(true) }.encode_to_vec());
-        let build = || with_epoch(self.request(to.member, Method::POST, &path, body.clone()), epoch);
-        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
-        if status != StatusCode::OK {
-            return Err(unanswered(to.member, status, &body));
-        }
-        let response = GetKeysResponse::decode(body).map_err(|error| not_reached(to.member, error))?;
-        answers(to.member, asked, response.answers)
-    }
-
-    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
-        let (method, path, body) = told(to.group, change);
-        let build = || self.request(to.member, method.clone(), &path, body.clone());
-        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
-        match status {
-            StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
-            status if status.is_client_error() => {
-                Err(refused(to.member, format_args!("{status}: {}", explanation(&body))))
+        let http = self.request(to, &request);
+        let (status, body) = self.exchange(to, || http.clone(), resend).await?;
+        let (member, is_ok, mut reply) = (to.member, status == StatusCode::OK, NodeReply::default());
+        match request {
+            NodeRequest::Get { .. } => return Ok(NodeReply::of_key(status, body)),
+            NodeRequest::GetMany { .. } if is_ok => {
+                reply.answers = GetKeysResponse::decode(body).map_err(|error| not_reached(member, error))?.answers;
             }
-            status => Err(unanswered(to.member, status, &body)),
-        }
-    }
-
-    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
-        let (path, body) = (path(to.group, AT_OWNER), Bytes::from(request.encode_to_vec()));
-        let build = || self.request(to.member, Method::POST, &path, body.clone());
-        let (status, body) = self.exchange(to, build, Resend::IfUnsent).await?;
-        let reason = |reason: String| format!("peer {}: {status}: {reason}", to.member.name).into();
-        match status {
-            StatusCode::OK => match OwnerAnswer::decode(body) {
-                Ok(answer) if answer.status != 0 => Ok(answer),
-                // groupcache-go takes the request for a read of a key.
-                _ => Err(PeerError::Refused(reason("it is not a Larder".to_owned()))),
-            },
-            StatusCode::MISDIRECTED_REQUEST | StatusCode::TOO_MANY_REQUESTS => {
-                Err(PeerError::NotReached(reason(explanation(&body))))
+            NodeRequest::Tell(_) if is_ok || status == StatusCode::NO_CONTENT => {}
+            NodeRequest::Tell(_) if status.is_client_error() => {
+                return Err(refused(member, format_args!("{status}: {}", explanation(&body))));
             }
-            StatusCode::SERVICE_UNAVAILABLE => Err(unanswered(to.member, status, &body)),
-            status if status.is_server_error() => Err(PeerError::NoAnswer(reason(explanation(&body)))),
-            _ => Err(PeerError::Refused(reason(explanation(&body)))),
+            NodeRequest::GetMany { .. } | NodeRequest::Tell(_) => return Err(unanswered(member, status, &body)),
+            NodeRequest::AtOwner(_) => reply.of_owner = of_owner(member, status, body)?,
+            NodeRequest::Hottest { .. } if is_ok => {
+                reply.keys = HottestKeys::decode(body).map_err(|error| refused(member, error))?.keys;
+            }
+            NodeRequest::Hottest { .. } => {
+                return Err(refused(member, format_args!("{status}: it hands nothing over")));
+            }
+            NodeRequest::Announce { .. } if is_ok => reply.hash = explanation(&body),
+            NodeRequest::Announce { .. } => return Err(refused(member, status)),
         }
-    }
-
-    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
-        let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
-        let path = path(to.group, &format!("{HOTTEST}?of={this}&bytes={max_bytes}"));
-        let build = || self.request(to.member, Method::POST, &path, Bytes::new());
-        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
-        if status != StatusCode::OK {
-            return Err(refused(to.member, format_args!("{status}: it hands nothing over")));
-        }
-        Ok(HottestKeys::decode(body).map_err(|error| refused(to.member, error))?.keys)
-    }
-
-    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
-        let this = percent_encode(this.as_bytes(), NON_ALPHANUMERIC);
-        let path = path(to.group, &format!("{MEMBER}?of={this}&is={}&hash={hash}", what.name()));
-        let build = || self.request(to.member, Method::POST, &path, Bytes::new());
-        let (status, body) = self.exchange(to, build, Resend::IfUnanswered).await?;
-        match status {
-            StatusCode::OK => Ok(explanation(&body)),
-            status => Err(refused(to.member, status)),
-        }
+        Ok(reply)
     }
 }

@@ -35,7 +35,6 @@
 //!   node on the ring.
 mod at_owner;
 mod discovery;
-mod faulty_transport;
 mod gathered_reads;
 mod grpc_messages;
 mod grpc_transport;
@@ -65,7 +64,7 @@ mod wait_for_all;
 
 pub use discovery::Discovery;
 pub use grpc_messages::{
-    Announced, Announcement, Change, ChangeKind, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest,
+    Announced, Announcement, Change, ChangeKind, Clear, Done, HottestPart, HottestRequest, KeyRequest, KeysRequest, Set,
 };
 pub use handover::{join, leave};
 pub use member::{Member, MemberCounts};
@@ -78,13 +77,14 @@ pub use node_routes::{
     AT_OWNER, BASE_PATH, CLEAR, GET_KEYS, HOTTEST, MEMBER, REMOVE_KEYS, RING, bearer, parse_remove_keys,
 };
 pub use peer_answers::no_such_group;
-pub use peer_client::PeerClient;
+pub use peer_client::{NodeCalls, PeerClient};
 pub use peer_group::PeerGroup;
 pub use peer_setup::{open_client, share};
 pub use peer_source::PeerSource;
 pub use ring::{Ring, RingHash};
 pub use ring_disagreement::{OtherRing, ring_of};
 pub use standing::Standing;
-pub use transport::{ASKING_NODE, AskedFor};
-pub use transport::{ClearScope, MemberMove};
-pub use transport::{PeerAnswer, PeerChange, PeerError, To, Transport};
+pub use transport::{
+    ASKING_NODE, AskedFor, ClearScope, MemberMove, NodeReply, NodeRequest, PeerAnswer, PeerChange, PeerError, To,
+    Transport,
+};

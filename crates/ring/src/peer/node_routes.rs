@@ -1,11 +1,11 @@
 //! The routes between nodes over HTTP/1.1: groupcache's own, `/_groupcache/{group}/{key}`, as
 //! groupcache-go v3 and mailgun's groupcache serve them, and a few that Larders alone have.
 use super::{
-    messages::{RemoveKeysRequest, SetRequest, to_expire},
-    transport::{ClearScope, PeerChange},
+    messages::{GetKeysRequest, RemoveKeysRequest, SetRequest, to_expire},
+    transport::{AskedFor, ClearScope, NodeRequest, PeerChange},
 };
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use larder_config::PeerSettings;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use prost::Message;
@@ -53,19 +53,26 @@ pub(super) fn shown_secret(settings: &PeerSettings) -> Option<HeaderValue> {
 }
 
 /// The path of a route: `rest` is what follows the group.
-pub(super) fn path(group: &str, rest: &str) -> String {
+fn path(group: &str, rest: &str) -> String {
     format!("{BASE_PATH}{}/{rest}", percent_encode(group.as_bytes(), SEGMENT))
 }
 
 /// The path of a key.
-pub(super) fn path_of_key(group: &str, key: &[u8]) -> String {
+fn path_of_key(group: &str, key: &[u8]) -> String {
     path(group, &percent_encode(key, SEGMENT).to_string())
 }
 
-/// A change as a request.
-pub(super) fn told(group: &str, change: &PeerChange) -> (Method, String, Bytes) {
-    match change {
-        PeerChange::Set { key, value, expiry } => {
+/// A request as method, path and body.
+pub(super) fn as_http(group: &str, request: &NodeRequest) -> (Method, String, Bytes) {
+    let post = |rest: &str, body: Vec<u8>| (Method::POST, path(group, rest), body.into());
+    let escaped = |bytes: &[u8]| percent_encode(bytes, NON_ALPHANUMERIC).to_string();
+    match request {
+        NodeRequest::Get { key, .. } => (Method::GET, path_of_key(group, key), Bytes::new()),
+        NodeRequest::GetMany { keys, held_only, .. } => {
+            let message = GetKeysRequest { keys: keys.clone(), held_only: held_only.then_some(true) };
+            post(GET_KEYS, message.encode_to_vec())
+        }
+        NodeRequest::Tell(PeerChange::Set { key, value, expiry }) => {
             let message = SetRequest {
                 group: Some(Bytes::copy_from_slice(group.as_bytes())),
                 key: Some(key.clone()),
@@ -74,16 +81,32 @@ pub(super) fn told(group: &str, change: &PeerChange) -> (Method, String, Bytes) 
             };
             (Method::PUT, path_of_key(group, key), message.encode_to_vec().into())
         }
-        PeerChange::Remove(key) => (Method::DELETE, path_of_key(group, key), Bytes::new()),
-        PeerChange::Clear { scope, soft } => {
+        NodeRequest::Tell(PeerChange::Remove(key)) => (Method::DELETE, path_of_key(group, key), Bytes::new()),
+        NodeRequest::Tell(PeerChange::Clear { scope, soft }) => {
             let (name, bytes) = match scope {
                 ClearScope::Prefix(prefix) => ("prefix", prefix),
                 ClearScope::Tag(tag) => ("tag", tag),
             };
-            let rest = format!("{CLEAR}?{name}={}&soft={soft}", percent_encode(bytes, NON_ALPHANUMERIC));
-            (Method::POST, path(group, &rest), Bytes::new())
+            post(&format!("{CLEAR}?{name}={}&soft={soft}", escaped(bytes)), Vec::new())
+        }
+        NodeRequest::AtOwner(request) => post(AT_OWNER, request.encode_to_vec()),
+        NodeRequest::Hottest { of, max_bytes } => {
+            post(&format!("{HOTTEST}?of={}&bytes={max_bytes}", escaped(of.as_bytes())), Vec::new())
+        }
+        NodeRequest::Announce { of, what, hash } => {
+            post(&format!("{MEMBER}?of={}&is={}&hash={hash}", escaped(of.as_bytes()), what.name()), Vec::new())
         }
     }
+}
+
+/// Adds the fields beside what a request asks: the epoch of our ring, and whom it is for.
+pub(super) fn tell_of(request: &NodeRequest, asked_for: AskedFor<'_>, headers: &mut HeaderMap) {
+    if let NodeRequest::Get { epoch, .. } | NodeRequest::GetMany { epoch, .. } = request
+        && let Ok(epoch) = HeaderValue::from_str(&format!("{epoch:016x}"))
+    {
+        headers.insert(RING, epoch);
+    }
+    asked_for.tell(headers);
 }
 
 /// The keys of a removal of several, as JSON.

@@ -2,8 +2,9 @@
 use super::{
     member::Member,
     membership::Membership,
+    peer_answers::answers,
     peer_group::PeerGroup,
-    transport::{AskedFor, PeerAnswer, PeerError, To},
+    transport::{AskedFor, NodeRequest, PeerAnswer, PeerError, To},
 };
 use bytes::Bytes;
 use larder_config::PeerSettings;
@@ -61,10 +62,10 @@ impl PeerGroup {
         let deadline = begun + patience;
         let keys = fetches.iter().map(|fetch| Bytes::copy_from_slice(fetch.key())).collect();
         owner.counts.reads.fetch_add(fetches.len() as u64, Relaxed);
-        let to = To { member: &owner, group: &self.name, deadline };
-        let asked = self.client.transport().get_many(to, keys, held_only, epoch).await;
+        let to = To { member: &owner, group: &self.name, deadline, asked_for: AskedFor::NOBODY };
+        let asked = self.client.nodes.call(to, NodeRequest::GetMany { keys, held_only, epoch }).await;
         self.counts.took(begun.elapsed());
-        let answers = match asked {
+        let answers = match asked.and_then(|reply| answers(&owner, fetches.len(), reply.answers)) {
             Ok(answers) => {
                 answers.iter().flatten().for_each(|answer| self.counts.answered(answer));
                 self.note_reached(&owner);
@@ -134,8 +135,9 @@ impl PeerGroup {
             member.counts.reads.fetch_add(1, Relaxed);
             let begun = Instant::now();
             let (epoch, patience) = self.terms(membership, member, key);
-            let to = To { member, group: &self.name, deadline: begun + patience };
-            match self.client.transport().get(to, key, epoch, AskedFor { node, trace }).await {
+            let asked_for = AskedFor { node, trace };
+            let to = To { member, group: &self.name, deadline: begun + patience, asked_for };
+            match self.client.get(to, key, epoch).await {
                 Ok(answer) => {
                     if let Some(trace) = trace {
                         trace.is_answered_by(|| format!("peer {}", member.name).into());

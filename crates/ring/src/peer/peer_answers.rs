@@ -45,15 +45,18 @@ pub fn answer(member: &Member, status: StatusCode, body: Bytes) -> Result<PeerAn
     }
 }
 
+/// The status of a [`KeyAnswer`]; of one that is none, one that is no answer.
+pub(super) fn status_of(status: u32) -> StatusCode {
+    let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    status.unwrap_or(StatusCode::NOT_IMPLEMENTED)
+}
+
 /// The answers to a read of `asked` keys; `None`: to be asked for alone.
 pub fn answers(member: &Member, asked: usize, answers: Vec<KeyAnswer>) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
     if answers.len() != asked {
         return Err(not_reached(member, format_args!("{} answers to {asked} keys", answers.len())));
     }
-    let read = |KeyAnswer { status, body }| {
-        let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok())?;
-        answer(member, status, body).ok()
-    };
+    let read = |KeyAnswer { status, body }| answer(member, status_of(status), body).ok();
     Ok(answers.into_iter().map(read).collect())
 }
 

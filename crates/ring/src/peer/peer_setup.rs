@@ -1,7 +1,12 @@
 //! How a core opens its way to the other nodes, and puts it in front of a group's source.
 use super::{
-    faulty_transport::FaultyTransport, grpc_transport::GrpcTransport, http_transport::HttpTransport, membership::Peers,
-    peer_client::PeerClient, peer_group::PeerGroup, peer_source::PeerSource, transport::Transport,
+    grpc_transport::GrpcTransport,
+    http_transport::HttpTransport,
+    membership::Peers,
+    peer_client::{NodeCalls, PeerClient},
+    peer_group::PeerGroup,
+    peer_source::PeerSource,
+    transport::Transport,
 };
 use larder_base::{buffers::Buffers, lifecycle::faults::Faults, tls::ServerTls};
 use larder_config::{PeerTransport, Settings};
@@ -19,15 +24,12 @@ pub fn open_client(
 ) -> Rc<PeerClient> {
     let (of_peers, max_value) = (&settings.peers, settings.max_value);
     let (buffers, tls) = (buffers.clone(), tls.cloned());
-    let transport: Rc<dyn Transport> = match of_peers.transport {
-        PeerTransport::Http => Rc::new(HttpTransport::new(of_peers, max_value, buffers, tls)),
-        PeerTransport::Grpc => Rc::new(GrpcTransport::new(of_peers, max_value, buffers, tls)),
+    let transport: Box<dyn Transport> = match of_peers.transport {
+        PeerTransport::Http => Box::new(HttpTransport::new(of_peers, max_value, buffers, tls)),
+        PeerTransport::Grpc => Box::new(GrpcTransport::new(of_peers, max_value, buffers, tls)),
     };
-    let transport = match faults {
-        Some(faults) => Rc::new(FaultyTransport { to_nodes: transport, faults: faults.clone() }),
-        None => transport,
-    };
-    Rc::new(PeerClient::new(peers.clone(), transport, settings.groups[0].freshness.source_timeout))
+    let nodes = NodeCalls::new(transport, faults.cloned());
+    Rc::new(PeerClient::new(peers.clone(), nodes, settings.groups[0].freshness.source_timeout))
 }
 
 /// A group whose keys have owners, and the source that asks them.

@@ -3,7 +3,7 @@ use super::{
     member::Member,
     membership::Membership,
     peer_group::{LONG, PeerGroup},
-    transport::{ClearScope, PeerChange, PeerError, To},
+    transport::{AskedFor, ClearScope, NodeReply, NodeRequest, PeerChange, PeerError, To},
     wait_for_all::wait_for_all,
 };
 use bytes::Bytes;
@@ -45,22 +45,16 @@ impl PeerGroup {
     }
 
     async fn tell(&self, member: &Arc<Member>, change: &PeerChange) -> Result<(), PeerError> {
-        self.change_at(member, async |deadline| {
-            self.client.transport().tell(To { member, group: &self.name, deadline }, change).await
-        })
-        .await
+        self.change_at(member, NodeRequest::Tell(change.clone())).await.map(drop)
     }
 
     /// Has a node change something, and notes whether it could be reached.
-    pub(super) async fn change_at<T>(
-        &self,
-        member: &Arc<Member>,
-        change: impl AsyncFnOnce(Instant) -> Result<T, PeerError>,
-    ) -> Result<T, PeerError> {
+    pub(super) async fn change_at(&self, member: &Arc<Member>, change: NodeRequest) -> Result<NodeReply, PeerError> {
         member.counts.changes.fetch_add(1, Relaxed);
         let deadline = Instant::now() + self.client.patience(member);
         let told = if member.may_ask(clock::now()) {
-            change(deadline).await
+            let to = To { member, group: &self.name, deadline, asked_for: AskedFor::NOBODY };
+            self.client.nodes.call(to, change).await
         } else {
             Err(PeerError::NotReached(format!("peer {} is out", member.name).into()))
         };

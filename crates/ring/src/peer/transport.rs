@@ -1,11 +1,11 @@
 //! What one core asks of the other nodes, whatever carries it.
 use super::{
     member::Member,
-    messages::{OwnerAnswer, OwnerRequest},
+    messages::{KeyAnswer, OwnerAnswer, OwnerRequest},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use larder_engine::Millis;
 use larder_source::{CopyMetadata, FetchAnswer, FreshUntil, RequestTrace, SourceError};
 use std::sync::Arc;
@@ -117,12 +117,50 @@ impl MemberMove {
     }
 }
 
-/// The node that a request goes to, the group that it is about, and when it ends.
+/// The node that a request goes to, the group that it is about, when it ends, and for whom it is.
 #[derive(Clone, Copy)]
 pub struct To<'a> {
     pub member: &'a Member,
     pub(crate) group: &'a str,
     pub deadline: Instant,
+    pub asked_for: AskedFor<'a>,
+}
+
+/// What a node is asked, whatever carries it.
+#[derive(Debug, Clone)]
+pub enum NodeRequest {
+    /// The value of a key. `epoch` is that of our ring.
+    Get { key: Bytes, epoch: u64 },
+    /// Several keys at once, of a Larder: at most [`MOST_KEYS`](super::messages::MOST_KEYS).
+    /// `held_only`: nothing is fetched for it.
+    GetMany { keys: Vec<Bytes>, held_only: bool, epoch: u64 },
+    /// A change that it hears of.
+    Tell(PeerChange),
+    /// The owner of keys runs commands or a write. It is not sent a second time if the first may
+    /// have arrived. [`PeerError::Refused`]: the node does not know how.
+    AtOwner(OwnerRequest),
+    /// Its hottest keys that the node `of` is to have, at most for so many bytes of entries.
+    Hottest { of: String, max_bytes: usize },
+    /// The node `of` comes or goes, and hashes keys so.
+    Announce { of: String, what: MemberMove, hash: String },
+}
+
+/// What it answers: one of these, the others stay empty.
+#[derive(Debug, Default)]
+pub struct NodeReply {
+    /// To the keys that it was asked for, in their order.
+    pub answers: Vec<KeyAnswer>,
+    /// The hottest keys.
+    pub keys: Vec<Bytes>,
+    pub of_owner: OwnerAnswer,
+    /// How it hashes keys; empty: it does not say.
+    pub hash: String,
+}
+
+impl NodeReply {
+    pub fn of_key(status: StatusCode, body: Bytes) -> NodeReply {
+        NodeReply { answers: vec![KeyAnswer { status: status.as_u16().into(), body }], ..NodeReply::default() }
+    }
 }
 
 /// The asking node's name, where it logs the request.
@@ -137,7 +175,7 @@ pub struct AskedFor<'a> {
 
 impl AskedFor<'_> {
     /// For no request of a client.
-    pub(super) const NOBODY: AskedFor<'static> = AskedFor { node: "", trace: None };
+    pub const NOBODY: AskedFor<'static> = AskedFor { node: "", trace: None };
 
     /// Adds the header fields.
     pub(super) fn tell(&self, headers: &mut HeaderMap) {
@@ -160,32 +198,5 @@ impl AskedFor<'_> {
 /// One core's way to the other nodes.
 #[async_trait(?Send)]
 pub trait Transport {
-    /// Asks a node for a key of a group. `epoch` is that of our ring.
-    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError>;
-
-    /// Asks a Larder for several keys at once, at most [`MOST_KEYS`](super::messages::MOST_KEYS);
-    /// in their order. `None`: to be asked for alone, as is what the node does not hold if
-    /// `held_only`.
-    async fn get_many(
-        &self,
-        to: To<'_>,
-        keys: Vec<Bytes>,
-        held_only: bool,
-        epoch: u64,
-    ) -> Result<Vec<Option<PeerAnswer>>, PeerError>;
-
-    /// Tells a node of a change.
-    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError>;
-
-    /// Has the owner of keys run commands or a write. It is not sent a second time if the first may
-    /// have arrived. `Refused`: the node does not know how.
-    async fn at_owner(&self, to: To<'_>, request: &OwnerRequest) -> Result<OwnerAnswer, PeerError>;
-
-    /// Asks a node for its hottest keys that `this` is to have, at most for so many bytes of
-    /// entries.
-    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError>;
-
-    /// Tells a node that `this` comes or goes, and how it hashes keys. The answer says how that node
-    /// does; empty: it does not say.
-    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError>;
+    async fn call(&self, to: To<'_>, request: NodeRequest) -> Result<NodeReply, PeerError>;
 }

@@ -2,7 +2,8 @@
 //! that it is about.
 use super::{
     member::Member,
-    transport::{ClearScope, PeerChange, PeerError, To, Transport},
+    peer_client::NodeCalls,
+    transport::{AskedFor, ClearScope, NodeRequest, PeerChange, PeerError, To},
 };
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -29,7 +30,7 @@ type Changes = IndexMap<(Arc<str>, Vec<u8>), (PeerChange, Millis)>;
 
 /// One core's changes that nodes have not heard of.
 pub(super) struct Untold {
-    transport: Rc<dyn Transport>,
+    nodes: Rc<NodeCalls>,
     timeout: Duration,
     by_member: RefCell<HashMap<Box<str>, Changes>>,
 }
@@ -50,8 +51,8 @@ fn count(member: &Member, before: usize, after: usize) {
 }
 
 impl Untold {
-    pub(super) fn new(transport: Rc<dyn Transport>, timeout: Duration) -> Rc<Untold> {
-        Rc::new(Untold { transport, timeout, by_member: RefCell::default() })
+    pub(super) fn new(nodes: Rc<NodeCalls>, timeout: Duration) -> Rc<Untold> {
+        Rc::new(Untold { nodes, timeout, by_member: RefCell::default() })
     }
 
     /// A later change of the same is being told now: an older one must not follow it.
@@ -112,12 +113,13 @@ impl Untold {
                 }
             };
             let ((group, subject), change) = next;
-            let to = To { member, group: &group, deadline: Instant::now() + self.timeout };
-            match self.transport.tell(to, &change).await {
+            let deadline = Instant::now() + self.timeout;
+            let to = To { member, group: &group, deadline, asked_for: AskedFor::NOBODY };
+            match self.nodes.call(to, NodeRequest::Tell(change.clone())).await {
                 Err(PeerError::NotReached(_) | PeerError::NoAnswer(_) | PeerError::NoRoom(_)) => return false,
                 Err(PeerError::Closed(reason)) => member.out_for(&group, &reason, clock::now()),
                 // What it refuses now it will refuse again.
-                Ok(()) | Err(PeerError::Refused(_) | PeerError::NoGroup(_)) => {
+                Ok(_) | Err(PeerError::Refused(_) | PeerError::NoGroup(_)) => {
                     member.reached();
                     member.reached_for(&group);
                     let mut all = self.by_member.borrow_mut();

@@ -6,12 +6,7 @@ use larder_base::tls::ClientTls;
 use larder_config::{PostgresTlsMode, RedisAddress, TargetServer};
 use std::{future::Future, io, pin::Pin, sync::Arc};
 use tokio::{net::UnixStream, time::timeout};
-use tokio_postgres::{
-    Client, Config, SimpleQueryMessage,
-    config::SslMode,
-    error::SqlState,
-    tls::TlsConnect,
-};
+use tokio_postgres::{Client, Config, SimpleQueryMessage, config::SslMode, error::SqlState, tls::TlsConnect};
 
 /// The task of a connection: it does what its client asks. Notifications come from it.
 pub(super) type Connection = tokio_postgres::Connection<Stream, Stream>;

@@ -2,12 +2,7 @@
 use super::{node::Node, world::World};
 use crate::read::PeerRequest;
 use async_trait::async_trait;
-use bytes::Bytes;
-use http::StatusCode;
-use larder_ring::peer::{
-    AskedFor, KeyAnswer, MemberMove, OwnerAnswer, OwnerRequest, PeerAnswer, PeerChange, PeerError, To, Transport,
-    peer_answers,
-};
+use larder_ring::peer::{NodeReply, NodeRequest, PeerChange, PeerError, To, Transport, peer_answers};
 use larder_store::clock;
 use std::{future::pending, rc::Rc, time::Duration};
 use tokio::{sync::oneshot, time::timeout_at};
@@ -25,53 +20,17 @@ pub(super) struct SimulatedTransport {
     pub(super) zones: usize,
 }
 
-#[derive(Clone)]
-enum Message {
-    Get { key: Bytes, ring: String },
-    GetMany { keys: Vec<Bytes>, held_only: bool, ring: String },
-    Tell(PeerChange),
-    Hottest { of: String, max_bytes: usize },
-    Announce { of: String, what: MemberMove },
-}
-
-enum Reply {
-    /// To each key.
-    Answers(Vec<KeyAnswer>),
-    Keys(Vec<Bytes>),
-    Done,
-    /// It does not answer for its keys now.
-    NotNow,
-}
-
-async fn reply(node: &Node, message: Message) -> Reply {
-    let asked = |ring| PeerRequest { group: &node.group, now: clock::now(), instance: 1, ring, trace: None };
-    let shared = node.group.peers.as_ref().expect("the nodes share the group");
-    match message {
-        Message::Get { .. } | Message::GetMany { .. } if !asked(None).is_answered() => Reply::NotNow,
-        Message::Get { key, ring } => {
-            let (status, body) = match asked(Some(ring.as_bytes())).get(&key).await {
-                Ok(Some(body)) => (StatusCode::OK, body),
-                Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
-                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
-            };
-            Reply::Answers(vec![KeyAnswer { status: status.as_u16().into(), body }])
-        }
-        Message::GetMany { keys, held_only, ring } => {
-            Reply::Answers(asked(Some(ring.as_bytes())).get_many(&keys, held_only).await)
-        }
-        Message::Tell(change) => {
-            match change {
-                PeerChange::Set { key, value, expiry } => asked(None).set(&key, &value, expiry),
-                PeerChange::Remove(key) => asked(None).remove(&key),
-                PeerChange::Clear { scope, soft } => asked(None).clear(&scope, soft).await,
-            }
-            Reply::Done
-        }
-        Message::Hottest { of, max_bytes } => Reply::Keys(shared.hottest_for(&of, max_bytes).await),
-        Message::Announce { of, what } => {
-            shared.announced(of.as_bytes(), what, "").await;
-            Reply::Done
-        }
+/// `None`: the node does not answer for its keys now.
+async fn reply(node: &Node, request: NodeRequest) -> Option<NodeReply> {
+    let ring = match request {
+        NodeRequest::Get { epoch, .. } | NodeRequest::GetMany { epoch, .. } => Some(format!("{epoch:016x}")),
+        _ => None,
+    };
+    let ring = ring.as_ref().map(String::as_bytes);
+    let asked = PeerRequest { group: &node.group, now: clock::now(), instance: 1, ring, trace: None };
+    match ring.is_some() && !asked.is_answered() {
+        true => None,
+        false => Some(asked.run(request).await),
     }
 }
 
@@ -87,7 +46,7 @@ impl SimulatedTransport {
         }
     }
 
-    async fn exchange(&self, to: To<'_>, message: Message) -> Result<Reply, PeerError> {
+    async fn exchange(&self, to: To<'_>, message: NodeRequest) -> Result<NodeReply, PeerError> {
         let To { member, deadline, .. } = to;
         let (world, from, to) = (&self.world, self.from, usize::from(member.address.port) - 1);
         world.messages.update(|count| count + 1);
@@ -122,14 +81,11 @@ impl SimulatedTransport {
             .await
             .unwrap_or_else(|_| Err(PeerError::NoAnswer(format!("peer {}: no answer in time", member.name).into())));
         world.note((from, to, reply.is_ok()));
-        match reply? {
-            Reply::NotNow => Err(peer_answers::not_reached(member, "it does not answer now")),
-            reply => Ok(reply),
-        }
+        reply?.ok_or_else(|| peer_answers::not_reached(member, "it does not answer now"))
     }
 
     /// Has the other node reply, if one runs there.
-    fn deliver(&self, to: usize, message: Message) -> oneshot::Receiver<Reply> {
+    fn deliver(&self, to: usize, message: NodeRequest) -> oneshot::Receiver<Option<NodeReply>> {
         let (sender, receiver) = oneshot::channel();
         if let Some(node) = self.world.node(to) {
             self.world.spawn(to, async move {
@@ -141,58 +97,20 @@ impl SimulatedTransport {
     }
 }
 
-fn ring(epoch: u64) -> String {
-    format!("{epoch:016x}")
-}
-
 #[async_trait(?Send)]
 impl Transport for SimulatedTransport {
-    async fn get(&self, to: To<'_>, key: &[u8], epoch: u64, asked_for: AskedFor<'_>) -> Result<PeerAnswer, PeerError> {
-        // Entries that a node takes over are asked for without a request.
-        if !asked_for.node.is_empty() {
-            self.check_sender(key, "a read", true);
+    async fn call(&self, to: To<'_>, request: NodeRequest) -> Result<NodeReply, PeerError> {
+        match &request {
+            // Entries that a node takes over are asked for without a request.
+            NodeRequest::Get { key, .. } if !to.asked_for.node.is_empty() => self.check_sender(key, "a read", true),
+            NodeRequest::GetMany { keys, .. } => keys.iter().for_each(|key| self.check_sender(key, "a read", true)),
+            NodeRequest::Tell(PeerChange::Remove(key) | PeerChange::Set { key, .. }) => {
+                self.check_sender(key, "a change", false);
+            }
+            // The simulated nodes have a source.
+            NodeRequest::AtOwner(_) => return Err(PeerError::Refused("it runs no commands".into())),
+            _ => {}
         }
-        let message = Message::Get { key: Bytes::copy_from_slice(key), ring: ring(epoch) };
-        let Reply::Answers(mut answers) = self.exchange(to, message).await? else { unreachable!() };
-        let KeyAnswer { status, body } = answers.remove(0);
-        let status = StatusCode::from_u16(u16::try_from(status).expect("a status")).expect("a status");
-        peer_answers::answer(to.member, status, body)
-    }
-
-    async fn get_many(
-        &self,
-        to: To<'_>,
-        keys: Vec<Bytes>,
-        held_only: bool,
-        epoch: u64,
-    ) -> Result<Vec<Option<PeerAnswer>>, PeerError> {
-        keys.iter().for_each(|key| self.check_sender(key, "a read", true));
-        let asked = keys.len();
-        let message = Message::GetMany { keys, held_only, ring: ring(epoch) };
-        let Reply::Answers(answers) = self.exchange(to, message).await? else { unreachable!() };
-        peer_answers::answers(to.member, asked, answers)
-    }
-
-    async fn tell(&self, to: To<'_>, change: &PeerChange) -> Result<(), PeerError> {
-        if let PeerChange::Remove(key) | PeerChange::Set { key, .. } = change {
-            self.check_sender(key, "a change", false);
-        }
-        self.exchange(to, Message::Tell(change.clone())).await.map(drop)
-    }
-
-    /// The simulated nodes have a source.
-    async fn at_owner(&self, _to: To<'_>, _request: &OwnerRequest) -> Result<OwnerAnswer, PeerError> {
-        Err(PeerError::Refused("it runs no commands".into()))
-    }
-
-    async fn hottest(&self, to: To<'_>, this: &str, max_bytes: usize) -> Result<Vec<Bytes>, PeerError> {
-        let message = Message::Hottest { of: this.to_owned(), max_bytes };
-        let Reply::Keys(keys) = self.exchange(to, message).await? else { unreachable!() };
-        Ok(keys)
-    }
-
-    async fn announce(&self, to: To<'_>, this: &str, what: MemberMove, hash: &str) -> Result<String, PeerError> {
-        let message = Message::Announce { of: this.to_owned(), what };
-        self.exchange(to, message).await.map(|_| hash.to_owned())
+        self.exchange(to, request).await
     }
 }

@@ -2,10 +2,9 @@
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
     compat::read_routes::ReadRoute,
-    keys::key_routes::{self, ReadOutcome},
-    messages::{problem_json::Problem, read_responses::EntryMetadata, response_body::ResponseBody},
+    keys::key_routes::{self, Wanted},
+    messages::{problem_json::Problem, read_responses::EntryMetadata},
 };
-use bytes::Bytes;
 use http::{Response, StatusCode};
 use larder_base::tls::ClientStream;
 use larder_core::read::Group;
@@ -40,9 +39,12 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 PendingAnswer::Ready(response) => Some(*response),
                 PendingAnswer::Wait(mut wait, accepted) => {
                     let ended = Group::ended((&mut wait).await);
-                    match matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {
-                        true => None,
-                        false => Some(self.fetched(route, group, &key, (ended, wait.metadata()), &accepted).await),
+                    if matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {
+                        None
+                    } else {
+                        let (group, said) = (worker.groups.at(group), wait.metadata());
+                        let outcome = key_routes::finish_read(group, route, &key, ended, said, &accepted).await;
+                        Some(key_routes::respond(route, &key, outcome, &Wanted::default(), worker.app.instance))
                     }
                 }
                 PendingAnswer::Write(task) => {
@@ -93,25 +95,5 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 .is_none()
         });
         written == Some(true)
-    }
-
-    async fn fetched(
-        &self,
-        route: ReadRoute,
-        group: usize,
-        key: &[u8],
-        (ended, said): (Result<Option<Bytes>, SourceError>, Option<Bytes>),
-        accept_encoding: &[u8],
-    ) -> Response<ResponseBody> {
-        let worker = &self.context.worker;
-        let (group, instance) = (worker.groups.at(group), worker.app.instance);
-        match key_routes::finish_read(group, route, key, ended, said, accept_encoding).await {
-            ReadOutcome::PassesThrough(value) => route.passed_through(value, clock::now()),
-            ReadOutcome::Found(about, said, value) => {
-                route.found(key, value, about, (&said, &CopyMetadataView::read(&said)), instance)
-            }
-            ReadOutcome::Absent => route.absent(key),
-            ReadOutcome::Failed(error) => route.failed(Some(key), Problem::source(&error)),
-        }
     }
 }

@@ -18,9 +18,8 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use larder_base::telemetry::RecordedOperation;
-use larder_core::read::Fact;
-use larder_core::read::explain_key;
-use larder_core::read::{Group, StartedRead};
+use larder_core::read::{Fact, Group, StartedRead, explain_key};
+use larder_document::Pointer;
 use larder_engine::{Entry, Expiry, MAX_EXPIRY, Stored};
 use larder_proto::http::target;
 use larder_source::{CopyMetadataView, SourceError, ValueStream};
@@ -30,7 +29,6 @@ use serde_json::Map;
 use serde_json::Value;
 use std::{borrow::Cow, time::Duration};
 
-/// The outcome of a read of one key.
 pub(crate) enum ReadOutcome {
     /// With what its source said about the copy.
     Found(Option<EntryMetadata>, Box<[u8]>, Bytes),
@@ -55,65 +53,67 @@ pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
             Some(Err(problem)) => Err(problem),
         },
     };
-    let key = match key {
-        Ok(key) => key,
+    let (key, wanted) = match key.and_then(|key| Ok((key, wanted(request, route)?))) {
+        Ok(parsed) => parsed,
         Err(problem) => return route.failed(None, problem),
     };
-    // Clients of other servers know neither conditions nor parts.
-    let is_native = route == ReadRoute::Kv;
-    let preconditions = match is_native.then(|| Preconditions::parse(request.headers)).transpose() {
-        Ok(preconditions) => preconditions.unwrap_or_default(),
-        Err(problem) => return problem.into_response(),
-    };
-    let pointer = match is_native.then(|| document_routes::pointer(request.query)).flatten().transpose() {
-        Ok(pointer) => pointer,
-        Err(problem) => return problem.into_response(),
-    };
     request.note(RecordedOperation::Get, &key);
-    match read(request, route, &key).await {
+    respond(route, &key, read(request, route, &key).await, &wanted, request.worker.app.instance)
+}
+
+/// When a client wants the value, and which part of it.
+pub(crate) type Wanted = (Preconditions, Option<Pointer>);
+
+/// Clients of other servers know neither conditions nor parts.
+fn wanted(request: &RouteRequest<'_>, route: ReadRoute) -> Result<Wanted, Problem> {
+    match route {
+        ReadRoute::Kv => {
+            Ok((Preconditions::parse(request.headers)?, document_routes::pointer(request.query).transpose()?))
+        }
+        _ => Ok(Wanted::default()),
+    }
+}
+
+/// The response to a read that has ended.
+pub(crate) fn respond(
+    route: ReadRoute,
+    key: &[u8],
+    outcome: ReadOutcome,
+    (preconditions, pointer): &Wanted,
+    instance: u64,
+) -> Response<ResponseBody> {
+    let answer = || match outcome {
         ReadOutcome::Found(about, said, value) => {
-            let instance = request.worker.app.instance;
             let version = about.map(|about| about.version).unwrap_or_default();
             // It is read once for all of the response.
             let (kept, said) = (&said[..], &CopyMetadataView::read(&said));
-            match preconditions.of_read(version ^ instance, said) {
-                Ok(true) => match pointer {
-                    None => route.found(&key, value, about, (kept, said), instance),
-                    Some(pointer) => match document_routes::part(&value, kept, &pointer) {
-                        Ok(part) => {
-                            let mut response = route.found(&key, part, about, (kept, said), instance);
-                            response_writer::insert_own_type(response.headers_mut(), document_routes::JSON_TYPE);
-                            response
-                        }
-                        Err(problem) => problem.into_response(),
-                    },
-                },
-                Ok(false) => not_modified(about, said, instance),
-                Err(problem) => problem.into_response(),
+            if !preconditions.of_read(version ^ instance, said)? {
+                return Ok(not_modified(about, said, instance));
             }
+            let Some(pointer) = pointer else { return Ok(route.found(key, value, about, (kept, said), instance)) };
+            let part = document_routes::part(&value, kept, pointer)?;
+            let mut response = route.found(key, part, about, (kept, said), instance);
+            response_writer::insert_own_type(response.headers_mut(), document_routes::JSON_TYPE);
+            Ok(response)
         }
         ReadOutcome::PassesThrough(_) if pointer.is_some() => {
-            Problem::of(ProblemKind::ValueTooLarge, "a part is read only of values up to `max-value`").into_response()
+            Err(Problem::of(ProblemKind::ValueTooLarge, "a part is read only of values up to `max-value`"))
         }
         ReadOutcome::PassesThrough(value) => {
             let said = value.metadata.encode();
             let said = CopyMetadataView::read(&said);
-            match preconditions.of_read(0, &said) {
-                Ok(true) => route.passed_through(value, request.now),
-                Ok(false) => {
-                    let mut response = not_modified(None, &said, 0);
-                    read_responses::insert_vary(response.headers_mut(), &value);
-                    response
-                }
-                Err(problem) => problem.into_response(),
+            if preconditions.of_read(0, &said)? {
+                return Ok(route.passed_through(value, clock::now()));
             }
+            let mut response = not_modified(None, &said, 0);
+            read_responses::insert_vary(response.headers_mut(), &value);
+            Ok(response)
         }
-        ReadOutcome::Absent => match preconditions.has_if_match() {
-            true => Problem::new(ProblemKind::PreconditionFailed).into_response(),
-            false => route.absent(&key),
-        },
-        ReadOutcome::Failed(error) => route.failed(Some(&key), Problem::source(&error)),
-    }
+        ReadOutcome::Absent if preconditions.has_if_match() => Err(Problem::new(ProblemKind::PreconditionFailed)),
+        ReadOutcome::Absent => Ok(route.absent(key)),
+        ReadOutcome::Failed(error) => Ok(route.failed(Some(key), Problem::source(&error))),
+    };
+    answer().unwrap_or_else(Problem::into_response)
 }
 
 pub(crate) async fn read(request: &RouteRequest<'_>, route: ReadRoute, key: &[u8]) -> ReadOutcome {

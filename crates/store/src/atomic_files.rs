@@ -75,7 +75,10 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A file of what `write` writes. After an error nothing is left.
-pub(super) fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// Those of `write`, and of the file system.
+pub fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     rename(&written(path, write)?.0, path)
 }
 /// The same, and the file that was there stays as `kept`, in place of what has that name. At each

@@ -1,7 +1,7 @@
 //! What is kept on this machine's disk: the durable store, tables, and snapshots of the memory
 //! tier. Knows no protocol.
 #![warn(missing_docs)]
-mod atomic_files;
+pub mod atomic_files;
 pub mod clock;
 pub mod disk;
 mod magic;

@@ -5,8 +5,9 @@ use super::{
     user::{RejectedRule, User},
 };
 use larder_config::read_short_file;
+use larder_store::atomic_files;
 use std::{
-    fs::{self, File, OpenOptions},
+    fs,
     io::{self, Write as _},
     path::Path,
 };
@@ -72,19 +73,9 @@ pub(super) fn write<'u>(path: &Path, users: impl Iterator<Item = &'u User>) -> i
     }
     // Links stay (Kubernetes); the file that they name is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&new)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => File::open(dir)?.sync_all(),
-        _ => Ok(()),
-    }
+    atomic_files::write_with(path, |file| {
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        file.write_all(&text)
+    })
 }

@@ -31,7 +31,6 @@ pub enum Special {
     Tracer = 1 << 9,
 }
 
-/// The bits of these.
 pub const fn bits<const N: usize>(specials: [Special; N]) -> u32 {
     let (mut bits, mut at) = (0, 0);
     while at < N {
@@ -51,7 +50,6 @@ impl Specials {
         Specials((0..workers.max(1)).map(|_| Arc::default()).collect())
     }
 
-    /// The word of one worker.
     pub fn of_worker(&self, worker: usize) -> Arc<AtomicU32> {
         self.0[worker].clone()
     }

@@ -2,7 +2,6 @@
 //! [`command_handlers`](super::command_handlers).
 use larder_proto::resp::Args;
 
-/// One command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command {
     /// The name in lower case. A subcommand is `parent|name`.
@@ -49,14 +48,12 @@ pub enum Leaves {
     Entries,
 }
 
-/// How a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandKind {
     /// It concerns the connection or the server, not entries.
     Local,
     /// It works on entries, under the locks of the memory tier.
     Tier,
-    /// GET.
     Get,
     /// MGET.
     MultiGet,
@@ -68,7 +65,6 @@ pub(super) enum CommandKind {
     Container,
 }
 
-/// The commands of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransactionStep {
     Multi,

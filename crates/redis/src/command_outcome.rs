@@ -48,7 +48,6 @@ pub(super) enum CommandError {
     NoRoom(Vec<u8>),
 }
 
-/// The result of a step of a command.
 pub(super) type CommandResult = Result<(), CommandError>;
 
 pub(super) const SYNTAX: CommandError = CommandError::Static("ERR syntax error");

@@ -166,7 +166,6 @@ pub fn catalog() -> CommandCatalog {
     }))
 }
 
-/// The keys of a command of the table.
 #[inline]
 fn keys<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = TouchedKey<'a>> + Clone + use<'a> {
     let rights = RIGHTS.get(usize::from(command.index)).copied();

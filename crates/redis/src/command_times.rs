@@ -198,7 +198,6 @@ impl TimedCommand {
     pub(super) fn owned(&self) -> usize {
         self.args.as_ref().map_or(0, |args| args.len())
     }
-    /// Its row.
     pub(super) fn row(&self) -> u16 {
         self.row
     }

@@ -25,7 +25,6 @@ pub(super) enum WritesGo {
     Nowhere,
 }
 
-/// What becomes of this client's writes.
 #[inline]
 pub(super) fn of_client(worker: &Worker, session: &Session) -> WritesGo {
     match worker.app.replication.is_read_only() {

@@ -33,7 +33,6 @@ pub fn waits(worker: &Worker, session: &Session, args: &Args<'_>, now: Millis) -
     }
 }
 
-/// Whether the command writes or may write.
 fn writes(worker: &Worker, command: Option<&Command>, args: Args<'_>) -> bool {
     match command {
         Some(command) if !matches!(command.kind, CommandKind::Forward) => command.flags.has(Flags::WRITE),

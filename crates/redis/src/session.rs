@@ -168,7 +168,6 @@ impl Watch {
 /// What the connection has begun and not yet answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outstanding {
-    /// Nothing.
     Nothing,
     /// Reads that wait for flights, and forwarded reads whose replies may be cached.
     Reads,

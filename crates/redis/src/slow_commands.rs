@@ -30,7 +30,6 @@ pub(super) fn show_args(kept: &mut Vec<u8>, row: u16, args: Args<'_>) {
 /// Which arguments of a command are secrets.
 enum Secrets {
     None,
-    /// From this one on.
     From(usize),
     /// Values of parameters whose names say so.
     Values,

@@ -28,7 +28,6 @@ pub(super) const LONGEST: usize = 4096;
 /// What a source says about a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopyMetadata {
-    /// `Content-Type`.
     pub content_type: Option<Box<[u8]>>,
     /// `ETag`, with its quotes.
     pub etag: Option<Box<[u8]>>,

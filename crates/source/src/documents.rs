@@ -22,18 +22,15 @@ pub const DOCUMENT_METADATA: &[u8] = &[DOCUMENT, 0, 0];
 /// The attributes of a document that carries nothing else.
 pub const DOCUMENT_ATTRIBUTES: Attributes<'static> = Attributes { tags: &[], metadata: DOCUMENT_METADATA };
 
-/// Whether the entry with this metadata is a document.
 #[inline]
 pub fn is_document(metadata: &[u8]) -> bool {
     !metadata.is_empty() && (metadata == DOCUMENT_METADATA || CopyMetadataView::read(metadata).is_document)
 }
 
-/// What the entry with this metadata is.
 pub fn kind_of(metadata: &[u8]) -> ValueKind {
     if is_document(metadata) { ValueKind::Document } else { ValueKind::String }
 }
 
-/// The attributes of an entry of this kind.
 pub fn attributes_of(kind: ValueKind) -> Attributes<'static> {
     match kind {
         ValueKind::String => Attributes::NONE,

@@ -59,7 +59,6 @@ pub struct Fetch {
     charge: Option<Box<BufferCharge>>,
 }
 
-/// What the flight ends with.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each fetch")]
 enum Ending {
     /// A value, or an absence; with its end if it may be kept, and with what is kept besides.
@@ -170,7 +169,6 @@ impl Fetch {
             Coherence::Off => false,
         }
     }
-    /// The key to fetch.
     pub fn key(&self) -> &[u8] {
         self.lead.key()
     }

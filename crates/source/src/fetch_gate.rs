@@ -121,7 +121,6 @@ pub(super) struct AdmittedRequest {
     is_finished: bool,
 }
 impl AdmittedRequest {
-    /// The source has answered, or has not.
     pub(super) fn finish<T>(mut self, answer: &Result<T, SourceError>) {
         self.is_finished = true;
         if let Some(reason) = answer.as_ref().err().and_then(SourceError::reason) {

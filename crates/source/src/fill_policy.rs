@@ -72,7 +72,6 @@ pub struct FreshnessTable {
     /// That of all keys without a prefix of their own. The group's cache has the same `ttl` as its
     /// default lifetime, so that jitter applies to fills.
     pub own: KeyPolicy,
-    /// Those of key prefixes.
     pub prefixes: PrefixTable<KeyPolicy>,
 }
 impl FreshnessTable {
@@ -137,7 +136,6 @@ impl From<FreshnessTable> for FillPolicy {
     }
 }
 impl FillPolicy {
-    /// The policy of a key.
     pub fn of(&self, key: &[u8]) -> KeyPolicy {
         *self.freshness.table.load().of(key)
     }

@@ -36,7 +36,6 @@ pub struct ModeRules {
 }
 
 impl ModeRules {
-    /// The rules of a group's settings.
     pub fn of_settings(group: &GroupSettings) -> ModeRules {
         ModeRules::new(rules_of(group))
     }
@@ -53,7 +52,6 @@ impl ModeRules {
     pub fn are_set(&self) -> bool {
         self.are_set.load(Relaxed)
     }
-    /// The mode of a key.
     #[inline]
     pub fn of(&self, key: &[u8]) -> TierMode {
         if self.are_set() { self.look_up(key) } else { TierMode::Cache }

@@ -44,7 +44,6 @@ impl<T> PrefixTable<T> {
         PrefixTable { rows: rows.into() }
     }
 
-    /// Whether it has no prefix.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -99,7 +99,6 @@ impl PushQueue {
     pub fn is_too_much(&self) -> bool {
         self.too_much.get()
     }
-    /// A reply came.
     pub(super) fn note_reply(&self) {
         self.replies.set(self.replies.get() + 1);
     }

@@ -66,7 +66,6 @@ impl RequestTrace {
     pub fn began_fetch(&self) -> Option<Instant> {
         self.began_fetch.get().copied()
     }
-    /// Whether that fetch has failed.
     pub fn has_failed(&self) -> bool {
         self.fetch_failed.load(Relaxed)
     }
@@ -76,7 +75,6 @@ impl RequestTrace {
         self.queue_micros.store(waited.as_micros() as u64, Relaxed);
     }
 
-    /// That fetch has ended.
     pub fn ends_fetch(&self, took: Duration, has_failed: bool) {
         self.fetch_failed.store(has_failed, Relaxed);
         self.fetch_micros.store(took.as_micros() as u64, Relaxed);

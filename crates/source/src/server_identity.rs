@@ -13,7 +13,6 @@ const UNKNOWN_VERSION: &str = "6.0.0";
 pub struct ServerIdentity {
     /// The program's name in `HELLO`: `redis` or `valkey`.
     pub server: Arc<str>,
-    /// Its version.
     pub version: Arc<str>,
     /// `master` or `replica`.
     pub role: Arc<str>,

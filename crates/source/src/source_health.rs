@@ -177,7 +177,6 @@ impl SourceHealth {
             self.admission.rejected(Rejection::Limit, count - admitted);
         }
     }
-    /// An admitted fetch has ended.
     pub(super) fn finished(&self, end: FetchEnd, took: Duration) {
         self.finished_at(end, took, Instant::now());
     }
@@ -256,7 +255,6 @@ pub(super) struct ConnectionHealth {
     health: Arc<SourceHealth>,
     now: ConnectionState,
 }
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     /// Not tried yet, or just lost.

@@ -16,7 +16,6 @@ pub struct BreakerPolicy {
     pub window: Duration,
 }
 
-/// The limits of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceLimits {
     /// Deadline of a fetch or write (`source-timeout`).

@@ -23,7 +23,6 @@ impl SourceSetup {
     ) -> SourceSetup {
         SourceSetup { health, table: None, store: None, open: Box::new(open) }
     }
-    /// The health of the source.
     pub fn health(&self) -> &Arc<SourceHealth> {
         &self.health
     }

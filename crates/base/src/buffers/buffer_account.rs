@@ -118,7 +118,6 @@ impl BufferAccount {
         &self.account
     }
 
-    /// Sets what is held now.
     #[inline]
     pub fn set(&self, now: HeldBytes) {
         let was = self.holding.get();

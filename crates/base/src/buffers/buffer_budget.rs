@@ -13,7 +13,6 @@ use std::{
     task::{Context, Waker},
 };
 
-/// What buffered bytes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferKind {
     /// What Redis clients have sent and Larder keeps: partial commands, queued transactions, watched

@@ -16,7 +16,6 @@ pub struct BufferCharge {
 }
 
 impl BufferCharge {
-    /// How much it is.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

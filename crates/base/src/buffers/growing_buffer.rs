@@ -20,7 +20,6 @@ const BELIEVED: usize = 1 << 20;
 /// Bytes, and room for more.
 #[derive(Debug)]
 pub enum GrowingBuffer {
-    /// In the heap.
     Heap(Vec<u8>),
     /// In pages, of which the first so many bytes are filled.
     Pages(MmapMut, usize),

@@ -10,7 +10,6 @@ const ENTRIES: usize = 128;
 /// Entries about the same that are no further apart count as one.
 const SAME_WITHIN: Duration = Duration::from_secs(60);
 
-/// What was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalReason {
     Command,
@@ -30,7 +29,6 @@ impl RefusalReason {
     }
 }
 
-/// An entry of ACL LOG.
 #[derive(Debug, Clone)]
 pub struct AclLogEntry {
     pub id: u64,
@@ -60,7 +58,6 @@ fn cut(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The log.
 #[derive(Debug, Default)]
 pub struct AclLog(Mutex<Kept>);
 #[derive(Debug, Default)]
@@ -110,7 +107,6 @@ impl AclLog {
         kept.entries.push_front(entry);
         kept.entries.truncate(ENTRIES);
     }
-    /// The latest entries.
     pub fn latest(&self, count: usize) -> Vec<AclLogEntry> {
         self.0.lock().entries.iter().take(count).cloned().collect()
     }

@@ -101,7 +101,6 @@ impl CommandRules {
     pub(super) fn allow_everything(&self) -> bool {
         matches!(self.0.first(), Some(Rule { commands: Commands::All, .. })) && self.0.iter().all(|rule| rule.allows)
     }
-    /// The rules by what they name.
     pub(super) fn by_name(&self) -> RulesByName<'_> {
         let mut all = RulesByName::default();
         for (at, rule) in self.0.iter().enumerate() {
@@ -171,7 +170,6 @@ impl RulesByName<'_> {
     }
 }
 
-/// The commands of a rule that names one.
 fn named(name: &str, allows: bool, catalog: &CommandCatalog) -> Result<Commands, RuleError> {
     let Some((first, rest)) = name.split_once('|') else {
         return match catalog.is_command(name) {

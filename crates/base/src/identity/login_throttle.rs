@@ -12,9 +12,7 @@ use std::{
 pub enum Credential {
     /// A password or a token.
     Login,
-    /// `peer-secret`.
     PeerSecret,
-    /// `replication-secret`.
     ReplicationSecret,
 }
 

@@ -35,7 +35,6 @@ pub(super) struct NamePattern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
     Exact,
-    /// `prefix*`
     Prefix,
     Glob,
 }

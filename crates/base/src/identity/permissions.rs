@@ -9,7 +9,6 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// A key that a command touches.
 #[derive(Debug, Clone, Copy)]
 pub struct TouchedKey<'a> {
     pub key: &'a [u8],
@@ -31,7 +30,6 @@ pub struct TouchedChannel<'a> {
 /// What a command may touch besides the keys that it names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Beyond {
-    /// Nothing.
     #[default]
     Nothing,
     /// Any key, in this way (`SORT … BY`, commands whose keys are not known).

@@ -43,7 +43,6 @@ impl Selector {
         Ok(selector)
     }
 
-    /// Applies one rule.
     pub(super) fn apply(&mut self, rule: &[u8], catalog: &CommandCatalog) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         if is("allkeys") || is("~*") {

@@ -38,7 +38,6 @@ pub struct UpstreamRights {
 /// What one user may do. Workers read it without a lock.
 #[derive(Debug)]
 pub struct UserRights {
-    /// The name.
     pub name: Box<str>,
     user: ArcSwapOption<User>,
     /// Counts changes.
@@ -101,7 +100,6 @@ impl UpstreamRights {
         users.insert(name.into(), Arc::downgrade(&rights));
         rights
     }
-    /// Those of `default`.
     pub fn of_default(&self) -> &Arc<UserRights> {
         &self.default
     }

@@ -13,7 +13,6 @@ pub const DEFAULT_USER: &str = "default";
 /// A user. A change makes a new value, so that a check never sees half a change.
 #[derive(Debug, Clone)]
 pub struct User {
-    /// The name.
     pub name: Box<str>,
     /// Tells this user from a later one of the same name.
     pub(super) born: u64,
@@ -142,7 +141,6 @@ impl User {
     pub fn has_no_password(&self) -> bool {
         self.has_no_password
     }
-    /// What the passwords are.
     pub fn passwords(&self) -> &Passwords {
         &self.passwords
     }

@@ -88,7 +88,6 @@ impl ChangedUsers {
     }
 }
 
-/// What a login comes to.
 #[derive(Debug)]
 pub enum LoginOutcome {
     /// The user, and when a token ends its login; [`Millis::MAX`]: nothing ends it.
@@ -182,7 +181,6 @@ impl Users {
     pub fn are_own(&self) -> bool {
         self.file.is_some() || self.password.is_some()
     }
-    /// The file, if there is one.
     pub fn file(&self) -> Option<&PathBuf> {
         self.file.as_ref()
     }
@@ -199,7 +197,6 @@ impl Users {
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
-    /// The user with this name.
     pub fn find(&self, name: &str) -> Option<Arc<User>> {
         self.table.lock().by_name.get(name).cloned()
     }

@@ -9,7 +9,6 @@ pub enum RunError {
     Bind {
         /// The setting that names the address.
         setting: &'static str,
-        /// The address.
         address: SocketAddr,
         /// What the system said.
         error: io::Error,
@@ -18,12 +17,10 @@ pub enum RunError {
     /// for).
     #[error("cannot use the source of group `{group}`: {reason}")]
     Source {
-        /// The group.
         group: String,
         /// Why.
         reason: String,
     },
-    /// The snapshot cannot be restored.
     #[error(
         "cannot restore the snapshot: {reason}; start without --restore{}",
         if *.is_damage { ", or load what is before the damage with --restore salvage" } else { "" }

@@ -18,11 +18,9 @@ use std::{
 
 /// Faults at a time.
 pub const MOST_FAULTS: usize = 64;
-/// The longest that a fault lasts.
 pub const LONGEST_FAULT: Duration = Duration::from_secs(3600);
 /// The farthest that one sets the clock forward or back.
 pub const FARTHEST_JUMP: Duration = Duration::from_secs(30 * 86_400);
-/// The longest that one delays something.
 pub const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Where a fault is.
@@ -76,7 +74,6 @@ impl FaultPlace {
     }
 }
 
-/// What a fault does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// What comes by waits for so long.
@@ -116,7 +113,6 @@ fn jump(list: &mut [Fault], by: i64) {
     list.iter_mut().for_each(|fault| fault.until = fault.until.saturating_add_signed(by));
 }
 
-/// A fault that was ordered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     /// Its number, from 1.
@@ -135,7 +131,6 @@ pub struct Fault {
     pub done: u64,
 }
 
-/// The faults of the process.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// On while there is one.
@@ -143,7 +138,6 @@ pub struct Faults {
     list: Mutex<Vec<Fault>>,
     /// Faults ordered so far.
     ordered: AtomicU64,
-    /// What was done by all faults, by place.
     done: [AtomicU64; FaultPlace::ALL.len()],
 }
 
@@ -187,7 +181,6 @@ impl Faults {
         Some(fault)
     }
 
-    /// The faults that there are.
     pub fn list(&self, now: Millis) -> Vec<Fault> {
         self.end_old(now);
         self.list.lock().clone()
@@ -280,10 +273,8 @@ impl Faults {
     }
 }
 
-/// The faults of the source of one group.
 #[derive(Debug, Clone)]
 pub struct SourceFaults {
-    /// All faults.
     pub faults: Arc<Faults>,
     /// The name of the group.
     pub group: Arc<str>,

@@ -55,7 +55,6 @@ impl LongestTurn {
     }
 }
 
-/// The CPU time of this thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 pub enum Paused {
     /// Those that write, or may.
     Writes,
-    /// All.
     All,
 }
 

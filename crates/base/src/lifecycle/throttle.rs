@@ -47,7 +47,6 @@ pub struct Caller<'c> {
     pub user: Option<&'c str>,
 }
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandClass<'c> {
     /// In lower case, a subcommand behind its parent's name and `|`.

@@ -139,7 +139,6 @@ impl CommandStats {
             }
         }
     }
-    /// The name of a row.
     pub fn name(&self, row: u16) -> &'static str {
         self.names.get(usize::from(row)).copied().unwrap_or(OTHER)
     }

@@ -48,7 +48,6 @@ fn bucket(duration: Duration) -> usize {
     power.saturating_sub(FIRST) as usize
 }
 
-/// The end of a bucket in seconds.
 pub(super) fn bucket_end(index: usize) -> f64 {
     (1u64 << (FIRST as usize + index)) as f64 / 1e6
 }
@@ -64,7 +63,6 @@ pub struct Distribution {
     pub micros: u64,
 }
 impl Distribution {
-    /// Adds a histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         for (sum, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
             *sum += bucket.get();

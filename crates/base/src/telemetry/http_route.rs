@@ -78,7 +78,6 @@ impl Index<HttpRoute> for HttpTimes {
 pub type HttpDistributions = [Distribution; HttpRoute::ALL.len()];
 
 impl HttpTimes {
-    /// Adds these to the sums.
     pub(super) fn add_to(&self, sums: &mut HttpDistributions) {
         sums.iter_mut().zip(&self.0).for_each(|(sum, histogram)| sum.add(histogram));
     }

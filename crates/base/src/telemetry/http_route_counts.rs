@@ -60,7 +60,6 @@ impl HttpRouteNumbers {
 pub type HttpRouteSums = [HttpRouteNumbers; HttpRoute::ALL.len()];
 
 impl HttpRouteCounters {
-    /// Adds these to the sums.
     pub(super) fn add_to(&self, sums: &mut HttpRouteSums) {
         for (sum, of) in sums.iter_mut().zip(&self.0) {
             sum.statuses.iter_mut().zip(&of.statuses).for_each(|(sum, count)| *sum += count.get());

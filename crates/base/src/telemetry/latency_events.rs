@@ -32,7 +32,6 @@ struct EventSamples {
     longest: u64,
 }
 
-/// The events by name.
 #[derive(Debug, Default)]
 pub(super) struct LatencyEvents(BTreeMap<&'static str, EventSamples>);
 

@@ -74,7 +74,6 @@ impl Logs {
         (dispatch, Logs { filter: Some(handle), level: AtomicU8::new(level as u8), ..Logs::default() })
     }
 
-    /// The present level.
     pub fn level(&self) -> LogLevel {
         LogLevel::from_name(LogLevel::NAMES[usize::from(self.level.load(Relaxed))])
             .expect("only indexes of names are stored")

@@ -104,7 +104,6 @@ pub struct PushSnapshot {
     pub cut_off: u64,
 }
 
-/// One group's numbers.
 #[derive(Debug, Clone, Default)]
 pub struct GroupSnapshot {
     pub name: String,
@@ -184,7 +183,6 @@ impl AdmissionSnapshot {
     }
 }
 
-/// A table's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableSnapshot {
     pub entries: u64,

@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Operations that a worker notes between two requests (6 MiB); more are counted and lost.
 const MOST: usize = 1 << 18;
 
-/// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordedOperation {
     /// The key was read.

@@ -13,7 +13,6 @@ pub struct ProcessStats {
     pub cpu_user: f64,
     /// CPU time in the kernel, seconds.
     pub cpu_system: f64,
-    /// Threads.
     pub threads: u64,
     /// Open files, connections included.
     pub open_files: u64,
@@ -49,7 +48,6 @@ impl CpuTime {
         CpuTime { total, user: seconds(process.cpu_user), system: seconds(process.cpu_system) }
     }
 
-    /// What was used since `earlier`.
     #[must_use]
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {

@@ -9,7 +9,6 @@ use super::{
 };
 use std::fmt::{Display, Write as _};
 
-/// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsFormat {
     /// Version 0.0.4.

@@ -26,7 +26,6 @@ pub struct VerificationSnapshot {
     pub overtaken: u64,
 }
 
-/// The last save that succeeded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastSaveSnapshot {
     /// Since the Unix epoch.

@@ -140,7 +140,6 @@ impl SlowCommands {
     pub fn reset(&self) {
         self.log.lock().truncate(0);
     }
-    /// The latency events.
     pub fn events(&self) -> Vec<LatencySummary> {
         self.events.lock().latest()
     }

@@ -4,7 +4,6 @@
 /// The ids of a traced request and of the fetch that it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanIds {
-    /// The trace.
     pub trace: [u8; 16],
     /// The span of the client, if it sent one.
     pub parent: Option<[u8; 8]>,

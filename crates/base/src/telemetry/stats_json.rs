@@ -16,7 +16,6 @@ use super::{
 use larder_engine::Stats;
 use serde_json::{Map, Value};
 
-/// The quantiles of each histogram.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Renders all metrics.

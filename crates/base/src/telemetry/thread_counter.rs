@@ -20,7 +20,6 @@ impl Counter {
     pub fn add_shared(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
-    /// The number.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)

@@ -31,7 +31,6 @@ macro_rules! counters {
             pub fn add(&mut self, counters: &Counters) {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
-            /// What was counted since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &CounterSums) -> CounterSums {
                 CounterSums { $($name: self.$name.wrapping_sub(earlier.$name),)* }
@@ -58,21 +57,13 @@ counters! {
     redis_errors_err,
     /// `ERR source …`: the source did not answer.
     redis_errors_source,
-    /// `WRONGTYPE`.
     redis_errors_wrongtype,
-    /// `NOAUTH`.
     redis_errors_noauth,
-    /// `WRONGPASS`.
     redis_errors_wrongpass,
-    /// `NOPERM`.
     redis_errors_noperm,
-    /// `OOM`.
     redis_errors_oom,
-    /// `READONLY`.
     redis_errors_readonly,
-    /// `EXECABORT`.
     redis_errors_execabort,
-    /// `NOSCRIPT`.
     redis_errors_noscript,
     /// Any other first word.
     redis_errors_other,

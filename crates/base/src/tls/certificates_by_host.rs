@@ -7,7 +7,6 @@ use tokio_rustls::rustls::{
     sign::CertifiedKey,
 };
 
-/// The certificates of the listeners.
 #[derive(Debug, Default)]
 pub(super) struct CertificatesByHost {
     /// In the order of the settings. The first is for a client that names no host, or an unknown

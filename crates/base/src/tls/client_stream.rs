@@ -139,7 +139,6 @@ pub(super) const MAX_UNSENT: usize = 64 * 1024;
 /// What it keeps for an idle connection: keys, transcripts, one read's worth of input.
 const IDLE: usize = 8 * 1024;
 
-/// A client's TLS connection.
 pub struct TlsClientStream {
     stream: TlsStream<TcpStream>,
     is_node: bool,

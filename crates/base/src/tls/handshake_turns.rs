@@ -15,7 +15,6 @@ use std::{
 /// Steps before other connections have their turn.
 const STEPS: usize = 1;
 
-/// The turns of one worker's handshakes.
 #[derive(Debug, Default)]
 pub struct HandshakeTurns {
     /// Steps that were given since the runtime looked for other events.

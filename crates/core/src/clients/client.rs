@@ -30,7 +30,6 @@ pub struct Client {
     /// Last command, as an index into the table of commands (`u16::MAX`: none yet). Written by the
     /// room `redis`.
     pub command: AtomicU16,
-    /// Its name, if it is one that is forwarded.
     pub forwarded: Name,
     /// Its command waits for something to happen at the source (BLPOP): when the client is gone or
     /// to go, so is the command.
@@ -76,10 +75,8 @@ pub struct About {
     pub waits: Option<Waits>,
 }
 
-/// How a client tracks.
 #[derive(Debug, Clone, Copy)]
 pub struct Tracks {
-    /// BCAST.
     pub bcast: bool,
     /// The client that is told instead; 0: none.
     pub redirect: u64,
@@ -100,7 +97,6 @@ pub struct Waits {
 /// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Moves {
-    /// It has not asked.
     #[default]
     NotAsked,
     /// It connects again to where it was told to (`moving-endpoint`).

@@ -132,7 +132,6 @@ impl Clients {
 /// The limit that refuses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullBy {
-    /// `max-connections`.
     MaxConnections,
     /// The files that the process may open.
     OpenFiles,

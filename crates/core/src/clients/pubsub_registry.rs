@@ -32,7 +32,6 @@ type Topics = IndexMap<Arc<[u8]>, Subscribers>;
 /// All patterns with subscribers, as they were at one moment.
 pub(crate) type Patterns = Arc<[Arc<[u8]>]>;
 
-/// The registry.
 #[derive(Debug)]
 pub struct PubSub {
     state: Mutex<State>,

@@ -16,7 +16,6 @@ const MOST_BYTES: usize = 16 << 20;
 /// Cursors are numbers that every language can hold exactly.
 const FIRST: u64 = 1 << 50;
 
-/// The cursors of all clients.
 #[derive(Debug)]
 pub struct Cursors(Mutex<Kept>);
 

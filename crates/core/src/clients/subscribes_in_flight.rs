@@ -49,7 +49,6 @@ impl SubscribesInFlight {
         SubscribeInFlight { all: self.clone(), number }
     }
 
-    /// Whether there are any.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) > 0

@@ -117,7 +117,6 @@ impl Tracking {
         Totals { keys: table.keys.len(), items: table.items, prefixes: table.prefixes.len() }
     }
 
-    /// The bound on keys.
     pub fn max_keys(&self) -> usize {
         self.table.lock().max_keys
     }

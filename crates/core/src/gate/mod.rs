@@ -64,7 +64,6 @@ type Verdict = Result<Option<Allowance>, Refused>;
 /// The rules, in the order in which they are asked: an overloaded core does no work for limits.
 const RULES: [(Special, Rule); 2] = [(Special::Overload, overload), (Special::Throttle, throttle)];
 
-/// Whether any rule is on.
 #[inline]
 pub fn has_rules(worker: &Worker) -> bool {
     const BITS: u32 = bits([RULES[0].0, RULES[1].0]);
@@ -148,7 +147,6 @@ impl Worker {
         self.special.load(Relaxed) & door.specials()
     }
 
-    /// Whether this is on.
     #[inline]
     pub fn is_on(&self, special: Special) -> bool {
         self.special.load(Relaxed) & special as u32 != 0

@@ -12,7 +12,6 @@ use std::rc::Rc;
 pub struct HeldValue<'h> {
     /// The value: a document's text, or the bytes of a string.
     pub value: &'h [u8],
-    /// Whether it is a document.
     pub is_document: bool,
     /// The entry's version; 0: the tier has no copy.
     pub version: u64,

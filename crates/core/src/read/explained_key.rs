@@ -4,14 +4,12 @@ use larder_engine::{Explanation, HeldKind, Key, Millis, NextRead};
 use larder_source::{KeyPolicy, SourceKind};
 use std::borrow::Cow;
 
-/// The value of a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// Words.
     Text(Cow<'static, str>),
     /// Milliseconds or bytes; `None`: there is none.
     Number(Option<u64>),
-    /// Tags.
     Tags(Vec<Vec<u8>>),
 }
 

@@ -13,7 +13,6 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 pub struct Group {
     /// Its place in the configuration.
     pub number: usize,
-    /// Its name.
     pub name: Arc<str>,
     /// The memory tier (shared by all cores).
     pub cache: Arc<Cache>,
@@ -40,7 +39,6 @@ pub enum StartedRead<R> {
 }
 
 impl Group {
-    /// Whether it is the group `default`.
     pub fn is_default(&self) -> bool {
         self.number == 0
     }

@@ -10,7 +10,6 @@ use std::{sync::Arc, time::Duration};
 /// there: a change that the source announces has arrived by then.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// The copy that was served.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServedCopy {
     pub(super) version: u64,

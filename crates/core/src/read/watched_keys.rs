@@ -24,7 +24,6 @@ impl WatchedKeys {
     pub fn is_broken(&self, now: Millis) -> bool {
         self.broken.load(Relaxed) || self.expiry.is_some_and(|at| at <= now)
     }
-    /// The watched keys.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(|key| &**key)
     }
@@ -49,7 +48,6 @@ impl Drop for WatchedKeys {
 }
 
 impl Group {
-    /// A watch without keys.
     pub fn watch(&self) -> WatchedKeys {
         self.writes.watched.begin();
         WatchedKeys {

@@ -180,7 +180,6 @@ fn readable(text: String) -> String {
     }
 }
 
-/// The next element of a stream.
 async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     std::future::poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_next(cx)).await
 }

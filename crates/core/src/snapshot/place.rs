@@ -117,7 +117,6 @@ pub(super) struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Opens a file.
     pub(super) fn open(path: &Path) -> Result<SnapshotFile, SnapshotError> {
         match File::open(path) {
             Ok(file) => Ok(SnapshotFile { file, name: path.into() }),
@@ -125,7 +124,6 @@ impl SnapshotFile {
         }
     }
 
-    /// A file that is open.
     pub(super) fn of(file: File, name: PathBuf) -> SnapshotFile {
         SnapshotFile { file, name }
     }

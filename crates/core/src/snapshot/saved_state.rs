@@ -42,7 +42,6 @@ pub struct Success {
     pub progress: SaveProgress,
 }
 
-/// How far the load is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadStatus {
     /// Nothing is or was loaded.
@@ -107,7 +106,6 @@ pub struct SnapshotStatus {
     /// Writes, fills and deletes that the last snapshot does not have, or that came while it was
     /// written.
     pub changes: u64,
-    /// The load.
     pub load: LoadStatus,
     /// How far the verification is of what was restored; `None`: nothing is or was verified.
     pub verification: Option<VerificationStatus>,

@@ -54,10 +54,8 @@ impl SavePace {
     }
 }
 
-/// The snapshots of this process.
 pub struct Snapshots {
     pub(super) settings: SnapshotSettings,
-    /// The groups that are in snapshots.
     pub(super) groups: Vec<GroupInSnapshots>,
     pub(super) state: Mutex<State>,
     /// Ends the save under way.
@@ -72,7 +70,6 @@ pub struct Snapshots {
     pub(super) verification: Verification,
 }
 
-/// A group that is in snapshots.
 pub(super) struct GroupInSnapshots {
     pub(super) name: String,
     pub(super) cache: Arc<Cache>,

@@ -13,7 +13,6 @@ pub(super) const AHEAD: usize = 4;
 /// Where the batches go.
 pub(super) type BatchSender = mpsc::Sender<Batch>;
 
-/// The verification of one restore.
 #[derive(Debug, Default)]
 pub(super) struct Verification {
     /// Where the worker gets its batches; it takes this once.

@@ -58,7 +58,6 @@ impl ReadRoute {
         Some((route, target::parameter(query, route.parameter())))
     }
 
-    /// The routes with which its requests are timed.
     pub(crate) fn timed_with(self) -> HttpRoute {
         match self {
             ReadRoute::Kv => HttpRoute::Kv,

@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-/// The deadlines of one worker's connections.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionDeadlines {
     connections: RefCell<Slab<Rc<Deadline>>>,
@@ -31,7 +30,6 @@ struct Deadline {
     waker: Waker,
 }
 
-/// One connection's deadline.
 pub(crate) struct ConnectionDeadline {
     deadlines: Rc<ConnectionDeadlines>,
     deadline: Rc<Deadline>,

@@ -149,7 +149,6 @@ pub(super) struct FastConnection<'c, S> {
     pub(super) user: Rc<RequestUser>,
 }
 
-/// What a turn has of one route.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RouteTurn {
     /// Requests that were answered at once.

@@ -16,7 +16,6 @@ pub(crate) enum ItemPath<'p> {
     Elsewhere,
 }
 
-/// What a path is, with this prefix.
 pub(crate) fn of_path<'p>(path: &'p str, prefix: Option<&str>) -> ItemPath<'p> {
     let below = |prefix: &str| path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     match prefix {

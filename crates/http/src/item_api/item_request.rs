@@ -150,7 +150,6 @@ pub(super) fn mask_of<'r>(body: &'r [u8], query: &'r [u8]) -> Result<Cow<'r, str
 #[derive(Deserialize)]
 struct Text<'r>(#[serde(borrow)] Cow<'r, str>);
 
-/// The name of a field, if it is one of the API's.
 struct FieldName(Option<&'static str>);
 const FIELDS: [&str; 7] = ["key", "value", "ttl", "subkey", "subindex", "mask", "keys"];
 impl<'de> Deserialize<'de> for FieldName {

@@ -77,7 +77,6 @@ impl RequestUser {
     }
 }
 
-/// A key as rules name it.
 fn name_in_rules<'k>(group: &Group, key: &'k [u8]) -> Cow<'k, [u8]> {
     match group.is_default() {
         true => Cow::Borrowed(key),

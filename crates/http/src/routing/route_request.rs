@@ -48,7 +48,6 @@ impl<'r> Deref for RouteRequest<'r> {
 }
 
 impl RouteRequest<'_> {
-    /// The key in the path.
     pub(crate) fn key(&self) -> Result<Cow<'_, [u8]>, Problem> {
         let key = decode_key(self.key, target::decode_path)?;
         self.check_key(&key)?;

@@ -42,7 +42,6 @@ use std::{
 
 pub(crate) struct Answered {
     pub(crate) response: Response<ResponseBody>,
-    /// The routes with which it is timed.
     pub(crate) timed_with: HttpRoute,
     /// If it will be logged: to be dropped when the response has been sent.
     pub(crate) logged: Option<LoggedRequest>,

@@ -9,7 +9,6 @@ async fn put(client: &mut Client, target: &str, headers: &str) -> Reply {
 async fn delete(client: &mut Client, target: &str) -> Reply {
     client.send(format!("DELETE {target} HTTP/1.1\r\nHost: h\r\n\r\n")).await
 }
-/// Which of these keys are held.
 async fn held(client: &mut Client, keys: &[&str]) -> String {
     let mut held = Vec::new();
     for key in keys {

@@ -404,7 +404,6 @@ fn ways(role: ListenerRole) -> &'static [Path] {
     }
 }
 
-/// Each route of each listener.
 fn each_route() -> impl Iterator<Item = (ListenerRole, &'static Route)> {
     let roles = [ListenerRole::Native, ListenerRole::Admin];
     roles

@@ -21,7 +21,6 @@ use std::{
 /// Below `snapshot`.
 pub(super) const NAME: &str = "convert";
 
-/// The command and its options.
 pub(super) fn command() -> Command {
     let file = |name: &'static str, place: &'static str| {
         Arg::new(name).value_name(place).required(true).value_parser(value_parser!(PathBuf))

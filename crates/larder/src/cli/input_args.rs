@@ -34,7 +34,6 @@ pub(super) fn options() -> [Arg; 5] {
     ]
 }
 
-/// What was typed.
 pub(super) fn read(matches: &ArgMatches) -> Input {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let path = matches.get_one::<PathBuf>("input").expect("it is required").clone();

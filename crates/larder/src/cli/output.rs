@@ -48,7 +48,6 @@ pub(super) fn complain(text: impl Display) {
     let _ = writeln!(io::stderr(), "larder: {text}");
 }
 
-/// `--json`
 pub(super) fn json() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document on one line")
 }
@@ -64,7 +63,6 @@ pub(super) fn json_text(bytes: &[u8]) -> serde_json::Value {
 /// What a command has found, for a person and for a program.
 pub(super) struct Report {
     pub(super) text: String,
-    /// With `--json`.
     pub(super) document: serde_json::Value,
     /// The answer is no: exit code 1.
     pub(super) is_bad: bool,

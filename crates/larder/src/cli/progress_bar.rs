@@ -3,7 +3,6 @@
 use indicatif::{ProgressBar as Bar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::{fmt::Write, time::Duration};
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -40,7 +39,6 @@ impl ProgressBar {
         ProgressBar { bar, unit: Unit::Entries }
     }
 
-    /// Shows that `done` of `total` are done.
     pub(super) fn show(&self, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
             self.bar.set_length(total);

@@ -26,7 +26,6 @@ pub(super) fn args() -> [Arg; 2] {
     [data, watch]
 }
 
-/// What `larder serve DATA` serves.
 pub(super) struct ServedData {
     pub(super) source: SourceUrl,
     /// What the table is built from, if the data is no table.

@@ -20,7 +20,6 @@ use std::{
     time::Duration,
 };
 
-/// `snapshot` and its commands.
 pub(super) fn command() -> Command {
     let file =
         || Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("The snapshot");
@@ -39,7 +38,6 @@ pub(super) fn command() -> Command {
         )
 }
 
-/// Runs one of the commands.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     if name == convert_command::NAME {

@@ -18,7 +18,6 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-/// `store` and its commands.
 pub(super) fn command() -> Command {
     let path = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).value_name(value).required(true).value_parser(value_parser!(PathBuf)).help(help)
@@ -53,7 +52,6 @@ pub(super) fn command() -> Command {
         .mut_subcommands(|command| command.arg(json()))
 }
 
-/// Runs one of them.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let Some((what, matches)) = matches.subcommand() else {
         unreachable!("clap demands a subcommand");

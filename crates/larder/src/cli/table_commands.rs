@@ -23,7 +23,6 @@ use std::{
 const FAILED: u8 = 1;
 const NOT_BUILT: u8 = 3;
 
-/// `table` and its commands.
 pub(super) fn command() -> Command {
     let path = |name: &'static str| Arg::new(name).value_name("FILE").value_parser(value_parser!(PathBuf));
     let option = |name: &'static str| path(name).long(name);
@@ -98,7 +97,6 @@ pub(super) fn command() -> Command {
         )
 }
 
-/// Runs one of the commands.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
     if name == "build" {

@@ -29,7 +29,6 @@ pub(super) struct Door {
     pub(super) proxy_protocol: ProxyProtocol,
 }
 
-/// A bound listener.
 pub(super) struct Listener {
     pub(super) door: Door,
     pub(super) socket: TcpListener,

@@ -115,7 +115,6 @@ async fn serve_replica<S: ClientStream>(worker: &Worker, client: &Client, stream
     replica::serve_replica(&worker.app.replication, stream, client.peer, request, heard, end).await;
 }
 
-/// How the connection ends.
 enum End {
     /// The client closed it, or CLIENT KILL did: just close.
     Gone,

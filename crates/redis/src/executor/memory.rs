@@ -97,7 +97,6 @@ pub(super) fn exec_queue(
     Ok(replies.flow())
 }
 
-/// Runs a command of a transaction.
 fn run_queued(call: &mut CommandContext<'_>, tier: Option<&mut Tier<'_>>) -> Done {
     match (call.command.kind, tier) {
         (CommandKind::Local, tier) => match (functions(call.command).tier, tier) {

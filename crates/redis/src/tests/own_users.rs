@@ -330,7 +330,6 @@ fn users_come_from_the_file_and_go_back() {
     assert_eq!(client.say("SET b v"), "+OK\r\n");
 }
 
-/// The hash of a password with these parameters.
 fn hash_of(parameters: &str, password: &[u8]) -> String {
     use argon2::{Algorithm, Argon2, Params, Version};
     use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};

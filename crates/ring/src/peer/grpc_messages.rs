@@ -10,10 +10,8 @@ pub(super) const GRPC_PATH: &str = "/larder.peers.v1.Peers/";
 /// `Get`.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyRequest {
-    /// The group.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// The key.
     #[prost(bytes = "bytes", tag = "2")]
     pub key: Bytes,
 }
@@ -21,7 +19,6 @@ pub struct KeyRequest {
 /// `GetKeys`.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeysRequest {
-    /// The group.
     #[prost(string, tag = "1")]
     pub group: String,
     /// At most [`MOST_KEYS`](super::messages::MOST_KEYS).
@@ -35,15 +32,12 @@ pub struct KeysRequest {
 /// `Tell`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Change {
-    /// The group.
     #[prost(string, tag = "1")]
     pub group: String,
-    /// What changes.
     #[prost(oneof = "ChangeKind", tags = "2, 3, 4")]
     pub what: Option<ChangeKind>,
 }
 
-/// What changes.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ChangeKind {
     /// A key has a new value.
@@ -60,10 +54,8 @@ pub enum ChangeKind {
 /// A key's new value.
 #[derive(Clone, PartialEq, Message)]
 pub struct Set {
-    /// The key.
     #[prost(bytes = "bytes", tag = "1")]
     pub key: Bytes,
-    /// The value.
     #[prost(bytes = "bytes", tag = "2")]
     pub value: Bytes,
     /// Milliseconds since 1970; 0: it does not end.
@@ -71,7 +63,6 @@ pub struct Set {
     pub expiry: u64,
 }
 
-/// What is cleared.
 #[derive(Clone, PartialEq, Message)]
 pub struct Clear {
     /// `name` is a tag, else a prefix of keys.
@@ -85,10 +76,8 @@ pub struct Clear {
     pub soft: bool,
 }
 
-/// `Hottest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct HottestRequest {
-    /// The group.
     #[prost(string, tag = "1")]
     pub group: String,
     /// The node that is to have the keys.
@@ -110,7 +99,6 @@ pub struct HottestPart {
 /// `Announce`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Announcement {
-    /// The group.
     #[prost(string, tag = "1")]
     pub group: String,
     /// The node that comes or goes.
@@ -124,7 +112,6 @@ pub struct Announcement {
     pub hash: String,
 }
 
-/// The answer to it.
 #[derive(Clone, PartialEq, Message)]
 pub struct Announced {
     /// How the answering node hashes keys.

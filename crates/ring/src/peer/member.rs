@@ -39,7 +39,6 @@ pub struct Member {
 /// What this process asked of a node.
 #[derive(Debug, Default)]
 pub struct MemberCounts {
-    /// Reads.
     pub reads: AtomicU64,
     /// Reads that it did not answer.
     pub failed_reads: AtomicU64,

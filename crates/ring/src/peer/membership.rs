@@ -42,7 +42,6 @@ impl Membership {
         let (owner, reader) = (self.ring.owner(key)?, self.ring.owner_in_zone(key, usize::MAX, is_here)?);
         (owner != reader).then(|| &self.members[reader])
     }
-    /// Whether this node is in a zone.
     pub(super) fn has_zones(&self) -> bool {
         self.zone.is_some()
     }

@@ -14,10 +14,8 @@ use prost::Message;
 pub const PROTOBUF: &str = "application/x-protobuf";
 const NANOS: i64 = 1_000_000;
 
-/// The answer to a `GET`.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// The value.
     #[prost(bytes = "bytes", optional, tag = "1")]
     pub value: Option<Bytes>,
     /// When it stops being fresh, by the owner's clock, ns.
@@ -51,7 +49,6 @@ pub struct SetRequest {
     /// The key, which need not be UTF-8.
     #[prost(bytes = "bytes", optional, tag = "2")]
     pub key: Option<Bytes>,
-    /// The value.
     #[prost(bytes = "bytes", optional, tag = "3")]
     pub value: Option<Bytes>,
     /// As in [`GetResponse`].
@@ -74,7 +71,6 @@ pub(super) struct RemoveKeysRequest {
     /// The group; the path says it as well.
     #[serde(default)]
     pub group: String,
-    /// The keys.
     #[serde(default)]
     pub keys: Vec<String>,
 }
@@ -93,12 +89,10 @@ pub struct GetKeysRequest {
 /// The answer to [`GetKeysRequest`], in the order of the keys.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetKeysResponse {
-    /// One for each key.
     #[prost(message, repeated, tag = "1")]
     pub answers: Vec<KeyAnswer>,
 }
 
-/// The answer for one of several keys.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyAnswer {
     /// As the status of a `GET` of the key: 200, 404, 503; 413, or 202 where it is not held: ask
@@ -136,7 +130,6 @@ pub struct HttpWrite {
     /// The key as it stands in the path.
     #[prost(bytes = "bytes", tag = "2")]
     pub key: Bytes,
-    /// The query.
     #[prost(bytes = "bytes", tag = "3")]
     pub query: Bytes,
     /// The header fields that the write depends on.
@@ -147,13 +140,11 @@ pub struct HttpWrite {
     pub body: Bytes,
 }
 
-/// A field of a head.
 #[derive(Clone, PartialEq, Message)]
 pub struct HeaderField {
     /// In lower case.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its value.
     #[prost(bytes = "bytes", tag = "2")]
     pub value: Bytes,
 }

@@ -57,7 +57,6 @@ fn path(group: &str, rest: &str) -> String {
     format!("{BASE_PATH}{}/{rest}", percent_encode(group.as_bytes(), SEGMENT))
 }
 
-/// The path of a key.
 fn path_of_key(group: &str, key: &[u8]) -> String {
     path(group, &percent_encode(key, SEGMENT).to_string())
 }

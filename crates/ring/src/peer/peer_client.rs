@@ -78,7 +78,6 @@ impl PeerClient {
         let KeyAnswer { status, body } = self.nodes.call(to, request).await?.answers.pop().unwrap_or_default();
         answer(to.member, status_of(status), body)
     }
-    /// The nodes.
     pub fn peers(&self) -> &Arc<Peers> {
         &self.peers
     }

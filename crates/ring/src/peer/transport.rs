@@ -83,12 +83,10 @@ pub enum PeerChange {
     Clear { scope: ClearScope, soft: bool },
 }
 
-/// What a clear is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClearScope {
     /// Keys that begin so; empty: all keys.
     Prefix(Bytes),
-    /// What has this tag.
     Tag(Bytes),
 }
 

@@ -20,14 +20,12 @@ pub(super) const STRIPES: usize = 32;
 #[repr(align(128))]
 struct Stripe(Mutex<ChangeRing>);
 
-/// The changes of one group.
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     stripes: [Stripe; STRIPES],
     wake: Arc<Wake>,
 }
 
-/// A place in each stripe of a log.
 pub(super) type LogCursor = [RingCursor; STRIPES];
 
 impl ChangeLog {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 /// this time.
 pub(super) const KEPT_FOR: Millis = 600_000;
 
-/// A group that is replicated.
 #[derive(Debug)]
 pub(super) struct LoggedGroup {
     pub(super) name: String,

@@ -21,7 +21,6 @@ const SEGMENTS: usize = 8;
 /// Keys that are looked at before one is put again.
 const RECENT: usize = 16;
 
-/// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordKind {
     /// A key whose entry changed.

@@ -56,7 +56,6 @@ impl ConnectedReplica {
     }
 }
 
-/// All connected replicas.
 #[derive(Debug, Default)]
 pub struct ConnectedReplicas {
     all: Mutex<Vec<Arc<ConnectedReplica>>>,
@@ -84,7 +83,6 @@ impl ConnectedReplicas {
     }
 }
 
-/// A replica that is listed.
 pub(super) struct ListedReplica<'r>(&'r ConnectedReplicas, Arc<ConnectedReplica>);
 impl Drop for ListedReplica<'_> {
     fn drop(&mut self) {

@@ -105,7 +105,6 @@ pub enum ParsedFrame<'f> {
 pub enum BadFrame {
     /// It is longer than the reader takes; so long.
     TooLong(usize),
-    /// It is not one.
     Malformed,
 }
 

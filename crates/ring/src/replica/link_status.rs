@@ -47,7 +47,6 @@ pub struct LinkStatus {
 }
 
 impl LinkStatus {
-    /// The state of the connection.
     pub fn state(&self) -> LinkState {
         match self.state.load(Relaxed) {
             1 => LinkState::Connecting,

@@ -23,7 +23,6 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// What this process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It takes writes, and no replica is connected.
@@ -127,7 +126,6 @@ impl Replication {
         self.hindrance.is_none() && self.is_replicated.get(group) == Some(&true)
     }
 
-    /// What this process is.
     pub fn role(&self) -> Role {
         if self.is_read_only() {
             Role::Replica
@@ -197,7 +195,6 @@ impl Replication {
         self.replicas.hurry.notify_waiters();
         place
     }
-    /// Bytes of the logs.
     pub fn log_bytes(&self) -> usize {
         self.logs.capacity()
     }

@@ -21,7 +21,6 @@ pub enum BreakerState {
     HalfOpen,
 }
 impl BreakerState {
-    /// All states.
     pub const ALL: [BreakerState; 3] = [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen];
     /// Its name in metrics and `INFO`.
     pub fn name(self) -> &'static str {

@@ -24,7 +24,6 @@ const BEST_AGE: Duration = Duration::from_secs(30);
 /// After this long at the lowest limit, the latency is the server's own.
 pub(super) const FLOOR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was seen in one window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LatencyWindow {
     /// Mean latency of the fetches that ended.

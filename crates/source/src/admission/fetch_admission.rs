@@ -78,7 +78,6 @@ impl Default for FetchAdmission {
     }
 }
 impl FetchAdmission {
-    /// For a source with these limits.
     pub(crate) fn new(url: &SourceUrl, limits: &SourceLimits, servers: &ServerLoads) -> FetchAdmission {
         let name = server_name(url);
         let patience = (limits.timeout / WAIT.1).min(WAIT.0);

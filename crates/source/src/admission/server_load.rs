@@ -56,7 +56,6 @@ pub(super) fn server_name(url: &SourceUrl) -> String {
     }
 }
 
-/// One group's fetches.
 #[derive(Debug, Default)]
 pub(crate) struct GroupLoad {
     pub(crate) in_flight: AtomicUsize,

@@ -24,7 +24,6 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The result of one read.
 type ReadResult = Result<Option<StoredValue>, SourceError>;
 
 /// Maximum keys of one job of a reader.

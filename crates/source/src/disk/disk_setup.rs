@@ -19,7 +19,6 @@ pub(super) struct DiskSetup {
 }
 
 impl DiskSetup {
-    /// Opens the store.
     pub(super) fn open(
         dir: &Path,
         limits: SourceLimits,
@@ -56,7 +55,6 @@ impl DiskSetup {
     }
 }
 
-/// The value, counted in the buffers.
 pub(super) fn counted(value: StoredValue, buffers: &Arc<Buffers>) -> StoredValue {
     StoredValue { value: buffers.count(BufferKind::Fetched, value.value), ..value }
 }

@@ -60,12 +60,10 @@ pub(super) async fn answer(
     }
 }
 
-/// A read of one key.
 pub(super) struct Read<'k> {
     pub(super) key: &'k [u8],
     /// Of the copy that is held.
     pub(super) validators: Option<Validators>,
-    /// Of the request that it is for.
     pub(super) trace: Option<Arc<RequestTrace>>,
 }
 impl Read<'_> {

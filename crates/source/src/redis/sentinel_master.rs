@@ -41,7 +41,6 @@ impl SentinelMaster {
         self.refresh.notified().await;
     }
 
-    /// Waits for the master's address.
     pub(super) async fn wait_address(&self, master: &mut MasterAddress, limit: Duration) -> io::Result<RedisAddress> {
         let named = timeout(limit, master.wait_for(Option::is_some)).await;
         let address = named.ok().and_then(Result::ok).and_then(|address| address.clone());

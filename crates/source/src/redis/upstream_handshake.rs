@@ -25,7 +25,6 @@ pub(super) enum ConnectionMode {
     Tracking(InvalidationScope),
 }
 
-/// The outcome of a handshake.
 pub(super) struct Handshake {
     /// Bytes that were read after the handshake (usually none).
     pub(super) input: BytesMut,
@@ -92,7 +91,6 @@ enum OnError {
     Ignore,
 }
 
-/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionPurpose {
     /// It fetches, and learns the server's identity.

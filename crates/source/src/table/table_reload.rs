@@ -53,7 +53,6 @@ pub(super) struct SharedTable {
     refused: AtomicU64,
 }
 
-/// A request to the thread.
 enum ReloadRequest {
     /// Reload the file now, after another build if its data file has changed.
     Reload(oneshot::Sender<Result<Reloaded, Arc<str>>>),
@@ -71,7 +70,6 @@ pub(super) struct Swap {
     done: oneshot::Sender<Option<u64>>,
 }
 
-/// The outcome of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reloaded {
     /// Entries of the table.

@@ -11,7 +11,6 @@ pub enum ForwardRule {
     Free,
     /// With `forward-admin`, on a connection of its own.
     Admin,
-    /// Never.
     Never,
 }
 
@@ -137,7 +136,6 @@ impl ForwardRule {
         };
         ForwardRule::of(&name, false).with(&name, args)
     }
-    /// The rule for these arguments.
     pub(super) fn with(self, name: &str, args: Args<'_>) -> ForwardRule {
         match name {
             "config|set" if args.len() > 2 && locked(args).next().is_none() => Free,

@@ -33,7 +33,6 @@ pub struct UpstreamCommands {
     fields_expire: bool,
 }
 
-/// A command of the server.
 #[derive(Debug)]
 pub struct UpstreamCommand {
     /// In lower case; a subcommand has its parent's name and `|` before its own.
@@ -68,7 +67,6 @@ pub struct UpstreamCommand {
     keeps_reply: bool,
     /// Whether the reply may depend on a hash.
     of_hashes: bool,
-    /// Whether a module has it.
     of_module: bool,
 }
 
@@ -196,7 +194,6 @@ impl UpstreamCommands {
         self.find_named(args.get(0)?, args.get(1))
     }
 
-    /// The command or subcommand of this name.
     pub fn find_named(&self, first: &[u8], sub: Option<&[u8]>) -> Option<&UpstreamCommand> {
         let mut name = [0; MAX_NAME];
         name.get_mut(..first.len())?.copy_from_slice(first);
@@ -351,7 +348,6 @@ impl UpstreamCommand {
         known
     }
 
-    /// Whether it has subcommands.
     pub fn has_subcommands(&self) -> bool {
         self.has_subs
     }

@@ -34,7 +34,6 @@ impl JwtAlgorithm {
     }
 }
 
-/// A public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PublicKey {
     /// Modulus and exponent, big-endian, without leading zeros.
@@ -75,7 +74,6 @@ impl PublicKey {
     pub(super) fn has(&self, algorithm: JwtAlgorithm) -> bool {
         self.verifier(algorithm).is_some()
     }
-    /// Whether the signature is this key's.
     pub(super) fn verifies(&self, algorithm: JwtAlgorithm, signed: &[u8], signature: &[u8]) -> bool {
         let Some(verifier) = self.verifier(algorithm) else { return false };
         match (verifier, self) {

@@ -33,7 +33,6 @@ struct State {
     verified: HashMap<[u8; 32], VerifiedToken>,
 }
 
-/// What is known of a token that was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::identity) struct VerifiedToken {
     pub(in crate::identity) user: Arc<str>,
@@ -73,7 +72,6 @@ impl TokenVerifier {
         looks_like_token(text)
     }
 
-    /// Verifies a token.
     pub(in crate::identity) fn verify(&self, token: &[u8], now: Millis) -> Result<VerifiedToken, TokenError> {
         // Also bounds what is hashed.
         let parsed = SignedToken::parse(token)?;

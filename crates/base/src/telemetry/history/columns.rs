@@ -44,7 +44,6 @@ impl Fold {
 
 type Column<T> = (&'static str, Fold, fn(&T) -> f64);
 
-/// Of the process.
 const PROCESS: &[Column<Snapshot>] = &[
     ("http_requests", Fold::Sum, |s| s.sums.http_requests() as f64),
     ("http_4xx", Fold::Sum, |s| s.sums.http_responses_4xx as f64),
@@ -68,7 +67,6 @@ const PROCESS: &[Column<Snapshot>] = &[
     ("peers_reachable", Fold::Lowest, |s| s.peers.named.iter().map(|node| node.reachable as f64).sum()),
 ];
 
-/// Of each group.
 const GROUP: &[Column<GroupSnapshot>] = &[
     ("hits", Fold::Sum, |g| g.cache.hits as f64),
     ("misses", Fold::Sum, |g| g.cache.misses as f64),

@@ -8,7 +8,6 @@ const KEPT: usize = 512;
 /// Characters of a text that are kept.
 const LONGEST: usize = 300;
 
-/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     Start,
@@ -79,7 +78,6 @@ impl NewEvent {
     }
 }
 
-/// An event.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// From 1, in order.

@@ -46,7 +46,6 @@ fn texts(history: &History) -> Vec<String> {
     history.events.list().iter().map(|event| format!("{}: {}", event.what.kind.name(), event.what.text)).collect()
 }
 
-/// The values of a column of a group.
 fn column(page: &Value, name: &str, group: Option<&str>) -> Value {
     let columns = page["columns"].as_array().expect("columns");
     let is_it = |column: &Value| column["name"] == name && column["group"].as_str() == group;

@@ -13,7 +13,6 @@ pub struct HotKey {
     pub group: usize,
     /// The key, or the prefix.
     pub name: Vec<u8>,
-    /// What was counted of it.
     pub count: u64,
 }
 
@@ -43,7 +42,6 @@ pub(super) fn add<'n>(sums: &mut Sums, counts: impl Iterator<Item = (&'n [u8], u
     }
 }
 
-/// The merged counts of one group.
 #[derive(Debug, Default)]
 pub(super) struct MergedCounts {
     span: u64,

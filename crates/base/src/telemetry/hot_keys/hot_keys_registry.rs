@@ -68,7 +68,6 @@ pub struct SessionReport {
     /// Keys by CPU time, microseconds: their shares of all commands, applied to the CPU time of the
     /// process.
     pub by_cpu: Vec<HotKey>,
-    /// Keys by bytes.
     pub by_bytes: Vec<HotKey>,
 }
 

@@ -116,7 +116,6 @@ impl KeyCounts {
         }
     }
 
-    /// Whether a session counts writes.
     #[inline]
     pub fn counts_writes(&self) -> bool {
         self.counts_writes.load(Relaxed)

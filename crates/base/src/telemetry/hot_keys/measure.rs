@@ -18,5 +18,4 @@ impl Measure {
     pub const ALL: [Measure; 4] = [Measure::Reads, Measure::Bytes, Measure::Misses, Measure::SourceTime];
 }
 
-/// A number for each measure.
 pub(super) type PerMeasure<T> = [T; Measure::ALL.len()];

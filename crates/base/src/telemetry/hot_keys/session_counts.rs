@@ -15,9 +15,7 @@ pub(super) struct SessionCounts {
     pub(super) commands: u64,
     /// Bytes of their keys and values.
     pub(super) bytes: u64,
-    /// Commands of each key.
     pub(super) by_commands: TopKeys,
-    /// Bytes of each key.
     pub(super) by_bytes: TopKeys,
 }
 

@@ -17,7 +17,6 @@ pub struct MetricFamily {
     pub read: fn(&Snapshot, &mut dyn MetricSink),
 }
 
-/// Kinds of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows.

@@ -68,7 +68,6 @@ fn has_points(metric: &Metric) -> bool {
     }
 }
 
-/// The points of one family.
 struct Points {
     /// When counting began and when it was read, nanoseconds since the Unix epoch.
     times: (u64, u64),

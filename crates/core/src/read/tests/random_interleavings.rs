@@ -19,7 +19,6 @@ enum Step {
     Answer(usize),
     /// A request is carried out or not, and its answer never arrives.
     Lose(usize),
-    /// It is refused.
     Refuse(usize),
     /// The tier forgets the key.
     Evict,

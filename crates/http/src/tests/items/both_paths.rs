@@ -28,7 +28,6 @@ impl Both {
         Both { servers, clients }
     }
 
-    /// What a server counts.
     fn counted(server: &Server) -> String {
         let counters = &server.worker.counters;
         let stats = server.worker.groups.default().cache.stats();

@@ -38,7 +38,6 @@ fn ratio(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number from 0 to 1, or per cent: 0.95, 95%".to_owned())
 }
 
-/// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,

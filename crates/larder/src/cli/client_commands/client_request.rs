@@ -6,7 +6,6 @@ use std::time::Duration;
 /// The server's own bound; more need not be read from standard input.
 pub(super) const MAX_VALUE: u64 = 512 << 20;
 
-/// What to do.
 pub(super) enum ClientRequest {
     Get,
     Set { value: Bytes, ttl: Option<Duration> },
@@ -34,7 +33,6 @@ impl ValueSink {
     }
 }
 
-/// How it went.
 pub(super) enum RequestOutcome {
     Done,
     /// There is no such key.

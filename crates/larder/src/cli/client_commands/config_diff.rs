@@ -20,7 +20,6 @@ pub(crate) fn command() -> Command {
         .after_help("The server reads its file and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
 }
 
-/// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,
@@ -33,7 +32,6 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// The document as lines.
 fn lines(document: &Value) -> String {
     let mut out = String::new();
     for (list, heading) in [("changes", "A reload changes"), ("needs_restart", "A restart is needed for")] {

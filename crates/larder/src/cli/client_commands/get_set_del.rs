@@ -45,7 +45,6 @@ impl Target {
     }
 }
 
-/// The three commands.
 pub(crate) fn commands() -> [Command; 3] {
     let url = url(DEFAULT_URL).value_parser(target_of).help(
         "HOST:PORT or http://HOST:PORT, https://… (TLS), redis://[USER[:PASSWORD]@]HOST:PORT, rediss://… (TLS) or \
@@ -107,7 +106,6 @@ pub(super) fn http_url(default: &'static str, help: &'static str) -> [Arg; 2] {
     [url(default).value_parser(parser).help(help), address.conflicts_with("url")]
 }
 
-/// `--timeout`
 pub(super) fn timeout() -> Arg {
     Arg::new("timeout")
         .long("timeout")
@@ -123,7 +121,6 @@ pub(super) fn block_on<T>(answer: impl Future<Output = Result<T, String>>) -> Re
     runtime.map_err(|error| error.to_string())?.block_on(answer)
 }
 
-/// Runs one of the commands.
 pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     let mut words: Vec<&OsString> = matches.get_many("key").into_iter().flatten().collect();
     let value = if name == "set" && words.len() > 1 { words.pop() } else { None };
@@ -173,7 +170,6 @@ pub(crate) fn run(name: &str, matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What `--json` prints.
 fn document(key: &[u8], request: &ClientRequest, outcome: &RequestOutcome, sink: ValueSink) -> serde_json::Value {
     let done = matches!(outcome, RequestOutcome::Done);
     let key = json_text(key);

@@ -85,7 +85,6 @@ impl Asked {
     }
 }
 
-/// `larder health`
 pub(crate) fn run_health(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,
@@ -109,7 +108,6 @@ pub(crate) fn run_health(matches: &ArgMatches) -> ExitCode {
     if healthy { printed } else { ExitCode::from(NO) }
 }
 
-/// `larder status`
 pub(crate) fn run_status(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,
@@ -131,7 +129,6 @@ pub(crate) fn run_status(matches: &ArgMatches) -> ExitCode {
 /// The first sample comes after this time, if `--interval` is longer.
 const FIRST_SAMPLE: Duration = Duration::from_secs(1);
 
-/// `larder top`
 pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,

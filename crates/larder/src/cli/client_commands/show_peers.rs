@@ -17,7 +17,6 @@ pub(crate) fn command() -> Command {
     Command::new("peers").about(about).args(url).args([get_set_del::timeout(), json(), key]).args(tls_args::args())
 }
 
-/// Runs it.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let asked = match Asked::of(matches) {
         Ok(asked) => asked,
@@ -32,7 +31,6 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// The document as lines.
 fn table(document: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let empty = Vec::new();

@@ -4,7 +4,6 @@ use larder_config::Transport;
 /// Which connections of a worker with a ring use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// All.
     Ring,
     /// Those of the Redis protocol, while requests come together.
     Auto,

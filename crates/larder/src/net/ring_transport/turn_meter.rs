@@ -15,7 +15,6 @@ const CROWDED: u32 = 4 * UNIT;
 /// Below this average, they come one after the other.
 const CALM: u32 = 3 * UNIT / 2;
 
-/// One worker's meter.
 #[derive(Debug, Default)]
 pub(super) struct TurnMeter {
     /// How often the worker had waited when this turn began.

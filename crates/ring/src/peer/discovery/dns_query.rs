@@ -78,7 +78,6 @@ fn query(id: u16, name: &str) -> Result<Vec<u8>, String> {
     packet.build_bytes_vec().map_err(|error| error.to_string())
 }
 
-/// What an answer says.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Targets(Vec<SrvTarget>),

@@ -50,7 +50,6 @@ const MORE_ANSWERS: Duration = Duration::from_millis(100);
 /// Nodes that are put on the ring.
 const MOST: usize = 4096;
 
-/// The gossip of this process.
 pub(super) struct Gossip {
     found: FoundNodes,
     socket: UdpSocket,

@@ -32,7 +32,6 @@ const SENDERS: usize = 4096;
 /// The longest `host:port` (RFC 1035 allows 253 characters), and the longest zone.
 const LONGEST_NAME: usize = 320;
 
-/// Who a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Sent")]
 pub(super) struct NodeId {

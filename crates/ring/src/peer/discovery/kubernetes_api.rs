@@ -54,7 +54,6 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// The namespace of this pod.
     pub(super) fn namespace(&self) -> Result<String, String> {
         self.read("namespace")
     }
@@ -100,7 +99,6 @@ impl std::fmt::Display for ApiServer {
     }
 }
 
-/// A connection to the API server.
 pub(super) struct ApiConnection {
     sender: SendRequest<Empty<Bytes>>,
     token: HeaderValue,
@@ -141,7 +139,6 @@ impl ApiConnection {
         }
     }
 
-    /// The whole of a body.
     pub(super) async fn whole(&self, mut body: Incoming, largest: usize) -> Result<Vec<u8>, String> {
         let mut whole = Vec::new();
         while let Some(frame) = timeout(PATIENCE, body.frame()).await.map_err(|_| self.failed("no answer in time"))? {

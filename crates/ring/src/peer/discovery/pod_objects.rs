@@ -22,7 +22,6 @@ pub(super) struct Pod {
     pub(super) has_ended: bool,
 }
 
-/// A page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PodPage {
     pub(super) pods: Vec<Pod>,

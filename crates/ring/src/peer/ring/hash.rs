@@ -31,7 +31,6 @@ impl RingHash {
         }
     }
 
-    /// The point of a key.
     pub(super) fn of_key(self, key: &[u8]) -> u64 {
         match self {
             RingHash::Xxh3 => xxh3_64(key),

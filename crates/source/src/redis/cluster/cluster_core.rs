@@ -27,7 +27,6 @@ use tokio::{
 /// `source-slow-timeout` if that is longer. By then their requests have replies or have timed out.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// One core's view of the cluster.
 pub(super) struct ClusterCore {
     pub(super) setup: Arc<ClusterSetup>,
     pub(super) scope: Option<InvalidationScope>,

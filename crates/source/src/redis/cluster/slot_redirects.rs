@@ -35,7 +35,6 @@ const MAX_HOPS: usize = 3;
 /// exhaust the limits for all.
 const MAX_REDIRECTED: usize = 1024;
 
-/// What a redirect asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SlotRedirect {
     /// MOVED: the slot is at this node from now on.

@@ -47,7 +47,6 @@ const PUSHES_IN_A_TURN: usize = 256 * 1024;
 /// Slices per vectored write.
 const SLICES: usize = 16;
 
-/// A connection in use.
 pub(super) struct ConnectionIo<'l> {
     pub(super) queue: &'l RequestQueue,
     pub(super) stream: Stream,

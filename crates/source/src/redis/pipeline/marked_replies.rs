@@ -53,7 +53,6 @@ impl Markers {
     }
 }
 
-/// The marker of one request.
 pub(super) struct Marker {
     text: Vec<u8>,
     /// Bytes of the input in which it does not begin.

@@ -39,7 +39,6 @@ pub(super) const NO_AUTH: &[u8] = b"-NOAUTH ";
 /// The reason when the server breaks the protocol.
 pub(crate) const CONFUSED: &str = "the source's replies are not those of a Redis server";
 
-/// The protocol of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protocol {
     pub(crate) resp3: bool,

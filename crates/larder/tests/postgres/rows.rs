@@ -68,6 +68,8 @@ fn rows_of_tables() {
     server.sql(SHOP);
     server.sql("CREATE SCHEMA \"My Shop\"; CREATE TABLE \"My Shop\".\"T\" (\"K\"\"y\" uuid PRIMARY KEY, v text)");
     server.sql("INSERT INTO \"My Shop\".\"T\" VALUES ('5e1f1a2c-0000-4000-8000-000000000001', 'v')");
+    // Names are keys, too: changes must carry them.
+    server.sql("ALTER TABLE users REPLICA IDENTITY FULL");
     for (parameters, commands) in [
         (
             "table=users&columns=name,email",

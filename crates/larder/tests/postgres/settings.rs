@@ -3,7 +3,7 @@ use super::{SHOP, Settings, server::PostgresServer};
 use crate::larder::command;
 
 /// Standard error of a Larder that does not start.
-fn refusal(source: &str, rest: &str) -> String {
+pub fn refusal(source: &str, rest: &str) -> String {
     let settings = Settings::of(source, rest);
     let output = command()
         .args(["--config"])

@@ -1,6 +1,6 @@
 //! From the URL of a database to its source.
 use super::{
-    changes::GroupChanges,
+    changes::{GroupChanges, wrong_watches},
     lookup::Plan,
     plan::{PlanError, check},
     postgres_settings::PostgresSettings,
@@ -53,7 +53,11 @@ fn checked(settings: &Arc<PostgresSettings>) -> Result<Plan, PlanError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
         let limit = LONGEST_CHECK.min(10 * settings.limits.timeout);
-        let checked = runtime.block_on(async { tokio::time::timeout(limit, check(&settings)).await });
+        let all = async {
+            let plan = check(&settings).await?;
+            wrong_watches(&settings).await.map_or(Ok(plan), |why| Err(PlanError::Wrong(why)))
+        };
+        let checked = runtime.block_on(async { tokio::time::timeout(limit, all).await });
         checked.unwrap_or_else(|_| Err(unreachable(format!("no answer after {limit:?}"))))
     };
     let thread = thread::Builder::new().name("postgres-check".into()).spawn(check);

@@ -20,4 +20,5 @@ mod wire;
 
 pub(super) use announced::Vouching;
 pub(super) use change_stream::GroupChanges;
+pub(super) use session::wrong_watches;
 pub use watches::triggers;

@@ -36,7 +36,8 @@ use tokio::{
 
 /// How often the database is asked how far it is.
 const PROBE: Duration = Duration::from_secs(1);
-/// How often the stream looks whether it is late, and asks for its position while it waits.
+/// How often the stream looks whether it is late, and asks for its position while it waits. A stream
+/// that needs less to pass a position is not behind.
 const TICK: Duration = Duration::from_millis(100);
 /// So many messages are taken in one turn; then other tasks of this core go on.
 const TURN: usize = 256;
@@ -72,8 +73,10 @@ pub(super) struct Session {
 
 /// The question how far the database is.
 struct Probe {
-    /// When all that was committed had been announced.
+    /// All that was committed by then has been announced.
     passed: Instant,
+    /// When to ask again, if no question is open.
+    due: Instant,
     /// When the question was asked that has no answer, or whose position was not passed.
     asked: Option<Instant>,
     answer: Answer,
@@ -169,6 +172,22 @@ pub(super) async fn checked_tables(
     Ok((tables, checked))
 }
 
+/// What is wrong with the watched tables, for the start: no waiting mends it. What the database does
+/// not tell now, the stream finds out.
+pub(in crate::postgres) async fn wrong_watches(settings: &Arc<PostgresSettings>) -> Option<String> {
+    let watches = Watch::all(&settings.url);
+    if watches.is_empty() {
+        return None;
+    }
+    let (mut control, _) = login(settings, false).await.ok()?;
+    let watches = named(&mut control, &watches).await.ok()?;
+    let publication = publication(settings);
+    let tables = Tables::new(control.query(&tables_query(&watches, publication)).await.ok()?);
+    // A table may have a key that cannot be announced: then nothing of it is kept.
+    let wrong = settings.url.table.is_none().then(|| tables.check(&watches).err()).flatten();
+    wrong.or_else(|| publication.and_then(|_| tables.check_identities(&watches).err()))
+}
+
 /// `0/16B6C50` as a number.
 fn position(text: &str) -> Option<u64> {
     let (high, low) = text.split_once('/')?;
@@ -242,7 +261,13 @@ impl Session {
             xid: first,
             position: 0,
             clears: BTreeSet::new(),
-            probe: Probe { passed: Instant::now(), asked: None, answer: Answer::default(), position: None },
+            probe: Probe {
+                passed: Instant::now(),
+                due: Instant::now(),
+                asked: None,
+                answer: Answer::default(),
+                position: None,
+            },
             confirmed: Instant::now(),
             guards: Vec::new(),
             followers,
@@ -266,7 +291,7 @@ impl Session {
             }
             self.take_buffered()?;
             self.tick().await?;
-            let wakes = if self.probe.asked.is_some() { Instant::now() + TICK } else { self.probe.passed + PROBE };
+            let wakes = if self.probe.asked.is_some() { Instant::now() + TICK } else { self.probe.due };
             let stream = self.stream.clone();
             let next = async {
                 match &mut self.replication {
@@ -451,9 +476,14 @@ impl Session {
         {
             self.probe.passed = asked;
             (self.probe.asked, self.probe.position) = (None, None);
+            // What was committed meanwhile is asked for at once. Until then the lag is not known.
+            self.probe.due = if now < asked + TICK { asked + PROBE } else { now };
+            if now < asked + TICK {
+                self.note_lag(Duration::ZERO);
+            }
         }
         match (self.probe.asked, self.probe.position) {
-            (None, _) if now >= self.probe.passed + PROBE => {
+            (None, _) if now >= self.probe.due => {
                 self.probe.asked = Some(now);
                 within(limit, self.control.ask(&self.probe_query)).await?;
             }
@@ -467,7 +497,9 @@ impl Session {
             self.confirmed = now;
             within(limit, wire.confirm(self.position, waits)).await?;
         }
-        self.note_lag(now);
+        if self.probe.asked.is_some_and(|asked| now >= asked + TICK) {
+            self.note_lag(now - self.probe.passed);
+        }
         let is_late = now > self.probe.passed + PROBE + limit;
         if is_late != self.guards.is_empty() {
             self.stream.announced.set_late(is_late);
@@ -482,9 +514,8 @@ impl Session {
         Ok(())
     }
 
-    fn note_lag(&self, now: Instant) {
-        let waited = self.probe.position.zip(self.probe.asked).map(|(told, asked)| (told, now - asked));
-        let (bytes, lag) = waited.map_or((0, Duration::ZERO), |(told, lag)| (told.saturating_sub(self.position), lag));
+    fn note_lag(&self, lag: Duration) {
+        let bytes = self.probe.position.map_or(0, |told| told.saturating_sub(self.position));
         self.followers.iter().for_each(|follower| follower.health.note_lag(lag, bytes));
     }
 }

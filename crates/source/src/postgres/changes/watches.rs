@@ -216,6 +216,14 @@ impl Tables {
         watches.iter().map(check).collect()
     }
 
+    /// Whether changes carry the old keys.
+    ///
+    /// # Errors
+    /// Has the statement that mends it.
+    pub(super) fn check_identities(&self, watches: &[Watch]) -> Result<(), String> {
+        rows_of(watches).zip(&self.0).try_for_each(|((_, column), row)| check_identity(column, row))
+    }
+
     /// What keeps their changes from being announced.
     ///
     /// # Errors
@@ -290,13 +298,17 @@ fn check_published(column: Option<&str>, row: &Row, name: &str, publication: &st
             "the publication leaves out changes: ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
         ));
     }
-    if let (Some(tables), Some(column)) = (text(row, 5), column) {
-        return Err(format!(
+    check_identity(column, row)
+}
+
+fn check_identity(column: Option<&str>, row: &Row) -> Result<(), String> {
+    match (text(row, 5), column) {
+        (Some(tables), Some(column)) => Err(format!(
             "changes of {tables} do not carry the old value of {column}: ALTER TABLE {tables} REPLICA IDENTITY FULL \
-             (or USING INDEX with a unique index that has {column})"
-        ));
+             (or USING INDEX with a unique index that has {column}; or changes=off, which keeps copies for `ttl`)"
+        )),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Makes the publication where there is none, and adds the tables that it lacks. What is refused is

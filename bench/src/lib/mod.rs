@@ -7,6 +7,7 @@
 //! | `trace` | files of recorded requests |
 //! | `scripted_origin` | an HTTP origin in this process that is slow, fails or is gone as the program says |
 //! | `servers` | servers under test as child processes |
+//! | `sql_client` | a client of PostgreSQL that waits for its answers |
 //! | `scenario` | the runner of scenarios: servers, loads, what is measured |
 //! | `rival_caches` | caches in this process behind one trait |
 //! | `blocking_clients` | small clients of the Redis protocol and of HTTP that check what they read |
@@ -27,5 +28,6 @@ pub(crate) mod rival_caches;
 pub(crate) mod scenario;
 pub(crate) mod scripted_origin;
 pub(crate) mod servers;
+pub(crate) mod sql_client;
 pub(crate) mod trace;
 pub(crate) mod value_stamp;

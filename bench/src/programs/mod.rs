@@ -5,6 +5,7 @@ mod fleet;
 mod hit_ratio;
 mod memory;
 mod outages;
+mod postgres;
 mod record;
 mod replay;
 mod report;
@@ -28,6 +29,7 @@ pub(crate) enum Program {
     HitRatio(hit_ratio::HitRatioArgs),
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
+    Postgres(postgres::PostgresArgs),
     Fleet(fleet::FleetArgs),
     Classic(scenarios::ClassicArgs),
     Cluster(cluster::ClusterArgs),
@@ -48,6 +50,7 @@ impl Program {
             Program::Report(args) => report::run(args),
             Program::HitRatio(args) => hit_ratio::run(args, out),
             Program::Outages(args) => outages::run(args, out),
+            Program::Postgres(args) => postgres::run(args, out),
             Program::Memory(args) => memory::run(args, out),
             Program::Fleet(args) => fleet::run(args, out),
             Program::Classic(args) => scenarios::run_classic(args, out),

@@ -3,9 +3,11 @@ use crate::lib::{
     blocking_clients::{HttpClient, RedisReply, RespClient},
     figures,
     load::{self, LoadPlan, measure::Slice},
+    machine::MeasuredProcess,
     results::{chart::Axis, chart_file::file, origin},
     scripted_origin::ScriptedOrigin,
     servers::{self, ServerProcess, Start},
+    sql_client::SqlClient,
 };
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,7 +27,7 @@ use std::{
 /// workers, 10 ms each) Larder and nginx `proxy_cache` (with proxy_cache_lock and
 /// proxy_cache_use_stale) run in turn; in front of a redis-server that is stopped (SIGSTOP), Larder
 /// and the redis-server alone. Clients read keys that stay cached (hits), keys with a life of 2 s,
-/// and keys that were never read.
+/// and keys that were never read. In front of a PostgreSQL that is stopped, Larder runs alone.
 ///
 /// Prints a line for each scenario and server; with --out also charts over time. Ends with an error
 /// if a p99 of Larder's hits in an incident is above 1.5 times that of the calm phase and above
@@ -35,7 +37,7 @@ pub(crate) struct OutagesArgs {
     /// The larder binary
     #[arg(long, value_name = "PATH")]
     larder: PathBuf,
-    /// Only these scenarios: slow, errors, gone, invalidation, redis
+    /// Only these scenarios: slow, errors, gone, invalidation, redis, postgres
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
     /// Incidents of 12 seconds instead of one to five minutes
@@ -75,6 +77,8 @@ enum Incident {
     Invalidation,
     /// The redis-server is stopped.
     Stopped,
+    /// All processes of the PostgreSQL are stopped.
+    Frozen,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,12 +87,12 @@ struct Scenario {
     title: &'static str,
     incident: Incident,
     seconds: u64,
-    /// Beside Larder.
+    /// Beside Larder; empty: nothing.
     other: &'static str,
 }
 
 const NGINX: &str = "nginx proxy_cache";
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "slow", title: "source 10 times slower", incident: Incident::Slow, seconds: 60, other: NGINX },
     Scenario {
         name: "errors",
@@ -112,6 +116,7 @@ const SCENARIOS: [Scenario; 5] = [
         seconds: 60,
         other: "redis-server",
     },
+    Scenario { name: "postgres", title: "PostgreSQL stopped", incident: Incident::Frozen, seconds: 60, other: "" },
 ];
 
 /// The kinds of keys: cached before the start and for as long as the run lasts; cached for two
@@ -129,7 +134,7 @@ pub(crate) fn run(args: &OutagesArgs, out: &mut dyn Write) -> anyhow::Result<()>
     let mut failed = Vec::new();
     for scenario in SCENARIOS.iter().filter(|s| args.scenario.is_empty() || args.scenario.iter().any(|n| n == s.name)) {
         let mut timelines = Vec::new();
-        for server in ["Larder", scenario.other] {
+        for server in ["Larder", scenario.other].into_iter().filter(|name| !name.is_empty()) {
             let timeline = scenario.run(server, &args.larder, args.quick)?;
             let row = timeline.row(scenario.name, server);
             let above = row.hits_p99_ms.incident > (BOUND * row.hits_p99_ms.calm).max(args.noise.as_secs_f64() * 1e3);
@@ -153,7 +158,7 @@ pub(crate) fn run(args: &OutagesArgs, out: &mut dyn Write) -> anyhow::Result<()>
 /// What suffers.
 enum Source {
     Http(ScriptedOrigin),
-    Redis(Box<ServerProcess>),
+    Server(Box<ServerProcess>),
 }
 
 impl Scenario {
@@ -164,7 +169,12 @@ impl Scenario {
             Incident::Stopped => {
                 let redis = redis_with_values()?;
                 let url = format!("redis://{}", redis.address);
-                (Source::Redis(Box::new(redis)), url)
+                (Source::Server(Box::new(redis)), url)
+            }
+            Incident::Frozen => {
+                let database = postgres_with_values()?;
+                let url = format!("postgres://app@{}/shop?table=t&columns=v", database.address);
+                (Source::Server(Box::new(database)), url)
             }
             _ => {
                 let origin = ScriptedOrigin::start(Duration::from_millis(DELAY.0))?;
@@ -187,7 +197,7 @@ impl Scenario {
                 let path = if server == "Larder" { "/v1/kv/{key}" } else { "/{key}" };
                 format!("http://{}{path}", front.http.unwrap_or(front.address))
             }
-            (Some(front), Source::Redis(_)) => format!("redis://{}", front.address),
+            (Some(front), Source::Server(_)) => format!("redis://{}", front.address),
             (None, _) => url,
         };
         warm_up(&url)?;
@@ -261,10 +271,12 @@ impl Scenario {
 
     fn set(&self, source: &Source, suffers: bool) -> anyhow::Result<()> {
         match (source, self.incident) {
-            (Source::Redis(server), _) => {
+            (Source::Server(server), _) => {
                 let signal = if suffers { Signal::STOP } else { Signal::CONT };
-                let id = Pid::from_raw(i32::try_from(server.id())?).context("a process has an id")?;
-                kill_process(id, signal)?;
+                for process in server.process().family() {
+                    let MeasuredProcess::Id(id) = process else { continue };
+                    kill_process(Pid::from_raw(i32::try_from(id)?).context("a process has an id")?, signal)?;
+                }
             }
             (Source::Http(origin), Incident::Slow) => {
                 origin.state.delay.store(if suffers { DELAY.1 } else { DELAY.0 }, Relaxed);
@@ -308,6 +320,17 @@ fn redis_with_values() -> anyhow::Result<ServerProcess> {
         *key = format!("{kind}-{}", number % KEYS).into_bytes();
         *value = vec![b'v'; 64];
     })?;
+    Ok(server)
+}
+
+/// A PostgreSQL with a row for each of these keys.
+fn postgres_with_values() -> anyhow::Result<ServerProcess> {
+    let server = servers::start("postgres", Start::default())?;
+    SqlClient::connect(server.address)?.run(&format!(
+        "CREATE TABLE t (k text PRIMARY KEY, v text NOT NULL); \
+         INSERT INTO t SELECT kind || '-' || n, repeat('v', 64) FROM unnest('{{hot,short}}'::text[]) kind, \
+         generate_series(0, {KEYS} - 1) n"
+    ))?;
     Ok(server)
 }
 

@@ -59,12 +59,15 @@ enum Ready {
     /// Its INFO names its process, and it has loaded its data.
     Redis,
     Ping,
+    /// It lets a user in.
+    Postgres,
     Memcached,
     /// This path is answered with this status; 0: with any.
     Http(String, u16),
 }
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
+    ("postgres.sh", include_str!("../../../servers/postgres.sh")),
     ("nginx.conf", include_str!("../../../servers/nginx.conf")),
     ("default.vcl", include_str!("../../../servers/default.vcl")),
     ("config.toml", include_str!("../../../servers/config.toml")),
@@ -220,6 +223,14 @@ fn wait(kind: &ServerKind, server: &mut ServerProcess) -> anyhow::Result<()> {
             Ready::Ping => {
                 let mut client = RespClient::connect(address, PROBE).ok()?;
                 return (client.call(&[b"PING"]).ok()? == RedisReply::Status("PONG".into())).then_some(());
+            }
+            Ready::Postgres => {
+                let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
+                stream.set_read_timeout(Some(PROBE)).ok()?;
+                stream.write_all(b"\0\0\0\x20\0\x03\0\0user\0app\0database\0shop\0\0").ok()?;
+                let mut kind = [0];
+                stream.read_exact(&mut kind).ok()?;
+                return (kind == *b"R").then_some(());
             }
             Ready::Memcached => {
                 let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;

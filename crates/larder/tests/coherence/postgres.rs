@@ -2,23 +2,30 @@
 //! transactions that roll back; readers read sums through Larder. Chaos kills streams, the database
 //! and Larder. It fails on a session that sees a sum go back, and on a read that is older than
 //! allowed.
+//!
+//! Where a standby delays commits, writers take one key after the other, and readers read those that
+//! were written last: a copy of an old row, stored while its commit waited, is not mended by the next
+//! change, and is read until it is older than allowed.
 use super::checker::{Random, length};
 use crate::{
-    common::{PATIENCE, Reply, wait_until},
+    common::{Client, PATIENCE, Reply, wait_until},
     larder::Larder,
     postgres::{Settings, changes::standby_of, server::PostgresServer, sql_client::SqlClient},
 };
 use rustix::process::Signal;
 use std::{
     sync::{
-        Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     thread::{scope, sleep},
     time::{Duration, Instant},
 };
 
-const KEYS: usize = 32;
+/// Keys that are written at random, and those that are written in turn.
+const KEYS: (usize, usize) = (32, 4096);
+/// In turn: so many of the last are read.
+const RECENT: usize = 400;
 /// Rows of each key. Writers of different rows do not wait for each other.
 const PARTS: usize = 3;
 const READERS: u64 = 3;
@@ -37,8 +44,8 @@ const QUERY: &str = "threads = 2\nstale-if-error = \"0s\"\n[prefixes.\"sum:\"]\n
 struct World {
     /// When each addition to a key was acknowledged.
     acknowledged: Vec<Mutex<Vec<Instant>>>,
-    /// Bulk writers are alone: the database lets the others wait anyway.
-    calm: RwLock<()>,
+    /// Writes that have begun, where keys are written in turn.
+    turn: Option<AtomicUsize>,
     over: AtomicBool,
     /// Larder, or the stream, is away: from when until when.
     storms: Mutex<Vec<(Instant, Option<Instant>)>>,
@@ -64,9 +71,15 @@ impl World {
             Some((_, None)) => Some(at + PATIENCE),
         }
     }
-    fn storm(&self, larder: &Larder, storm: impl FnOnce()) {
+    /// A key to read.
+    fn key(&self, random: &mut Random) -> usize {
+        let keys = self.acknowledged.len();
+        let Some(turn) = &self.turn else { return random.below(keys) };
+        (keys + turn.load(Relaxed) - random.below(RECENT)) % keys
+    }
+    fn storm(&self, larder: &mut Larder, storm: impl FnOnce(&mut Larder)) {
         self.storms.lock().unwrap().push((Instant::now(), None));
-        storm();
+        storm(larder);
         wait_until("the stream to be back", || {
             self.over.load(Relaxed) || larder.metric("larder_source_tracking_connections{group=\"default\"}") == 1.0
         });
@@ -96,19 +109,21 @@ fn writer(world: &World, seed: u64, first: &str, is_bulk: bool) {
         };
         let mut sql: SqlClient = sql;
         let part = random.below(PARTS);
+        let all = world.acknowledged.len();
+        let turn = world.turn.as_ref().map(|turn| turn.fetch_add(1, Relaxed) % all);
         let (keys, statements) = match random.below(if is_bulk { 1 } else { 8 }) {
             0 if is_bulk => {
-                sleep(Duration::from_millis(300));
-                (0..KEYS, format!("UPDATE counters SET n = n + 1 WHERE part = {part}"))
+                sleep(Duration::from_secs(1));
+                (0..all, "UPDATE counters SET n = n + 1".to_owned())
             }
-            0 => {
+            0 if turn.is_none() => {
                 // No key: nothing of it is ever seen.
                 let add =
-                    format!("BEGIN; UPDATE counters SET n = n + 1000 WHERE id < {KEYS} AND part = {part}; ROLLBACK");
+                    format!("BEGIN; UPDATE counters SET n = n + 1000 WHERE id < {all} AND part = {part}; ROLLBACK");
                 (0..0, add)
             }
-            1 => {
-                let key = random.below(KEYS);
+            1 if turn.is_none() => {
+                let key = random.below(all);
                 let add = format!(
                     "BEGIN; SAVEPOINT s; UPDATE counters SET n = n + 5 WHERE id = {key} AND part = {part}; ROLLBACK TO s; \
                      SAVEPOINT t; UPDATE counters SET n = n + 1 WHERE id = {key} AND part = {part}; COMMIT"
@@ -116,32 +131,36 @@ fn writer(world: &World, seed: u64, first: &str, is_bulk: bool) {
                 (key..key + 1, add)
             }
             _ => {
-                let key = random.below(KEYS);
+                let key = turn.unwrap_or_else(|| random.below(all));
                 (key..key + 1, format!("UPDATE counters SET n = n + 1 WHERE id = {key} AND part = {part}"))
             }
         };
-        let calm = (!is_bulk).then(|| world.calm.read().unwrap());
         // An error may have been applied: then sums are higher than what was acknowledged, which is no fault.
         if sql.run(&statements).is_ok() {
             for key in keys {
-                world.acknowledged[key].lock().unwrap().push(Instant::now());
+                let additions = if is_bulk { PARTS } else { 1 };
+                world.acknowledged[key].lock().unwrap().extend([Instant::now()].repeat(additions));
             }
             client = Some(sql);
         }
-        drop(calm);
         sleep(Duration::from_micros(300 * random.below(5) as u64));
     }
 }
 
-fn session(world: &World, larder: &Larder, seed: u64) {
+fn session(world: &World, port: u16, seed: u64) {
     let mut random = Random(seed);
-    let mut doors = [larder.client(), larder.client()];
-    let mut seen = [0usize; KEYS];
+    let mut doors = [None, None];
+    let mut seen = vec![0usize; world.acknowledged.len()];
     while !world.over.load(Relaxed) {
-        let key = random.below(KEYS);
+        let key = world.key(&mut random);
         let began = Instant::now();
-        let client = &mut doors[random.below(2)];
-        let Reply::Bulk(Some(text)) = client.command(&["GET", &format!("sum:{key}")]) else {
+        let door: &mut Option<Client> = &mut doors[random.below(2)];
+        *door = door.take().or_else(|| Client::connect(port).ok());
+        let reply = door.as_mut().and_then(|client| client.try_command(&["GET", &format!("sum:{key}")]).ok());
+        let Some(Reply::Bulk(Some(text))) = reply else {
+            if reply.is_none() {
+                *door = None;
+            }
             world.errors.fetch_add(1, Relaxed);
             sleep(Duration::from_millis(1));
             continue;
@@ -162,18 +181,20 @@ fn session(world: &World, larder: &Larder, seed: u64) {
 }
 
 /// `first` is what the writers set; `is_hard`: the database is killed, too, which may lose commits
-/// that were not written.
-fn check(server: &mut PostgresServer, first: &str, is_hard: bool, end: impl FnOnce(&PostgresServer)) {
+/// that were not written; `in_turn`: how the keys are written.
+fn check(server: &mut PostgresServer, first: &str, is_hard: bool, in_turn: bool, end: impl FnOnce(&PostgresServer)) {
     server.sql(TABLE);
     let settings = Settings::of(&server.url(""), QUERY);
     let timeout = format!("--source-timeout={}s", SOURCE_TIMEOUT.as_secs());
-    let larder = settings.start_with(&[&timeout]);
-    let announced = || larder.metric("larder_source_tracking_connections{group=\"default\"}") == 1.0;
-    wait_until("the stream", announced);
+    let path = settings.path();
+    let args = ["--config", path.to_str().unwrap(), &timeout];
+    let mut larder = Larder::start(&args);
+    let port = larder.redis;
+    wait_until("the stream", || larder.metric("larder_source_tracking_connections{group=\"default\"}") == 1.0);
     end(server);
     let world = &World {
-        acknowledged: (0..KEYS).map(|_| Mutex::default()).collect(),
-        calm: RwLock::default(),
+        acknowledged: (0..if in_turn { KEYS.1 } else { KEYS.0 }).map(|_| Mutex::default()).collect(),
+        turn: in_turn.then(AtomicUsize::default),
         over: AtomicBool::new(false),
         storms: Mutex::default(),
         port: AtomicU64::new(server.port().into()),
@@ -181,9 +202,16 @@ fn check(server: &mut PostgresServer, first: &str, is_hard: bool, end: impl FnOn
         errors: AtomicU64::new(0),
         worst: AtomicU64::new(0),
     };
+    // Hits, losses and invalidations.
+    let counts = |larder: &Larder| {
+        ["cache_hits", "source_tracking_losses", "source_invalidations"]
+            .map(|name| larder.metric(&format!("larder_{name}_total{{group=\"default\"}}")))
+    };
+    let mut before = [0.0; 3];
     scope(|scope| {
-        let larder = &larder;
-        for (seed, is_bulk) in [(1, false), (2, false), (3, true)] {
+        let larder = &mut larder;
+        // Changes of all rows would mend what is looked for.
+        for (seed, is_bulk) in [(1, false), (2, false), (3, !in_turn)] {
             scope.spawn(move || {
                 let _over = Over(world);
                 writer(world, seed, first, is_bulk);
@@ -192,18 +220,26 @@ fn check(server: &mut PostgresServer, first: &str, is_hard: bool, end: impl FnOn
         for seed in 0..READERS {
             scope.spawn(move || {
                 let _over = Over(world);
-                session(world, larder, 100 + seed);
+                session(world, port, 100 + seed);
             });
         }
         let _over = Over(world);
         let (begun, mut random) = (Instant::now(), Random(7));
         while begun.elapsed() < 2 * length() && !world.over.load(Relaxed) {
             let calm = Instant::now();
-            while calm.elapsed() < BOUND + Duration::from_secs(1) && !world.over.load(Relaxed) {
+            let length = BOUND + Duration::from_secs(if in_turn { 5 } else { 1 });
+            while calm.elapsed() < length && !world.over.load(Relaxed) {
                 sleep(Duration::from_millis(20));
             }
-            world.storm(larder, || match random.below(if is_hard { 4 } else { 3 }) {
-                3 => server.restart(),
+            world.storm(larder, |larder| match random.below(if is_hard { 5 } else { 4 }) {
+                4 => server.restart(),
+                3 => {
+                    before.iter_mut().zip(counts(larder)).for_each(|(before, count)| *before += count);
+                    before[1] += 1.0;
+                    larder.signal(Signal::KILL);
+                    larder.wait();
+                    larder.start_again(&args);
+                }
                 2 => {
                     larder.signal(Signal::STOP);
                     sleep(Duration::from_millis(500));
@@ -216,27 +252,26 @@ fn check(server: &mut PostgresServer, first: &str, is_hard: bool, end: impl FnOn
         }
     });
     let [reads, errors, worst] = [&world.reads, &world.errors, &world.worst].map(|of| of.load(Relaxed));
-    let hits = larder.metric("larder_cache_hits_total{group=\"default\"}");
-    let counts = ["tracking_losses_total", "invalidations_total"]
-        .map(|name| larder.metric(&format!("larder_source_{name}{{group=\"default\"}}")));
+    let now = counts(&larder);
+    let [hits, losses, invalidations] = [0, 1, 2].map(|at| before[at] + now[at]);
     let writes: usize = world.acknowledged.iter().map(|of| of.lock().unwrap().len()).sum();
     println!(
-        "{reads} reads, {errors} errors, {hits} hits, {writes} additions; losses, invalidations: {counts:?}; \
+        "{reads} reads, {errors} errors, {hits} hits, {writes} additions; {losses} losses, {invalidations} invalidations; \
          worst age of a read {} ms",
         worst / 1000
     );
     assert!(hits > 100.0 && errors < reads / 2, "it was a cache that was tried");
-    assert!(counts[0] > 0.0 && counts[1] > 0.0, "and its faults");
+    assert!(losses > 0.0 && invalidations > 0.0, "and its faults");
 }
 
 #[test]
 fn checker_finds_nothing_on_postgres() {
-    check(&mut PostgresServer::start(), "SELECT 1", true, |_| ());
+    check(&mut PostgresServer::start(), "SELECT 1", true, false, |_| ());
 }
 
 #[test]
 fn checker_finds_nothing_where_commits_are_not_waited_for() {
-    check(&mut PostgresServer::start(), "SET synchronous_commit = off", false, |_| ());
+    check(&mut PostgresServer::start(), "SET synchronous_commit = off", false, false, |_| ());
 }
 
 /// Each commit is in the log, and in the stream, some time before it is visible.
@@ -244,7 +279,7 @@ fn checker_finds_nothing_where_commits_are_not_waited_for() {
 fn checker_finds_nothing_where_a_standby_delays_commits() {
     let mut server = PostgresServer::start();
     let standby = standby_of(&server, &["recovery_min_apply_delay=30ms"]);
-    check(&mut server, "SET synchronous_commit = remote_apply", false, |server| {
+    check(&mut server, "SET synchronous_commit = remote_apply", false, true, |server| {
         server.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
         server.sql("SELECT pg_reload_conf()");
         wait_until("the standby", || {

@@ -1,11 +1,14 @@
 //! PostgreSQL as a source, on real servers.
 pub mod changes;
 mod faults;
+mod fleet;
 mod pooler;
 mod rows;
 pub mod server;
 mod settings;
 pub mod sql_client;
+mod standbys;
+mod tls;
 mod writes;
 
 use crate::{
@@ -22,6 +25,7 @@ CREATE TABLE orders (id bigint PRIMARY KEY, user_id int REFERENCES users, total 
 CREATE TABLE prices (country text, sku text, cents int, PRIMARY KEY (country, sku));
 INSERT INTO users VALUES (42, 'Ada', 'ada@example.com', '{\"theme\": \"dark\"}', '\\x00ff'), (43, 'Bob', NULL, NULL, NULL);
 INSERT INTO orders VALUES (1, 42, 9.50, '2026-01-02 03:04:05+00'), (2, 42, 20, NULL);
+ALTER TABLE orders REPLICA IDENTITY FULL;
 INSERT INTO prices VALUES ('de', 'tea:green', 250), ('fr', 'tea:green', 275);
 ";
 

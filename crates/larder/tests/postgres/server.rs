@@ -205,13 +205,20 @@ fn initialised() -> &'static Path {
 
 /// The folder is PostgreSQL's own.
 pub fn give(dir: &Path) {
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    give_with(dir, 0o755);
+}
+/// The file is PostgreSQL's own, and nobody else reads it.
+pub fn give_file(file: &Path) {
+    give_with(file, 0o600);
+}
+fn give_with(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     if rustix::process::getuid().is_root() {
         let id = |flag: &str| {
             let output = Command::new("id").args([flag, ACCOUNT]).output().unwrap();
             String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().ok()
         };
-        chown(dir, id("-u"), id("-g")).unwrap();
+        chown(path, id("-u"), id("-g")).unwrap();
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         source_max_in_flight: top.number("source-max-in-flight"),
         source_adaptive: top.is_on("source-adaptive"),
         source_breaker: top.count("source-breaker").map(|share| share as u8),
-        source_connections: top.number("source-connections"),
+        source_connections: top.count("source-connections"),
         throttle_client: top.rate("throttle"),
         throttle_user: top.rate("throttle-user"),
         throttle_commands: top.rate_limits("throttle-commands"),

@@ -85,9 +85,7 @@ pub(super) fn check_queries(all: &[EffectiveSettings], problems: &mut Vec<String
             _ => None,
         };
         for scope in &scopes {
-            // A printed configuration has `rows = "one"` in every table.
-            let is_default = |name| name == "rows" && scope.settings.text(name) == Some("one");
-            let names = ["query"].into_iter().chain(OF_A_QUERY).filter(|name| scope.says(name) && !is_default(*name));
+            let names = ["query"].into_iter().chain(OF_A_QUERY).filter(|name| scope.says(name));
             for name in names {
                 if url.is_none() {
                     problems.push(scope.problem(name, "belongs to a source postgres://USER@HOST/DATABASE"));

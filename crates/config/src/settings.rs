@@ -92,8 +92,8 @@ pub struct Settings {
     pub source_adaptive: bool,
     /// Per cent of the fetches that fail; `None`: no breaker.
     pub source_breaker: Option<u8>,
-    /// Per thread and source.
-    pub source_connections: usize,
+    /// [`connections_to`](Settings::connections_to).
+    pub source_connections: Option<usize>,
     /// Of one client address; `None` is off.
     pub throttle_client: Option<Rate>,
     /// Of one user.
@@ -123,6 +123,14 @@ pub struct Settings {
     /// The settings of the process and of group `default` by name, as text, for people and tools.
     /// Secrets are not among them.
     pub shown: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    /// Connections of each thread to this source; to a PostgreSQL, of all threads together.
+    pub fn connections_to(&self, source: &SourceUrl) -> usize {
+        let default = if matches!(source, SourceUrl::Postgres(_)) { self.threads } else { 1 };
+        self.source_connections.unwrap_or(default)
+    }
 }
 
 /// One named listener's settings.

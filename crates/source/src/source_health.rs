@@ -47,6 +47,8 @@ pub struct SourceHealth {
     tracking_losses: AtomicU64,
     /// How far a stream of changes is behind: ms and bytes.
     lag: (AtomicU64, AtomicU64),
+    /// How far the standby that is read is behind, ms.
+    replica_lag: AtomicU64,
     last_error: Mutex<Option<Arc<str>>>,
     /// What the log says of each address.
     addresses: Mutex<BTreeMap<String, ConnectionState>>,
@@ -144,6 +146,10 @@ impl SourceHealth {
     pub fn lag(&self) -> (u64, u64) {
         (self.lag.0.load(Relaxed), self.lag.1.load(Relaxed))
     }
+    /// How far the standby that is read is behind its primary, ms.
+    pub fn replica_lag(&self) -> u64 {
+        self.replica_lag.load(Relaxed)
+    }
     /// The latest reason why the source was down or a connection was lost. It stays when the source
     /// is up again.
     pub fn last_error(&self) -> Option<Arc<str>> {
@@ -213,6 +219,9 @@ impl SourceHealth {
     pub(super) fn note_lag(&self, lag: Duration, bytes: u64) {
         self.lag.0.store(lag.as_millis().try_into().unwrap_or(u64::MAX), Relaxed);
         self.lag.1.store(bytes, Relaxed);
+    }
+    pub(super) fn note_replica_lag(&self, lag: Duration) {
+        self.replica_lag.store(lag.as_millis().try_into().unwrap_or(u64::MAX), Relaxed);
     }
     pub(super) fn note_reconnect(&self) {
         self.reconnects.fetch_add(1, Relaxed);

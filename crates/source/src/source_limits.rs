@@ -28,7 +28,7 @@ pub struct SourceLimits {
     pub adaptive: bool,
     /// When fetches fail at once (`source-breaker`); `None`: never.
     pub breaker: Option<BreakerPolicy>,
-    /// Connections per core (`source-connections`).
+    /// Connections of each core to a Redis, of all to a PostgreSQL (`source-connections`).
     pub connections: usize,
     /// Largest value that is accepted, bytes (`max-value`).
     pub max_value: usize,

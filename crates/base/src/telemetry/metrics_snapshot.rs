@@ -156,6 +156,8 @@ pub struct SourceSnapshot {
     /// How far a stream of changes is behind, ms.
     pub lag: u64,
     pub lag_bytes: u64,
+    /// How far the standby that is read is behind, ms.
+    pub replica_lag: u64,
     pub seconds: Distribution,
     pub admission: AdmissionSnapshot,
     /// Of no other source.

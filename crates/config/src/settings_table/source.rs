@@ -2,7 +2,10 @@
 use super::{
     quantities::DAY,
     setting_section::SettingSection,
-    setting_spec::{Fallback::Is, SettingSpec},
+    setting_spec::{
+        Fallback::{Computed, Is},
+        SettingSpec,
+    },
     value_kind::ValueKind,
 };
 use crate::settings::Coherence;
@@ -35,7 +38,7 @@ pub(super) const SOURCE: &[SettingSpec] = &[
     SettingSpec {
         name: "rows",
         kind: ValueKind::Choice(&["one", "all"]),
-        default: Is("one"),
+        default: Computed("`one`"),
         per_group: true,
         per_prefix: true,
         example: "all",
@@ -209,9 +212,10 @@ pub(super) const SOURCE: &[SettingSpec] = &[
     SettingSpec {
         name: "source-connections",
         kind: ValueKind::Count { min: 1, max: 64 },
-        default: Is("1"),
+        default: Computed("1; to PostgreSQL, the number of `threads`"),
         example: "4",
-        help: "Connections per thread to a source. Requests are pipelined on them.",
+        help: "Connections of each thread to a Redis, or of all threads together to a PostgreSQL. Requests are pipelined \
+               on them.",
         ..ROW
     },
 ];

@@ -40,6 +40,7 @@ impl App {
                     tracking_losses: health.tracking_losses(),
                     lag: health.lag().0,
                     lag_bytes: health.lag().1,
+                    replica_lag: health.replica_lag(),
                     seconds: health.seconds(),
                     admission: health.admission_snapshot(),
                     table: source.table.as_ref().map(|table| table.counts()).unwrap_or_default(),

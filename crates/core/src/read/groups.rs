@@ -142,7 +142,7 @@ impl ProcessGroup {
             max_in_flight: settings.source_max_in_flight,
             adaptive: settings.source_adaptive,
             breaker: settings.source_breaker.map(|share| BreakerPolicy { share, window: BREAKER_WINDOW }),
-            connections: settings.source_connections,
+            connections: settings.connections_to(&group.source),
             max_value: settings.max_value,
             max_backlog: settings.max_backlog,
             store: group.store,

@@ -46,10 +46,10 @@ fn reserve(settings: &Settings, limit: u64) -> u64 {
     let of_group = |source: &SourceUrl| match source {
         SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Demo(_) => 0,
         SourceUrl::Redis(url) if !matches!(url.deployment, Deployment::Cluster { .. }) => {
-            workers * (settings.source_connections as u64 + RELAYING)
+            workers * (settings.connections_to(source) as u64 + RELAYING)
         }
-        // Those that read, one that writes, and the stream of changes.
-        SourceUrl::Postgres(_) => workers * (settings.source_connections as u64 + 1) + 1,
+        // Those that read, those that write, and the two of the change stream.
+        SourceUrl::Postgres(_) => 2 * settings.connections_to(source) as u64 + 2,
         // The tables of the store, the connections to each node, one for each fetch.
         SourceUrl::Redis(_) | SourceUrl::Disk(_) | SourceUrl::Http(_) => limit / 4,
     };

@@ -416,6 +416,8 @@ fn triggers_announce_changes() {
     let settings = Settings::of(&server.url("changes=notify"), QUERIES);
     let printed = Command::new(crate::larder::binary())
         .args(["postgres", "triggers", "--config", settings.path().to_str().unwrap()])
+        // It is a name of the tests, and no setting.
+        .env_remove("LARDER_TEST_POSTGRES")
         .output()
         .unwrap();
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));

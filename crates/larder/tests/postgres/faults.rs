@@ -22,17 +22,22 @@ fn a_slow_query_ends_in_time_and_the_next_one_is_answered() {
 }
 
 #[test]
-fn connections_are_bounded_and_a_full_database_is_an_error() {
+fn connections_of_all_threads_are_bounded_and_a_full_database_is_an_error() {
     let server = PostgresServer::with(&["max_connections=5", "superuser_reserved_connections=0", "max_wal_senders=0"]);
     server.sql("CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t SELECT n, n FROM generate_series(1, 2000) n");
-    let settings = Settings::of(&server.url("table=t&columns=v&changes=off"), "threads = 1\nsource-connections = 2");
+    let settings = Settings::of(&server.url("table=t&columns=v&changes=off"), "threads = 4\nsource-connections = 2");
     let larder = settings.start();
-    let mut client = larder.client();
+    // Connections go to the thread that has the fewest.
+    let mut clients: Vec<_> = (0..8).map(|_| larder.client()).collect();
     for from in 0..20 {
         let keys: Vec<String> = (1..=100).map(|n| (100 * from + n).to_string()).collect();
         let command: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
-        let Reply::Array(Some(all)) = client.command(&command) else { panic!("no array") };
-        assert!(all.iter().zip(&keys).all(|(value, key)| *value == Reply::bulk(key)));
+        // All at the same time.
+        clients.iter_mut().for_each(|client| client.send(&command).unwrap());
+        for client in &mut clients {
+            let Reply::Array(Some(all)) = client.read().unwrap() else { panic!("no array") };
+            assert!(all.iter().zip(&keys).all(|(value, key)| *value == Reply::bulk(key)));
+        }
     }
     let own = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'larder'";
     assert!(server.sql(own).parse::<u32>().unwrap() <= 2, "{}", server.sql(own));

@@ -123,4 +123,8 @@ fn source(info: &mut Info<'_, '_>) {
     info.line("larder_source_retries_denied", admission.retries_denied);
     info.line("larder_source_reconnects", health.reconnects());
     info.line("larder_source_tracking_connections", health.tracking());
+    let (lag, bytes) = health.lag();
+    info.line("larder_source_lag_ms", lag);
+    info.line("larder_source_lag_bytes", bytes);
+    info.line("larder_source_replica_lag_ms", health.replica_lag());
 }

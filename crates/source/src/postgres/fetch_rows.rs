@@ -3,7 +3,7 @@ use super::{
     changes::Vouching,
     lookup::{Lookup, Plan},
     parameters::array_text,
-    session::{Session, Which, is_of_class},
+    session::{InUse, Session, Which, is_of_class},
     session_pool::SessionPool,
     sql_error::describe,
 };
@@ -146,20 +146,6 @@ fn copy_of(lookup: &Lookup, value: Bytes) -> FetchAnswer {
         ..CopyMetadata::default()
     };
     FetchAnswer::Copy { value, fresh: FreshUntil::Policy, metadata }
-}
-
-/// A connection that a fetch waits for, for as long as this exists.
-struct InUse(Rc<Session>);
-impl InUse {
-    fn new(session: Rc<Session>) -> InUse {
-        session.under_way.update(|count| count + 1);
-        InUse(session)
-    }
-}
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.under_way.update(|count| count - 1);
-    }
 }
 
 /// Runs something on a connection, again on another one if that is lost, within a time. A connection

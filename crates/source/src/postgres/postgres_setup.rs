@@ -5,6 +5,7 @@ use super::{
     plan::{PlanError, check},
     postgres_settings::PostgresSettings,
     postgres_source::PostgresSource,
+    session_pool::Connections,
 };
 use crate::{source_health::SourceHealth, source_limits::SourceLimits, source_setup::SourceSetup};
 use larder_base::buffers::Buffers;
@@ -37,11 +38,12 @@ pub(crate) fn setup(
         }
     }
     let changes = Arc::new(GroupChanges::new(&settings));
+    let connections = Arc::new(Connections::new(&settings));
     Ok(SourceSetup::of(settings.health.clone(), move |scope, _| {
         if let Some(scope) = scope {
             changes.follow(&settings.health, scope.to);
         }
-        Rc::new(PostgresSource::new(settings.clone(), changes.clone()))
+        Rc::new(PostgresSource::new(settings.clone(), changes.clone(), connections.clone()))
     }))
 }
 

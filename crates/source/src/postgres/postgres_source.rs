@@ -1,6 +1,9 @@
 //! One core's handle on a database, as a [`Source`].
 use super::{
-    changes::GroupChanges, fetch_rows::fetch_all, postgres_settings::PostgresSettings, session_pool::SessionPool,
+    changes::GroupChanges,
+    fetch_rows::fetch_all,
+    postgres_settings::PostgresSettings,
+    session_pool::{Connections, SessionPool},
     write_rows,
 };
 use crate::{
@@ -22,8 +25,12 @@ pub(super) struct PostgresSource {
     watch: JoinHandle<()>,
 }
 impl PostgresSource {
-    pub(super) fn new(settings: Arc<PostgresSettings>, changes: Arc<GroupChanges>) -> PostgresSource {
-        let pool = Rc::new(SessionPool::new(settings, changes));
+    pub(super) fn new(
+        settings: Arc<PostgresSettings>,
+        changes: Arc<GroupChanges>,
+        connections: Arc<Connections>,
+    ) -> PostgresSource {
+        let pool = Rc::new(SessionPool::new(settings, changes, connections));
         let watch = tokio::task::spawn_local(SessionPool::watch(Rc::downgrade(&pool)));
         let me = Rc::downgrade(&pool);
         let send = move |batch: &mut Vec<Fetch>| me.upgrade().iter().for_each(|pool| fetch_all(pool, batch));

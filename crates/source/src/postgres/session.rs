@@ -1,25 +1,36 @@
 //! One open connection that answers fetches.
 use super::{connect::Opened, lookup::Lookup, parameters::TextParameter, postgres_settings::PostgresSettings};
+use parking_lot::Mutex;
 use std::{
-    cell::{Cell, RefCell},
     collections::HashMap,
     pin::pin,
-    rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_postgres::{Client, Error, Row, RowStream, Statement, error::SqlState, types::Type};
 
-/// An open connection.
+/// SQL of how far a standby is behind, in seconds; 0 on a primary. A standby that has applied all
+/// that it has received is not behind, as far as it knows.
+const STANDBY_LAG: &str = "SELECT CASE WHEN NOT pg_is_in_recovery() \
+    OR pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() AND (SELECT count(pid) > 0 FROM pg_stat_get_wal_receiver()) \
+    THEN 0 \
+    ELSE coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) END::float8";
+
+/// An open connection. Any worker may send on it.
 pub(super) struct Session {
     client: Client,
     is_pooled: bool,
     /// By the statement's text.
-    statements: RefCell<HashMap<Box<str>, Statement>>,
-    /// Fetches that wait for it.
-    pub(super) under_way: Cell<usize>,
+    statements: Mutex<HashMap<Box<str>, Statement>>,
+    /// Requests that wait for it.
+    under_way: AtomicUsize,
     task: tokio::task::AbortHandle,
-    pub(super) ended: Rc<Notify>,
+    /// Its sender is dropped when the connection ends.
+    pub(super) ended: watch::Receiver<()>,
     settings: Arc<PostgresSettings>,
 }
 
@@ -32,19 +43,19 @@ pub(super) enum Which {
 
 impl Session {
     pub(super) fn new(opened: Opened, settings: Arc<PostgresSettings>) -> Session {
-        let ended = Rc::new(Notify::new());
-        let (tells, connection) = (ended.clone(), opened.connection);
+        let (tells, ended) = watch::channel(());
+        let connection = opened.connection;
         let task = tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to PostgreSQL ended");
             }
-            tells.notify_one();
+            drop(tells);
         });
         Session {
             client: opened.client,
             is_pooled: opened.is_pooled,
-            statements: RefCell::default(),
-            under_way: Cell::new(0),
+            statements: Mutex::default(),
+            under_way: AtomicUsize::new(0),
             task: task.abort_handle(),
             ended,
             settings,
@@ -58,7 +69,6 @@ impl Session {
     /// Ends it now: what is asked on it fails. The server notices when it sends the next answer.
     pub(super) fn close(&self) {
         self.task.abort();
-        self.ended.notify_one();
     }
 
     /// Runs a statement that reads, and hands its rows over one by one.
@@ -88,7 +98,7 @@ impl Session {
             };
             match end {
                 Err(error) if attempt == 0 && is_outdated(&error) => {
-                    self.statements.borrow_mut().remove(text.as_str());
+                    self.statements.lock().remove(text.as_str());
                 }
                 end => return end,
             }
@@ -111,12 +121,12 @@ impl Session {
     }
 
     async fn statement(&self, text: &str) -> Result<Statement, Error> {
-        let known = self.statements.borrow().get(text).cloned();
+        let known = self.statements.lock().get(text).cloned();
         match known {
             Some(statement) => Ok(statement),
             None => {
                 let statement = self.client.prepare(text).await?;
-                self.statements.borrow_mut().insert(text.into(), statement.clone());
+                self.statements.lock().insert(text.into(), statement.clone());
                 Ok(statement)
             }
         }
@@ -144,9 +154,36 @@ impl Session {
         Ok((first, rows.rows_affected().unwrap_or(0)))
     }
 
+    /// How far the server is behind its primary.
+    pub(super) async fn standby_lag(&self) -> Result<Duration, Error> {
+        let mut lag = 0.0;
+        let none: [(TextParameter<'_>, Type); 0] = [];
+        each(self.client.query_typed_raw(STANDBY_LAG, none).await?, |row| lag = row.get(0)).await?;
+        Ok(Duration::try_from_secs_f64(lag).unwrap_or_default())
+    }
+
+    /// Requests that wait for it.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.load(Relaxed)
+    }
+
     /// Asks for nothing.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         self.client.batch_execute("").await
+    }
+}
+
+/// A connection that a request waits for, for as long as this exists.
+pub(super) struct InUse(pub(super) Arc<Session>);
+impl InUse {
+    pub(super) fn new(session: Arc<Session>) -> InUse {
+        session.under_way.fetch_add(1, Relaxed);
+        InUse(session)
+    }
+}
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Relaxed);
     }
 }
 impl Drop for Session {

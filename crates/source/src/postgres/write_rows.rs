@@ -2,7 +2,7 @@
 use super::{
     lookup::{Lookup, TableWrites, Writes, quoted},
     parameters::ParameterKind,
-    session::{Session, is_of_class},
+    session::{InUse, is_of_class},
     session_pool::SessionPool,
     sql_error::describe,
 };
@@ -89,22 +89,19 @@ async fn write(pool: &SessionPool, statement: &str, parameters: &[&str]) -> Resu
     let deadline = Instant::now() + limit;
     let late = || settings.unavailable(timeout_reason(limit, &settings.limits));
     let session = timeout_at(deadline, pool.writer()).await.map_err(|_| late())??;
-    match timeout_at(deadline, run(&session, statement, parameters)).await {
+    let session = InUse::new(session);
+    match timeout_at(deadline, session.0.write(statement, parameters)).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) if is_unsure(&error) => {
             Err(SourceError::Lost(format!("postgres://{}: {}", settings.url.origin(), describe(&error)).into()))
         }
         Ok(Err(error)) => Err(settings.error(&error)),
         Err(_) => {
-            session.close();
+            session.0.close();
             let reason = timeout_reason(limit, &settings.limits);
             Err(SourceError::Lost(format!("postgres://{}: {reason}", settings.url.origin()).into()))
         }
     }
-}
-
-async fn run(session: &Session, statement: &str, parameters: &[&str]) -> Result<(Option<Row>, u64), Error> {
-    session.write(statement, parameters).await
 }
 
 /// Whether the write may have been made: the connection broke off, or its server ended.

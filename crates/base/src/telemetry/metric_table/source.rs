@@ -41,7 +41,7 @@ pub(super) const SOURCE: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_source_lag_seconds",
         kind: Gauge,
-        help: "How long ago the oldest change was made that the change stream of PostgreSQL has not announced; 0 if it has announced all.",
+        help: "Age of the oldest change that the change stream of PostgreSQL may not have announced yet; 0 if it has announced all.",
         read: |s, to| {
             for group in &s.groups {
                 to.seconds(&[("group", &group.name)], group.source.lag as f64 / 1000.0);
@@ -54,6 +54,16 @@ pub(super) const SOURCE: &[MetricFamily] = &[
         source.lag_bytes,
         "Bytes of the database's log that the change stream of PostgreSQL still has to read."
     ),
+    MetricFamily {
+        name: "larder_source_replica_lag_seconds",
+        kind: Gauge,
+        help: "How far the PostgreSQL standby that is read (`read-from=replica`) is behind its primary, as it knows itself.",
+        read: |s, to| {
+            for group in &s.groups {
+                to.seconds(&[("group", &group.name)], group.source.replica_lag as f64 / 1000.0);
+            }
+        },
+    },
     group!("larder_table_entries", Gauge, source.table.entries, "Entries of the group's table; 0 for other sources."),
     group!("larder_table_bytes", Gauge, source.table.bytes, "Bytes of the table's file."),
     group!("larder_table_swaps_total", Counter, source.table.swaps, "Tables that replaced another."),

@@ -24,32 +24,35 @@ svg .range { stroke-width: 1.5; stroke-opacity: 0.6; }
 svg .heat { fill: var(--heat); }
 ";
 
-/// What the variables and classes of [`STYLE`] stand for in the light scheme. For files that are
-/// shown outside browsers.
-const PLAIN: [(&str, &str); 18] = [
-    ("var(--ink)", "#1b1f24"),
-    ("var(--paper)", "#fff"),
-    ("var(--faint)", "#5c6570"),
-    ("var(--grid)", "#e3e6ea"),
-    ("var(--heat)", "#b2182b"),
-    ("var(--bad)", "#c0392b"),
-    ("var(--c0)", "#0072b2"),
-    ("var(--c1)", "#d55e00"),
-    ("var(--c2)", "#009e73"),
-    ("var(--c3)", "#cc79a7"),
-    ("var(--c4)", "#8a6d00"),
-    ("var(--c5)", "#56b4e9"),
-    ("var(--c6)", "#6a3d9a"),
-    ("var(--c7)", "#555"),
-    ("class=\"grid\"", "stroke=\"#e3e6ea\" stroke-width=\"1\""),
+/// What the classes of [`STYLE`] stand for in the light scheme.
+const PLAIN: [(&str, &str); 4] = [
+    ("class=\"grid\"", "stroke=\"var(--grid)\" stroke-width=\"1\""),
     ("class=\"line\"", "fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\""),
     ("class=\"range\"", "stroke-width=\"1.5\" stroke-opacity=\"0.6\""),
-    ("class=\"heat\"", "fill=\"#b2182b\""),
+    ("class=\"heat\"", "fill=\"var(--heat)\""),
 ];
 
-/// A chart with colours as attributes.
-pub(crate) fn without_css(svg: &str) -> String {
-    PLAIN.iter().fold(svg.to_owned(), |svg, (from, to)| svg.replace(from, to))
+/// Names and values of the colours of [`STYLE`]: the light scheme, and the dark one.
+fn colours() -> [Vec<(&'static str, &'static str)>; 2] {
+    let (light, dark) = STYLE.split_once("@media").expect("two schemes");
+    [light, dark].map(|scheme| {
+        let variables = scheme.split("--").skip(1).filter_map(|rest| rest.split_once(": "));
+        variables.filter_map(|(name, rest)| Some((name, rest.split_once(';')?.0))).collect()
+    })
+}
+
+/// A chart as a file: its colours are attributes, for programs that know no CSS, and the light ones.
+/// Browsers of a reader with a dark scheme replace them.
+pub(crate) fn as_file(svg: &str) -> String {
+    let [light, dark] = colours();
+    let svg = PLAIN.iter().fold(svg.to_owned(), |svg, (from, to)| svg.replace(from, to));
+    let svg = light.iter().fold(svg, |svg, (name, value)| svg.replace(&format!("var(--{name})"), value));
+    let rules = light.iter().zip(dark).map(|((_, light), (_, dark))| {
+        format!("[fill=\"{light}\"] {{ fill: {dark} }} [stroke=\"{light}\"] {{ stroke: {dark} }}")
+    });
+    let rules: Vec<String> = rules.collect();
+    let style = format!("<style>@media (prefers-color-scheme: dark) {{ {} }}</style>", rules.join(" "));
+    svg.replacen('>', &format!(">{style}"), 1)
 }
 
 /// The colour of the n-th thing that is compared.

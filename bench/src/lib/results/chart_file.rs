@@ -64,7 +64,7 @@ pub(crate) fn file(title: &str, x: &Axis, y: &Axis, lines: Vec<FileLine>, origin
     let inside = drawn.split_once('>').map_or("", |(_, inside)| inside).trim_end_matches("</svg>");
     let _ = write!(out, "<g transform=\"translate(0 {legend})\">{inside}</g>");
     let _ = write!(out, "<text x=\"76\" y=\"{}\" font-size=\"11\">{}</text></svg>", height - 8, escape(origin));
-    chart::without_css(&out)
+    chart::as_file(&out)
 }
 
 #[test]
@@ -72,6 +72,10 @@ fn a_file_needs_no_css_and_says_where_it_comes_from() {
     let axis = |label| Axis { low: 0.0, high: 1.0, log: false, ticks: vec![(0.5, "half".to_owned())], label };
     let line = FileLine { name: "larder", points: vec![(0.0, 0.0), (1.0, 1.0)], ranges: vec![(1.0, 0.5, 1.0)] };
     let svg = file("title", &axis("x"), &axis("y"), vec![line], "2026-01-02, commit <abc>");
+    let (before, rest) = svg.split_once("<style>@media (prefers-color-scheme: dark) {").expect("a dark scheme");
+    let (dark, after) = rest.split_once("</style>").expect("its end");
+    assert!(dark.contains("[fill=\"#fff\"] { fill: #16191d }"), "{dark}");
+    let svg = [before, after].concat();
     assert!(!svg.contains("var(") && !svg.contains("class=") && !svg.contains("<style"), "{svg}");
     assert!(svg.contains("stroke=\"#0072b2\"") && svg.contains("<circle"), "{svg}");
     // The bar of the second point: half of the height.

@@ -23,4 +23,5 @@ mod openapi;
 #[expect(dead_code, unreachable_pub)]
 #[path = "../postgres/server.rs"]
 mod postgres_server;
+mod quick_starts;
 mod reference;

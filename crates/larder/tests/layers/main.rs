@@ -13,6 +13,7 @@ mod documents;
 mod imports;
 mod plain_english;
 mod quick_starts;
+mod recording;
 
 use imports::{Graph, Module};
 use std::{collections::BTreeSet, path::Path};

@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -82,6 +83,29 @@ def variables(container, pod="larder-1", namespace="shop"):
             value = variable.get("value") or fields[source["fieldRef"]["fieldPath"]]
         known[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: known.get(match[1], match[0]), value)
     return known
+
+
+class Sidecar(unittest.TestCase):
+    """A Larder in each pod of an application: docs/sidecar.md."""
+
+    def setUp(self):
+        self.deployment = yaml.safe_load((MANIFESTS / "sidecar.yaml").read_text())
+        self.pod = self.deployment["spec"]["template"]["spec"]
+        self.larder, = self.pod["initContainers"]
+
+    def test_every_release_takes_it(self):
+        for release in RELEASES:
+            kubernetes_validate.validate(self.deployment, release, strict=True)
+
+    def test_larder_outlives_the_application_and_is_open_to_its_pod_alone(self):
+        self.assertEqual(self.larder["restartPolicy"], "Always")
+        listeners = [argument for argument in self.larder["args"] if argument.startswith(("--redis=", "--http="))]
+        self.assertEqual(listeners, ["--redis=127.0.0.1:6380", "--http=off"])
+        self.assertEqual(self.pod["containers"][0]["env"], [{"name": "REDIS_URL", "value": "redis://127.0.0.1:6380"}])
+
+    def test_larder_takes_its_arguments(self):
+        command = [os.environ["LARDER_BIN"], "config", "check", *self.larder["args"][1:]]
+        subprocess.run(command, check=True, capture_output=True, env={})
 
 
 class Deployed:

@@ -175,6 +175,24 @@ fn cluster() {
 }
 
 #[test]
+fn files_of_the_cookbook_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("larder.toml");
+    for page in ["docs/cookbook.md", "docs/managed-redis.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        let blocks: Vec<_> = blocks(&text).into_iter().filter(|block| block.kind == "toml").collect();
+        assert!(!blocks.is_empty(), "{page}");
+        for block in blocks {
+            std::fs::write(&file, &block.text).unwrap();
+            let output =
+                Command::new(binary()).args(["config", "check", "--config"]).arg(&file).env_clear().output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.is_empty(), "{page}:{}: {said}", block.line);
+        }
+    }
+}
+
+#[test]
 fn links_lead_somewhere() {
     let mut documents: Vec<PathBuf> = ["", "docs", "docs/reference", "docs/decisions", "docs/formats", "tests/clients"]
         .iter()
@@ -305,6 +323,13 @@ fn documented_output_is_compared() {
     assert!(!matches("a …b\n", "a bc\n"));
 }
 
+/// What a reader types prints replies as redis-cli does on a terminal (`"Ada"`, `(nil)`), and in a
+/// pipe or a file without these signs.
+const AS_ON_A_TERMINAL: &str = r#"redis-cli() {
+    if [ /proc/self/fd/1 -ef /proc/$$/fd/1 ]; then command redis-cli --no-raw "$@"; else command redis-cli "$@"; fi
+}
+"#;
+
 /// How a reader's shell is set up, but for the ports.
 struct Shell {
     ports: [(u16, Port); 7],
@@ -345,7 +370,7 @@ impl Shell {
         let path = std::env::var("PATH").unwrap();
         let mut command = Command::new("bash");
         command
-            .args(["-euo", "pipefail", "-c", &self.translate(text)])
+            .args(["-euo", "pipefail", "-c", &format!("{AS_ON_A_TERMINAL}{}", self.translate(text))])
             .current_dir(&self.folder)
             .env("PATH", format!("{folder}:{path}"))
             // `make run` does not build here. It finds the program under test where it would have built one.

@@ -109,7 +109,7 @@ fn exercise(bytes: &[u8]) {
     }
     let written = writer.finish().expect("memory");
     assert_eq!(read(&written), Some((strings.clone(), false)));
-    // The library takes memory for what notes (0xfa) say of their length. What is over our limits it reads.
+    // The library allocates as much as a note (0xfa) says of its length, and has none of our limits.
     if !has_others
         && !bytes.contains(&0xfa)
         && let Some(theirs) = read_by_library(bytes)

@@ -162,7 +162,7 @@ pub(crate) struct Running {
     stored: (String, u64),
 }
 
-/// What came of one load of one server.
+/// The outcome of one load of one server.
 pub(crate) struct Measured {
     pub(crate) run: RunSummary,
     pub(crate) server: ServerUse,
@@ -172,7 +172,7 @@ pub(crate) struct Measured {
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
-/// What is told of each measurement: the load, the server, the number of the run, and what came of it
+/// What is told of each measurement: the load, the server, the number of the run, and the outcome
 /// at which rate.
 pub(crate) type Each<'a, 's> =
     dyn FnMut(&mut Runner<'s>, Shape, &str, u64, anyhow::Result<(Measured, Option<f64>)>) -> anyhow::Result<()> + 'a;
@@ -418,7 +418,7 @@ impl<'s> Runner<'s> {
     }
 
     /// Runs all loads that `wanted` names, each `runs` times; the servers of a load take turns, so
-    /// that what happens to the machine happens to all. `each` is told what came of it, and with
+    /// that what happens to the machine happens to all. `each` is told the outcome, and with
     /// which rate; a server that failed is left out of the load from then on.
     pub(crate) fn all(
         &mut self,

@@ -302,7 +302,7 @@ struct LoadArgs {
     json: bool,
 }
 
-/// What came of it.
+/// Its outcome.
 #[derive(Debug, Serialize)]
 struct ClusterLoad {
     requests: u64,

@@ -358,7 +358,7 @@ fn lru(entries: usize, trace: &Requests) -> anyhow::Result<u64> {
     hits(trace, |key| cache.borrow_mut().get(&key).is_some(), insert, || {})
 }
 
-/// Requests each key, inserts it if it is not there, and then does what is to be done `after` that.
+/// Requests each key, inserts it if it is not there, and then calls `after`.
 fn hits(
     trace: &Requests,
     get: impl Fn(u64) -> bool,

@@ -20,7 +20,7 @@ const FEW: usize = 8;
 /// The text in compact form, appended to `out`.
 ///
 /// # Errors
-/// The text is no JSON, or is nested deeper than [`MAX_DEPTH`]. `out` may then have a part of it.
+/// The text is not JSON, or is nested deeper than [`MAX_DEPTH`]. `out` may then have a part of it.
 pub fn compact_into(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     compact_below(text, 0, out)
 }

@@ -64,7 +64,7 @@ pub enum EditError {
     TooDeep,
     /// There is no such element to insert before.
     OutOfBounds,
-    /// The result is no number of JSON.
+    /// The result is not a number of JSON.
     NotANumber,
     /// The result does not fit the integers.
     Overflow,

@@ -4,7 +4,7 @@ use std::fmt;
 /// Why a text is not taken as a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonError {
-    /// It is no JSON.
+    /// It is not JSON.
     Syntax {
         /// Where, in bytes from its begin.
         at: usize,

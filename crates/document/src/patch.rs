@@ -29,7 +29,7 @@ enum Operation {
 /// Why a patch was not applied. Operations are counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatchError {
-    /// The patch is no JSON.
+    /// The patch is not JSON.
     Json(JsonError),
     /// It is no list of operations, or one of them is not as the RFC has it.
     Malformed(String),

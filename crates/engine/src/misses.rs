@@ -49,7 +49,7 @@ impl Shard {
         }
     }
 
-    /// Remembers why a key is not held any more.
+    /// Notes why a key is no longer held.
     pub(crate) fn note_departure(&mut self, hash: u64, reason: Departure) {
         let entries = self.index.len();
         self.side_changed |= self.departures.note(hash, reason, entries);

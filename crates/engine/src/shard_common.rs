@@ -1,4 +1,4 @@
-//! What all shards of a cache go by: the account, the hasher, the listener, lifetimes.
+//! Settings and state shared by all shards of a cache: the account, the hasher, the listener, lifetimes.
 
 use crate::{
     budget::Budget,
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-/// What all shards of a cache go by.
+/// Shared by all shards of a cache.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) budget: Budget,

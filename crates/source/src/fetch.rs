@@ -51,7 +51,7 @@ pub struct Fetch {
     is_not_kept: bool,
     /// The longest life of a copy, ms, whatever the policy says.
     longest_life: Option<u64>,
-    /// By a fault to order, before it was handed to the source, ms.
+    /// Injected delay before the fetch, ms.
     held_back: u32,
     /// Of the request that it was begun for.
     trace: Option<Arc<RequestTrace>>,
@@ -127,7 +127,7 @@ impl Fetch {
     pub fn live_at_most(&mut self, longest: u64) {
         self.longest_life = Some(longest);
     }
-    /// It waits for so long, by a fault to order, before it is handed to the source.
+    /// It waits for this long, by a fault to order, before it is handed to the source.
     pub(super) fn hold_back(&mut self, delay: Duration) {
         self.held_back = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
     }

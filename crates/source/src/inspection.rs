@@ -1,5 +1,5 @@
 //! Inspection: a sampled share of hits is compared with the source a moment later (`inspect`). What
-//! is sampled, and what came of it.
+//! is sampled, and its outcome.
 use larder_base::telemetry::Histogram;
 use larder_engine::{Cache, Millis};
 use std::{

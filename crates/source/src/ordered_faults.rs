@@ -22,7 +22,7 @@ const FAILED: &str = "a fault that was ordered (POST /v1/faults)";
 
 /// What becomes of a request.
 enum Struck {
-    /// It waits for so long, and then goes on.
+    /// It waits for this long, and then goes on.
     Waits(Duration),
     /// It fails for this reason, after so long.
     Fails(Arc<str>, Duration),

@@ -49,8 +49,8 @@ impl ServerIdentity {
     }
 
     /// Takes in the reply to `INFO server`. An error changes nothing. `HELLO`, if it was answered,
-    /// knows the version better: a server that is no Redis may call itself by the version of
-    /// Redis that it is compatible with.
+    /// knows the version better: a compatible server may report the version of Redis that it is
+    /// compatible with.
     pub(super) fn info(&mut self, reply: &[u8], after_hello: bool) {
         let Ok(View::Bulk(text)) = view(reply) else { return };
         let Ok(text) = std::str::from_utf8(text) else { return };

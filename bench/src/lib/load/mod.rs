@@ -12,7 +12,7 @@
 //!   skipped, thinned out or corrected afterwards.
 //! - What cannot be sent yet waits as a number in the schedule and keeps its time.
 //! - With a think time, a connection is a user, who sends when its time has come. With a delay, the
-//!   thread holds each written request back for so long.
+//!   thread holds each written request back for this long.
 //! - A request without a reply is an error by kind; one that timed out is in the percentiles with
 //!   the time it had.
 //! - The generator watches itself:

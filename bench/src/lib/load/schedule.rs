@@ -149,7 +149,7 @@ impl Schedule {
     }
 
     /// A user whose think time is over. [`Schedule::sent`] or
-    /// [`Schedule::postpone`] says what came of it.
+    /// [`Schedule::postpone`] says the outcome.
     pub(crate) fn take_turn(&mut self, now: u64) -> Option<Turn> {
         match &mut self.pace {
             Pace::Closed { until, requests, users: Some(users), .. } if now < *until && self.taken < *requests => {

@@ -76,7 +76,7 @@ impl FaultPlace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// What comes by waits for so long.
+    /// What comes by waits for this long.
     Delay(Duration),
     /// It fails.
     Error,

@@ -7,8 +7,8 @@
 //!
 //! The rule is that of CoDel (Nichols and Jacobson 2012), in the form that suits requests (Maurer,
 //! "Fail at scale", 2015): a line that is short now and then is a burst, and may be long for
-//! [`INTERVAL`]. A line that was never short for an interval is standing: no rest is to be
-//! expected, so what has waited longer than the limit is refused. Refusing is cheap and shortens
+//! [`INTERVAL`]. A line that was never short for an interval is standing: it will not
+//! empty, so what has waited longer than the limit is refused. Refusing is cheap and shortens
 //! the line, so that what is served next is served in time. The core has to be free in [`CALM`]
 //! intervals in a row before a line counts as a burst again: a pause of the clients does not end an
 //! overload.

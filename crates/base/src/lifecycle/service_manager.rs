@@ -29,12 +29,12 @@ pub fn stopping(grace: Duration) {
     send(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status("Draining")]);
 }
 
-/// A sign of life for the manager's watchdog.
+/// Sends a keep-alive to the manager's watchdog.
 pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// Within this time the manager wants a sign of life. `None`: it wants none.
+/// Within this time the manager wants a keep-alive. `None`: it wants none.
 pub(crate) fn watchdog_period() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|period| !period.is_zero())
 }

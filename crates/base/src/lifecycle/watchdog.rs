@@ -1,6 +1,6 @@
-//! The service manager's watchdog: the process gets a sign of life out as long as every worker and
-//! the control thread run their tasks. A worker that hangs ends the signs, and the manager restarts
-//! the process.
+//! The service manager's watchdog: the process sends keep-alives while every worker and the control
+//! thread run their tasks. If a worker hangs, the keep-alives end and the manager restarts the
+//! process.
 use super::service_manager;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,7 +14,7 @@ const ENDED: u64 = u64::MAX;
 /// When each worker has last run a task of its own.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Within this time the manager wants a sign of life.
+    /// Within this time the manager wants a keep-alive.
     period: Duration,
     start: Instant,
     /// Milliseconds since `start`, for each worker.

@@ -1,5 +1,5 @@
-//! The server's side of a handshake: with a deadline, in turns, and with a word for who does not
-//! speak TLS.
+//! The server's side of a handshake: with a deadline, in turns, and with a clear error for clients
+//! that do not speak TLS.
 use super::{
     client_stream::TlsClientStream,
     handshake_turns::{HandshakeTurns, Turn},

@@ -41,9 +41,9 @@ pub(super) const MEMORY_TIER: &[SettingSpec] = &[
         default: Is("s3fifo"),
         per_group: true,
         example: "sieve",
-        help: "Which entries are evicted at the limit. `s3fifo`: new keys prove themselves in a small \
-               queue whose share adapts; how often a key was read counts. `sieve`: SIEVE; whether a \
-               key was read counts. `lru`: about the least recently read key (CLOCK).",
+        help: "Which entries are evicted at the limit. `s3fifo`: S3-FIFO, which counts \
+               reads and resists scans. `sieve`: SIEVE, cheaper, which knows only whether a key was \
+               read. `lru`: approximate LRU (CLOCK).",
         ..ROW
     },
 ];

@@ -8,7 +8,7 @@ use larder_store::clock;
 use std::time::{Duration, Instant};
 use tokio::{sync::Notify, time::sleep};
 
-/// The task works for so long, and then leaves its core to others for [`REST`]: it takes at most a
+/// The task works for this long, and then leaves its core to others for [`REST`]: it takes at most a
 /// fifth of it.
 const WORK: Duration = Duration::from_micros(250);
 const REST: Duration = Duration::from_millis(1);

@@ -160,7 +160,7 @@ impl Client {
         self.blocked.load(Relaxed) || self.subscribed.load(Relaxed)
     }
 
-    /// Notes a sign of life.
+    /// Notes that the client is alive.
     pub fn touch(&self, now: Millis) {
         self.active.store(now, Relaxed);
     }

@@ -69,7 +69,7 @@ impl Bucket {
     fn failed(&self, error: &Error) -> io::Error {
         let text = said(error);
         let kind = match error {
-            // Without the bucket there is no snapshot either, but saying so would hide the mistake.
+            // Without the bucket, the snapshot is missing as well, but saying so would hide the mistake.
             Error::NotFound { .. } if !text.contains("NoSuchBucket") => io::ErrorKind::NotFound,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Log lines about failures are at least this far apart.
 const SAID: Duration = Duration::from_secs(60);
-/// Of an answer, this much is read; the rest is passed over.
+/// Of an answer, this much is read; the rest is ignored.
 const LONGEST_ANSWER: usize = 64 << 10;
 
 /// See the module.

@@ -1,5 +1,5 @@
 //! The parts of the reference that are made from the program's own tables. `UPDATE_DOCS=1` writes
-//! them anew.
+//! them again.
 use larder_base::telemetry::{MetricKind, all_metrics};
 use larder_redis::{COMMANDS, Command};
 use std::{fmt::Write as _, path::Path};

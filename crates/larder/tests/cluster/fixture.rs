@@ -3,7 +3,7 @@ use super::common::{Client, RedisServer, Reply, wait_until};
 use std::collections::HashMap;
 
 pub(crate) const SLOTS: usize = 16384;
-/// A node that is silent for so long, milliseconds, is taken for gone by the others: longer than a
+/// A node that is silent for this long, milliseconds, is taken for gone by the others: longer than a
 /// busy machine makes one wait.
 const NODE_TIMEOUT: &str = "30000";
 

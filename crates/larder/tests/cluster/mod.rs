@@ -488,7 +488,7 @@ fn what_may_have_been_written_is_forgotten() {
     assert_eq!(gets(), before + 3, "asked anew");
 }
 
-/// One node is silent while another's connections are made anew, after which the commands are to be
+/// One node is silent while another's connections are made again, after which the commands must be
 /// learnt again.
 #[test]
 fn a_silent_master_delays_nobody_elses_commands() {

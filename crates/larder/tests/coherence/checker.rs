@@ -111,7 +111,7 @@ impl World {
             storms.lock().unwrap().last_mut().unwrap().1 = Some(Instant::now());
         }
     }
-    /// Loses all data, and writes every key anew.
+    /// Loses all data, and writes every key again.
     fn lose(&self, redis: &mut RedisServer, how: impl FnOnce(&mut RedisServer)) {
         let _alone = self.calm.write().unwrap();
         self.losses.lock().unwrap().push((Instant::now(), None));

@@ -214,7 +214,7 @@ fn a_power_cut_takes_what_was_never_synced() {
 }
 
 /// A disk that is full, or fails: what was acknowledged is there, reads go on, and no write is
-/// taken until the store is opened anew.
+/// taken until the store is opened again.
 #[test]
 fn a_disk_that_fails_poisons_the_store() {
     const ENOSPC: i32 = 28;

@@ -8,7 +8,7 @@ pub(crate) enum Rule {
     /// Byte for byte.
     Exact,
     /// Members of a set, or keys, come in the order of a hash table, whose seed each process draws
-    /// anew.
+    /// again.
     Unordered,
     /// Likewise the fields of a large hash, each with its value behind it.
     UnorderedPairs,

@@ -163,7 +163,7 @@ fn any_number_of_clients_takes_the_same_memory() {
             })
             .collect();
         stream.write_all(requests.as_bytes()).unwrap();
-        // A read may cut a status line: the begin of one is kept for the next read.
+        // A read may cut a status line: the start of one is kept for the next read.
         let (mut answers, mut kept) = (0, 0);
         while answers < 500 {
             let read = stream.read(&mut sink[kept..]).unwrap();

@@ -10,7 +10,7 @@ use std::{
 /// Required cases in which Larder differs, and why.
 const DIFFERENCES: [(&str, &str); 16] = [
     // Later editions of the suite, and RFC 9111 section 5.1, say what Larder does: the first number counts, and
-    // what is no number is ignored.
+    // what is not a number is ignored.
     ("age-parse-dup-0", "the first Age counts"),
     ("age-parse-dup-0-twoline", "the first Age counts"),
     ("age-parse-dup-old", "the first Age counts"),

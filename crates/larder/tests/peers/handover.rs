@@ -1,4 +1,4 @@
-//! Nodes that leave and come back: their keys move with them, so that the source is not asked anew.
+//! Nodes that leave and come back: their keys move with them, so that the source is not asked again.
 use super::{
     fleet::{Fleet, over_each_transport, read, send},
     larder::Larder,

@@ -106,7 +106,7 @@ fn said(stream: &mut TcpStream, status: u16, fields: &str, body: &str) -> bool {
     let _ = stream.write_all(format!("{head}{body}").as_bytes());
     true
 }
-/// A head and the begin of a body, which has no end: as long as it is read, up to 4 GiB.
+/// A head and the start of a body, which has no end: as long as it is read, up to 4 GiB.
 fn endless(stream: &mut TcpStream, answer: &str) -> bool {
     let (head, begin) = answer.split_once("\r\n\r\n").map_or((answer, None), |(head, begin)| (head, Some(begin)));
     let part = |content: &str| match head.contains("chunked") {

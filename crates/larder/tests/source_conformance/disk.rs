@@ -150,7 +150,7 @@ fn a_directory_belongs_to_one_store_and_says_what_it_is() {
     assert!(refused(&store).contains("larder-store: is damaged"));
     std::fs::write(&mark, text).expect("a file");
 
-    // Interrupted while it was marked or made: begun anew.
+    // Interrupted while it was marked or made: begun again.
     let unmarked = dir.path().join("unmarked");
     std::fs::create_dir(&unmarked).expect("a directory");
     std::fs::write(unmarked.join(".larder-store.1-2.tmp"), "Lar").expect("a file");

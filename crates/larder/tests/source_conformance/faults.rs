@@ -329,7 +329,7 @@ fn counts_and_depths_without_bound_end_the_connection() {
             });
             let shown = &lie[..lie.len().min(80)];
             assert_eq!(group.get("k").await, some("v"), "{shown:?}");
-            // Some are the begin of a reply that could still come.
+            // Some are the start of a reply that could still come.
             let error = group.health.last_error().unwrap_or_default();
             let known = ["the source's replies are not those of a Redis server", "connection closed by the source"];
             assert!(known.contains(&&*error), "{shown:?}: {error}");

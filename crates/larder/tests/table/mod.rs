@@ -312,7 +312,7 @@ fn a_new_table_takes_the_place_of_the_old_one_and_only_changes_are_told() {
         readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u32>()
     });
     assert!(read > 0);
-    // One that is no table is refused, and said so; the one that is served stays.
+    // One that is not a table is refused, and said so; the one that is served stays.
     let broken = fs::read(&path).unwrap();
     fs::write(place.path("broken"), &broken[..broken.len() - 1]).unwrap();
     fs::rename(place.path("broken"), &path).unwrap();

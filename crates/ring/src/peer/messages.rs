@@ -149,8 +149,8 @@ pub struct HeaderField {
     pub value: Bytes,
 }
 
-/// What came of an [`OwnerRequest`]. Its numbers are none of [`GetResponse`], in case that another
-/// program answers with one.
+/// The outcome of an [`OwnerRequest`]. Its field numbers differ from those of [`GetResponse`],
+/// because another program may answer with one.
 #[derive(Clone, PartialEq, Message)]
 pub struct OwnerAnswer {
     /// Of the response over HTTP; 200 for commands. 421: that node does not own all the keys, and

@@ -24,7 +24,7 @@ const ASKED: usize = 2;
 /// The life of what a substitute fetched, at least, ms: it answers for all nodes.
 const SHORTEST: u64 = 1_000;
 
-/// What came of asking the owner of a key.
+/// The outcome of a request to the owner of a key.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each fetch")]
 enum Asked {
     Answered(PeerAnswer),

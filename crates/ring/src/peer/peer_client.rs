@@ -1,4 +1,4 @@
-//! What one core has to ask the other nodes with, whatever the group.
+//! One worker's client for the other nodes, for all groups.
 use super::{
     member::Member,
     membership::Peers,
@@ -51,7 +51,7 @@ impl NodeCalls {
     }
 }
 
-/// What one core asks of the other nodes, for all groups.
+/// One worker's client for the other nodes, for all groups.
 pub struct PeerClient {
     pub(super) peers: Arc<Peers>,
     pub(super) nodes: Rc<NodeCalls>,

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 /// Longest response that is read in one piece.
 pub(super) const ONE_READ: usize = 16 * 1024;
 
-/// What came of a request.
+/// The outcome of a request.
 pub(super) enum Exchanged {
     /// The whole response.
     Whole(Parts, Vec<u8>),
@@ -119,7 +119,7 @@ async fn on_stream(
     Box::pin(replayed).await
 }
 
-/// The response, if it is whole and its value fits; otherwise what came of it.
+/// The response, if it is whole and its value fits; otherwise the outcome.
 fn understood(origin: &AddressChoice, came: Bytes) -> Result<(Parts, Vec<u8>), Bytes> {
     let settings = &origin.settings;
     match whole_response(&came) {

@@ -25,7 +25,7 @@ enum State {
 }
 
 impl ReplayedStream {
-    /// `read`: what came of the response.
+    /// `read`: the outcome of the response.
     pub(super) fn new(stream: Stream, read: Bytes) -> ReplayedStream {
         ReplayedStream { stream, read, state: State::Before(None) }
     }

@@ -73,7 +73,7 @@ impl CacheControl {
         for line in headers.get_all(name) {
             for directive in members(line.as_bytes()) {
                 let (name, value) = name_and_value(directive);
-                // What is no number makes the response stale (RFC 9111 section 4.2.1).
+                // What is not a number makes the response stale (RFC 9111 section 4.2.1).
                 let number = || Some(seconds(value).unwrap_or(0));
                 match name.to_ascii_lowercase().as_slice() {
                     b"no-store" | b"private" => found.forbids = true,
@@ -136,8 +136,8 @@ fn targeted(headers: &HeaderMap) -> Option<CacheControl> {
     is_valid.then(|| CacheControl { is_targeted: true, ..CacheControl::of(headers, &CDN_CACHE_CONTROL) })
 }
 
-/// The age that the origin states, seconds. Of several numbers the first counts, and what is no
-/// number is ignored (RFC 9111 section 5.1).
+/// The age that the origin states, seconds. The first of several counts. Anything but a number is
+/// ignored (RFC 9111 section 5.1).
 fn age(headers: &HeaderMap) -> u64 {
     let first = headers.get(header::AGE).and_then(|age| members(age.as_bytes()).next());
     first.filter(|age| !age.starts_with(b"\"")).and_then(seconds).unwrap_or(0)

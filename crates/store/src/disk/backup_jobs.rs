@@ -28,7 +28,7 @@ pub struct BackupStatus {
     pub of_entries: u64,
     /// How long it has taken.
     pub took: Duration,
-    /// What came of it; `None` while it runs.
+    /// Its outcome; `None` while it runs.
     pub outcome: Option<Result<Copied, String>>,
 }
 

@@ -1,8 +1,8 @@
 //! Counts the entries, which reads them all: one count at a time, on a thread for this alone, so
 //! that the readers stay free for others.
 //!
-//! All who wait when a count begins share it. Who comes later waits for the next one: what he has
-//! written may not be in this one.
+//! All callers that wait when a count begins share it. Later callers wait for the next one, because
+//! this one may lack their writes.
 use super::tree::Tree;
 use parking_lot::Mutex;
 use std::{mem, sync::Arc};

@@ -9,7 +9,7 @@ use std::{
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The begin of each block: magic number, type, checksum (16), length, length in memory, checksum of
+/// The start of each block: magic number, type, checksum (16), length, length in memory, checksum of
 /// these (4).
 const MAGIC: &[u8] = b"LSM\x03";
 const HEAD: usize = 33;

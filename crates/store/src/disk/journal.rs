@@ -105,7 +105,7 @@ const HEAD: usize = 13 + 21;
 const TRIES: u64 = 16 << 20;
 const TIMES: u64 = 4;
 
-/// Whether these bytes can be the begin of a batch, of which there are `left` with what follows.
+/// Whether these bytes can be the start of a batch, of which there are `left` with what follows.
 fn may_begin_a_batch(head: &[u8], left: u64) -> bool {
     match head.split_first_chunk::<13>() {
         Some(([1, ..], [2, item @ ..])) => item.first_chunk::<20>().is_some_and(|item| {
@@ -125,7 +125,7 @@ impl Reader {
     fn new(file: File, length: u64, buffer: usize) -> Reader {
         Reader { at: 0, length, file: BufReader::with_capacity(buffer, file) }
     }
-    /// False: there is no such bytes, or not all.
+    /// `None`: fewer bytes are left.
     fn take<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
         if self.length - self.at < N as u64 {
             return Ok(None);

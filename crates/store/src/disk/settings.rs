@@ -35,7 +35,7 @@ impl StoreSettings {
 pub enum Durability {
     /// Before it is acknowledged.
     Always,
-    /// At most so long afterwards, and the time that the sync takes.
+    /// At most this long afterwards, plus the time that the sync takes.
     Interval(Duration),
     /// When the operating system writes it back.
     Os,

@@ -71,7 +71,7 @@ pub struct Tree {
     db: Database,
 }
 
-/// What fjall has done with or soon will. The thread that drops the last handle frees half a
+/// Parts that fjall has deleted or will delete soon. The thread that drops the last handle frees half a
 /// million nodes, or deletes files; fjall would do it with all readers and writers locked out.
 #[derive(Default)]
 struct Retired {
@@ -98,7 +98,7 @@ fn cached_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 8).map_or(MAX_CACHED_FILES, |files| files.min(MAX_CACHED_FILES))
 }
-/// What fjall keeps by itself.
+/// The number of files that fjall keeps open by default.
 const MAX_CACHED_FILES: usize = 900;
 
 impl Tree {
@@ -539,7 +539,7 @@ fn unusable(path: &Path, error: &fjall::Error) -> String {
     format!("disk store: {} cannot be opened: {}", path.display(), describe(error))
 }
 
-/// What fjall says, in words.
+/// An error of fjall in words.
 fn describe(error: &fjall::Error) -> String {
     use fjall::{Error, LsmError};
     let verify = "`larder store verify` names the file";

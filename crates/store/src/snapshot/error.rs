@@ -15,7 +15,7 @@ pub enum SnapshotError {
         /// Why.
         error: io::Error,
     },
-    /// The file is no snapshot, or of a later version.
+    /// The file is not a snapshot, or of a later version.
     #[error("{}: {what}", path.display())]
     Foreign {
         /// Which.

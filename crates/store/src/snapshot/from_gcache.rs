@@ -22,7 +22,7 @@ use std::{
 /// How a snapshot keeps a JSON document.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentForm {
-    /// The text as it is kept; `None`: it is no JSON.
+    /// The text as it is kept; `None`: it is not JSON.
     pub compact: fn(&[u8]) -> Option<Vec<u8>>,
     /// The metadata of its entry.
     pub metadata: &'static [u8],
@@ -124,7 +124,7 @@ mod tests {
         let end = Some(End { at: 4_102_444_800_000, is_soft: false });
         assert_eq!((entries[0].key, entries[0].value, entries[0].end), (&b"a"[..], &b"{\"n\":[1,2]}"[..], end));
         assert_eq!((entries.len(), entries[0].metadata), (1, &b"document"[..]));
-        // What is no JSON is left out only if that is wanted, and a damaged dump makes no snapshot.
+        // What is not JSON is left out only if that is wanted, and a damaged dump makes no snapshot.
         let form = DocumentForm { compact: |_| None, ..form };
         assert!(matches!(from_gcache(&from, &to, &conversion, &form), Err(ConvertError::LeftOut(_))));
         fs::write(&from, &gcache_dump::tests::DUMP[..200]).expect("a file");

@@ -38,7 +38,7 @@ pub struct SnapshotReader<R: Read> {
     number: u32,
     stored: Vec<u8>,
     raw: Vec<u8>,
-    /// The begin of an entry that goes on in the next block.
+    /// The start of an entry that goes on in the next block.
     piece: Vec<u8>,
     zstd: Option<Decompressor<'static>>,
     totals: Vec<GroupTotals>,
@@ -71,7 +71,7 @@ impl SnapshotReader<BufReader<File>> {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// The file cannot be read, or is no snapshot.
+    /// The file cannot be read, or is not a snapshot.
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
         let file = File::open(path).map_err(|error| SnapshotError::io(path, error))?;
         SnapshotReader::of(file).map_err(|error| error.of_file(path))
@@ -80,7 +80,7 @@ impl SnapshotReader<BufReader<File>> {
     /// Reads the header of a file that is open.
     ///
     /// # Errors
-    /// The file cannot be read, or is no snapshot.
+    /// The file cannot be read, or is not a snapshot.
     pub fn of(file: File) -> Result<Self, SnapshotError> {
         SnapshotReader::new(BufReader::with_capacity(READ, file))
     }

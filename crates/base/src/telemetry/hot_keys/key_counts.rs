@@ -75,8 +75,7 @@ impl KeyCounts {
         }
     }
 
-    /// Counts a read. True for one that is to be noted: [`note_read`](KeyCounts::note_read) must
-    /// follow.
+    /// Counts a read. True: [`note_read`](KeyCounts::note_read) must follow.
     #[inline]
     pub fn is_due(&self) -> bool {
         // One thread writes, so nothing comes between the load and the store.

@@ -219,7 +219,7 @@ pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
         let edited = plan(call, text.as_deref(), &path, &value, How::Replace, Only::Always)?;
         let before = text.as_ref().map_or(0, Vec::len);
         match edited {
-            // A path that names no place is passed over, as in RedisJSON.
+            // A path that names no place is ignored, as in RedisJSON.
             None | Some(Edited::Same) => {}
             Some(edited) => {
                 call.check_len(edited.len_after(before))?;

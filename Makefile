@@ -47,8 +47,8 @@ run: ## Builds an optimised Larder and serves, memory only, and prints where
 dev: ## The same with a debug build, which is what the tests run
 	@$(CARGO) build --workspace --bin larder && exec $(TARGET)/debug/larder serve $(ARGS)
 
-install: ## Builds an optimised Larder and puts `larder` into cargo's folder of programs (~/.cargo/bin)
-	$(CARGO) install --locked --path crates/larder --profile fast --target-dir $(TARGET)
+install: ## Builds Larder as it was measured and puts `larder` into cargo's folder of programs (~/.cargo/bin)
+	$(CARGO) install --locked --path crates/larder --target-dir $(TARGET)
 
 hooks: ## Installs a pre-commit hook: format, and clippy on the crates that changed
 	ln -sf "$$(realpath --relative-to="$$(git rev-parse --git-path hooks)" .ci/pre-commit)" "$$(git rev-parse --git-path hooks)/pre-commit"

@@ -8,23 +8,28 @@ use clap::{Arg, ArgAction, ArgMatches, ValueHint, builder::PossibleValuesParser}
 use std::path::PathBuf;
 
 /// The flags that `-h` shows. `--help` has all.
-const COMMON: [&str; 16] = [
+const COMMON: [&str; 21] = [
     "http",
     "redis",
     "admin",
     "password",
+    "users-file",
+    "tls-cert",
+    "tls-key",
     "source",
     "source-timeout",
     "max-memory",
     "max-keys",
     "ttl",
+    "negative-ttl",
+    "stale-if-error",
+    "mode",
     "coherence",
-    "data-dir",
+    "peers",
+    "snapshot-file",
     "threads",
     "log-level",
-    "access-log",
     "grace",
-    "allow-faults",
 ];
 
 /// `--config` and a flag for every setting, under the table's headings.
@@ -60,8 +65,13 @@ fn arg(setting: &'static SettingSpec) -> Arg {
         true => arg.num_args(0..=1).default_missing_value("true"),
         false => arg,
     };
-    arg.help(format!("{} [default: {default}]", first_sentence(setting.help)))
-        .long_help(format!("{} [default: {default}]", setting.help))
+    let help = without_pages(setting.help);
+    let ends = match setting.kind {
+        ValueKind::Choice(names) => format!("[values: {}] [default: {default}]", names.join(", ")),
+        _ => format!("[default: {default}]"),
+    };
+    arg.help(format!("{} {ends}", first_sentence(&help)))
+        .long_help(format!("{help} {ends}"))
         .hide_short_help(!COMMON.contains(&setting.name))
         .help_heading(setting.section.title())
 }
@@ -84,6 +94,19 @@ pub fn with_candidates(arg: Arg) -> Arg {
             _ => arg,
         },
     }
+}
+
+/// A help text without the pages that it names (`See docs/tls.md.`, ` (docs/tls.md)`). They are part
+/// of the source code, which the user of a program may not have.
+fn without_pages(help: &str) -> String {
+    let mut out = help.to_owned();
+    for (begins, ends) in [(" See docs/", ".md."), (" (docs/", ".md)")] {
+        while let Some(from) = out.find(begins) {
+            let to = out[from..].find(ends).expect("a page's name ends") + ends.len();
+            out.replace_range(from..from + to, "");
+        }
+    }
+    out
 }
 
 fn first_sentence(help: &str) -> &str {

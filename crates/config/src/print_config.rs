@@ -10,6 +10,15 @@ use super::{
 };
 use std::fmt::Write as _;
 
+impl CheckedConfig {
+    /// Leaves only what was set for [`print_config`] and [`shown_settings`].
+    pub fn leave_out_defaults(&mut self) {
+        for scope in &mut self.scopes {
+            scope.values.retain(|effective| effective.origin != SettingOrigin::Default);
+        }
+    }
+}
+
 /// The file. It reads back as the same settings, except for secrets, which are left out.
 pub fn print_config(config: &CheckedConfig) -> String {
     let mut out = String::new();

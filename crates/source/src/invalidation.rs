@@ -10,8 +10,9 @@ pub trait Invalidations: Send + Sync {
     fn all(&self);
     /// Any key with the prefix may have changed. Takes a time that does not depend on their number.
     fn prefix(&self, prefix: &[u8]);
-    /// The source no longer announces changes.
-    fn lost(&self);
+    /// The source no longer announces changes. Whether copies are served from now on that it
+    /// cannot vouch for.
+    fn lost(&self) -> bool;
     /// For how long copies may be served if the source cannot tell what has changed.
     fn patience(&self) -> Duration {
         Duration::ZERO

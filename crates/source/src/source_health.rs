@@ -34,6 +34,8 @@ pub struct SourceHealth {
     down: AtomicUsize,
     /// Whether a connection was ever established.
     was_up: AtomicBool,
+    /// The process ends: it closes its connections itself.
+    is_ending: AtomicBool,
     /// Since when the source is lost, ms; 0: it is not.
     lost_since: AtomicU64,
     fetches: AtomicU64,
@@ -58,6 +60,11 @@ pub struct SourceHealth {
 }
 
 impl SourceHealth {
+    /// The process begins to end. A connection that is closed from now on is no news for the log.
+    pub fn end(&self) {
+        self.is_ending.store(true, Relaxed);
+    }
+
     /// From now on the source may have faults.
     pub fn allow_faults(&self, faults: SourceFaults) {
         // Once for each source, at the start.
@@ -335,7 +342,12 @@ impl Drop for TrackingGuard {
     fn drop(&mut self) {
         match &self.to {
             Some(to) => {
-                to.lost();
+                if to.lost() && !self.health.is_ending.load(Relaxed) {
+                    let seconds = to.patience().as_secs();
+                    tracing::warn!(
+                        "the source no longer announces changes: copies are served for up to {seconds} s (stale-if-error) while it cannot be asked"
+                    );
+                }
                 self.health.tracking_losses.fetch_add(1, Relaxed);
                 self.health.tracking.fetch_sub(1, Relaxed);
             }

@@ -35,20 +35,15 @@ impl Invalidations for TierInvalidator {
     fn are_wanted(&self) -> bool {
         self.cache.is_listened_to() || self.cache.stats().entries > 0
     }
-    fn lost(&self) {
+    fn lost(&self) -> bool {
         match self.policy.serves_stale() {
-            // Once for all connections that are lost together.
-            true if self.cache.mark_stale(clock::now()) => {
-                let seconds = self.policy.longest_stale() / 1000;
-                tracing::warn!(
-                    "the source no longer announces changes: copies are served for up to {seconds} s (stale-if-error) while it cannot be asked"
-                );
-            }
-            true => {}
+            // True once for all connections that are lost together.
+            true => return self.cache.mark_stale(clock::now()),
             // As good as gone for every reader.
             false if self.policy.is_saved => drop(self.cache.mark_stale(clock::now())),
             false => self.all(),
         }
+        false
     }
 }
 

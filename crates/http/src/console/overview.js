@@ -89,7 +89,7 @@ export class Overview {
       { title: "Received", value: (row) => row.received_bytes, show: (row) => bytes(row.received_bytes), number: true },
       { title: "Sent", value: (row) => row.sent_bytes, show: (row) => bytes(row.sent_bytes), number: true },
       took("Mean", (row) => (row.p50 === null ? null : row.seconds / row.calls)),
-      took("Half", (row) => row.p50), took("99 %", (row) => row.p99), took("99.9 %", (row) => row.p999),
+      took("Median", (row) => row.p50), took("99 %", (row) => row.p99), took("99.9 %", (row) => row.p999),
     ], this.commands, this.sorted, () => this.drawCommands()));
   }
 
@@ -114,15 +114,18 @@ export class Overview {
     const others = Object.entries(this.state.stats?.groups ?? {}).filter(([group, numbers]) => !kept.includes(group) && numbers.source_up === 0);
     const down = [...kept.filter((group) => samples.latest(["source_up"], group) === 0), ...others.map(([group]) => group)];
     const errors = rate(["http_5xx", "redis_errors", "throttled", "overload_refused", "connections_refused"]);
+    const slowest = (...names) => duration(samples.quantile(60, 0.99, names));
     const tile = (value, what, isBad) => el("li", { class: isBad ? "bad" : undefined }, el("span", { class: "value" }, value), el("span", { class: "what" }, what));
     this.tiles.replaceChildren(
-      tile(count(rate(["http_requests", "redis_commands"])), "requests a second"),
+      tile(count(rate(["http_requests", "redis_commands"])), "requests/s"),
       tile(reads > 0 ? percent(hits / reads) : "–", "hits, last minute"),
+      tile(slowest("http_seconds"), "99 % of HTTP requests, last minute"),
+      tile(slowest(...CLASSES.map(([name]) => `redis_${name}_seconds`)), "99 % of Redis commands, last minute"),
       tile(down.length > 0 ? "lost" : "up", down.length > 0 ? `source of ${down.join(", ")}` : "sources", down.length > 0),
       tile(fetches > 0 ? duration(samples.recent(60, ["source_micros"]) / fetches / 1e6) : "–", "mean fetch, last minute"),
       tile(bytes(samples.latest(["used_bytes"])), `of ${bytes(samples.latest(["max_bytes"]))} for entries`),
       tile(count(samples.latest(["http_connections", "redis_connections"])), "connections"),
-      tile(count(errors), "errors and refusals a second", errors > 0));
+      tile(count(errors), "errors and refusals/s", errors > 0));
   }
 
   draw() {

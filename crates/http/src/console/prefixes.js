@@ -61,7 +61,7 @@ export class Prefixes {
       number("Entries", (row) => (row.share === null ? null : row.share * group.entries), (n) => count(Math.round(n))),
       number("Memory", (row) => row.bytes_share, percent),
       number("Hits", (row) => row.hits, percent),
-      number("Age, half", (row) => row.age_seconds.p50, duration),
+      number("Median age", (row) => row.age_seconds.p50, duration),
       number("90 %", (row) => row.age_seconds.p90, duration),
       number("Expire in, half", (row) => row.left_seconds.p50, duration),
       number("Evictions", (row) => row.evictions_share, percent),

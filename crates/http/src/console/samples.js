@@ -94,18 +94,19 @@ export class Samples {
     return this.sum("1s", names, group).at(-1) ?? null;
   }
 
-  /** A histogram: the ends of its buckets, and for each step the counts. */
-  histogram(resolution, name, group = "") {
-    const ends = [...new Set(this.#columns.filter((column) => column.name === name).map((column) => column.up_to))];
+  /** A histogram, or the sum of several: the ends of its buckets, and for each step the counts. */
+  histogram(resolution, names, group = "") {
+    const isOf = (column) => [names].flat().includes(column.name);
+    const ends = [...new Set(this.#columns.filter(isOf).map((column) => column.up_to))];
     const at = ends.map((end) => this.#columns.flatMap((column, index) =>
-      (column.name === name && column.up_to === end && (!group || column.group === group) ? [index + 1] : [])));
+      (isOf(column) && column.up_to === end && (!group || column.group === group) ? [index + 1] : [])));
     const rows = this.#rows[resolution].map((row) => at.map((indexes) => indexes.reduce((sum, index) => sum + (row[index] ?? 0), 0)));
     return { ends, rows };
   }
 
   /** The duration that a share of the last steps' durations did not exceed, in seconds: the end of its bucket. */
-  quantile(steps, share, name, group = "") {
-    const { ends, rows } = this.histogram("1s", name, group);
+  quantile(steps, share, names, group = "") {
+    const { ends, rows } = this.histogram("1s", names, group);
     const counts = ends.map((_, bucket) => rows.slice(-steps).reduce((sum, row) => sum + row[bucket], 0));
     const all = counts.reduce((sum, n) => sum + n, 0);
     let sum = 0;

@@ -80,7 +80,7 @@ export class Groups {
       { title: "Hits", value: (row) => row.ratio, show: (row) => percent(row.ratio), number: true },
       { title: "Out of date", value: (row) => row.stale, show: (row) => percent(row.stale), number: true },
       { title: "Evicted", value: (row) => row.evicted, show: (row) => count(row.evicted), number: true },
-      { title: "Age, half", value: (row) => row.age, show: (row) => duration(row.age), number: true },
+      { title: "Median age", value: (row) => row.age, show: (row) => duration(row.age), number: true },
     ], rows, this.sorted.groups, redraw));
     redrawn(sources, el("h2", {}, "Sources"), table(`Fetches of the last ten minutes${left}`, [
       { title: "Group", value: (row) => row.name },
@@ -91,7 +91,7 @@ export class Groups {
       { title: "Errors", value: (row) => row.errors, show: (row) => el("span", { class: row.errors > 0 ? "bad" : undefined }, count(row.errors)), number: true },
       { title: "Mean", value: (row) => row.mean, show: (row) => duration(row.mean), number: true },
       { title: "99 %", value: (row) => row.p99, show: (row) => (Number.isNaN(row.p99) ? "–" : `≤ ${duration(row.p99)}`), number: true },
-      { title: "Under way", value: (row) => row.waiting, show: (row) => count(row.waiting), number: true },
+      { title: "In flight", value: (row) => row.waiting, show: (row) => count(row.waiting), number: true },
     ], rows, this.sorted.sources, redraw));
     this.drawPrefixes(prefixes);
     this.drawPeers(peers, redraw);

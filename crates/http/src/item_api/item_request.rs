@@ -112,7 +112,7 @@ impl<'r> ItemRequest<'r> {
     /// The value as it is stored: compact JSON.
     ///
     /// # Errors
-    /// `NoValue`; `CannotSet` if it is nested too deep; `BadRequest` if it is no JSON after all
+    /// `NoValue`; `CannotSet` if it is nested too deep; `BadRequest` if it is not JSON after all
     /// (half a surrogate pair, for example).
     pub(super) fn compact_value(&self) -> Result<Vec<u8>, ItemError> {
         let text = self.value.as_deref().ok_or(ErrorCode::NoValue)?;

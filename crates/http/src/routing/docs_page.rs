@@ -1,22 +1,17 @@
 //! `GET /docs`: the description of the routes as a page for people. It has no script and loads
 //! nothing.
 use super::{openapi, route::Route, route_request::RouteRequest};
-use crate::messages::{problem_json::Answer, response_body::ResponseBody, response_writer::insert_own_type};
-use http::{HeaderValue, Response, header};
+use crate::messages::{
+    html_page::{STYLE, html_page},
+    problem_json::Answer,
+};
 use serde_json::Value;
 
-const STYLE: &str = include_str!("docs_page.css");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-/// The style above, and nothing else from anywhere.
-const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; sandbox");
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 pub(crate) fn docs_page(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
     let item_prefix = request.worker.app.settings.item_prefix.as_deref();
-    let mut response = Response::new(ResponseBody::full(page(&openapi::description(routes, item_prefix))));
-    insert_own_type(response.headers_mut(), HTML);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
-    Ok(response)
+    Ok(html_page(page(&openapi::description(routes, item_prefix))))
 }
 
 /// The page of an OpenAPI document, by tags. An empty document gives a page without routes.
@@ -65,8 +60,15 @@ impl<'d> Page<'d> {
         self.html.push_str(html);
     }
 
+    /// A text of the document, with what stands in backticks as code.
     fn text(&mut self, text: &Value) {
-        self.escaped(text.as_str().unwrap_or_default());
+        let parts = text.as_str().unwrap_or_default().split('`');
+        for (number, part) in parts.enumerate() {
+            let is_code = number % 2 == 1;
+            self.raw(if is_code { "<code>" } else { "" });
+            self.escaped(part);
+            self.raw(if is_code { "</code>" } else { "" });
+        }
     }
 
     fn escaped(&mut self, text: &str) {
@@ -161,6 +163,8 @@ mod tests {
         }
         // `GET /` is another route on each listener.
         assert_eq!(page.matches("<details>").count(), ROUTES.len() - 1);
+        let texts = page.split("<pre>").map(|part| part.split_once("</pre>").map_or(part, |(_, rest)| rest));
+        assert!(texts.into_iter().all(|text| !text.contains('`')), "Markdown");
         for loading in ["<script", "<link", "<img", "src=", "@import", "url(", "http://", "https://"] {
             assert!(!page.contains(loading), "{loading}");
         }

@@ -57,6 +57,19 @@ fn the_page_loads_its_own_files_only_and_browsers_hold_it_to_that() {
         // The HTTP listener has the route of the same path that it had before.
         let mut native = server.connect().await;
         assert_eq!(native.get("/").await.status, 400);
+        // A browser gets links there, and anybody a key.
+        for path in [Path::Any, Path::General] {
+            let mut browser = server.connect_to(ListenerRole::Native, path).await;
+            let mut asks = async |target: &str, accept: &str| {
+                browser.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\nAccept: {accept}\r\n\r\n")).await
+            };
+            let page = asks("/", "text/html,application/xhtml+xml;q=0.9").await;
+            assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+            assert!(page.text().contains("href=\"docs\"") && page.text().contains("Console: "), "{}", page.text());
+            assert_eq!(page.header("vary"), Some("accept"));
+            assert_eq!(asks("/?key=absent", "text/html").await.status, 404);
+            assert_eq!(asks("/", "*/*").await.status, 400);
+        }
         assert_eq!(native.get("/v1/history").await.status, 404);
     });
 }

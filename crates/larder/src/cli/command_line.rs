@@ -9,7 +9,7 @@ use super::{
 };
 use crate::net;
 use clap::{
-    Arg, ArgMatches, Command,
+    Arg, ArgAction, ArgMatches, Command,
     error::{ContextKind, ContextValue, ErrorKind},
     value_parser,
 };
@@ -103,7 +103,13 @@ pub(super) fn command() -> Command {
             Command::new("print")
                 .about("Print the effective values as TOML, with the origin of each")
                 .args(flag_args())
-                .arg(output::json()),
+                .args([
+                    Arg::new("changed")
+                        .long("changed")
+                        .action(ArgAction::SetTrue)
+                        .help("Print only settings that are set, not those that have their defaults"),
+                    output::json(),
+                ]),
         )
         .subcommand(
             Command::new("convert")
@@ -214,18 +220,28 @@ fn late_command(args: &[OsString]) -> Option<String> {
     words.find(|word| larder.find_subcommand(word).is_some()).map(str::to_owned)
 }
 
-/// Refuses the command of `larder --option value command`, which reads like a data file.
+/// Refuses what reads like a data file and is none: the command of `larder --option value command`,
+/// and the unit of `--max-memory 1 GB`.
 fn misplaced(matches: &ArgMatches) -> Result<(), ConfigError> {
-    let data = matches.get_one::<PathBuf>("data").filter(|data| !data.exists());
-    match data.filter(|data| command().find_subcommand(data).is_some()) {
-        Some(name) => {
-            let name = name.display();
-            Err(ConfigError(vec![format!(
-                "{name}: no such data file; as a command it comes before its options: larder {name} --option"
-            )]))
-        }
-        None => Ok(()),
-    }
+    let Some(data) = matches.get_one::<PathBuf>("data").filter(|data| !data.exists()) else { return Ok(()) };
+    let name = data.display();
+    let hint = if command().find_subcommand(data).is_some() {
+        format!("as a command it comes before its options: larder {name} --option")
+    } else if data.to_str().is_some_and(is_unit) {
+        format!("a size or a duration is one word: 64{name}, not 64 {name}")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError(vec![format!("{name}: no such data file; {hint}")]))
+}
+
+/// Whether a number before this word makes it a size or a duration.
+fn is_unit(word: &str) -> bool {
+    let quantity = format!("1{word}");
+    !word.starts_with(|first: char| first.is_ascii_digit())
+        && (["k", "m", "g", "t"].iter().any(|letter| word.eq_ignore_ascii_case(letter))
+            || larder_units::parse_size(&quantity).is_ok()
+            || larder_units::parse_short_duration(&quantity).is_ok())
 }
 
 fn tip(error: &mut clap::Error, text: String) {
@@ -236,10 +252,15 @@ fn tip(error: &mut clap::Error, text: String) {
 fn show_config(what: &str, matches: &ArgMatches, config: Result<CheckedConfig, ConfigError>) -> ExitCode {
     let is_json = matches.get_flag("json");
     match config {
-        Ok(config) if what == "print" && is_json => {
-            print_json(&json!({ "settings": larder_config::shown_settings(&config) }))
+        Ok(mut config) if what == "print" => {
+            if matches.get_flag("changed") {
+                config.leave_out_defaults();
+            }
+            match is_json {
+                true => print_json(&json!({ "settings": larder_config::shown_settings(&config) })),
+                false => print(&larder_config::print_config(&config)),
+            }
         }
-        Ok(config) if what == "print" => print(&larder_config::print_config(&config)),
         Ok(config) if is_json => print_json(&json!({ "valid": true, "warnings": config.warnings })),
         Ok(config) => {
             for warning in &config.warnings {

@@ -1,4 +1,4 @@
-//! `larder serve DATA`: the table that it serves, which is built first if the data is no table.
+//! `larder serve DATA`: the table that it serves, which is built first if the data is not a table.
 use super::output::complain;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use larder_config::{ConfigError, DataFile, SourceUrl};
@@ -28,7 +28,7 @@ pub(super) fn args() -> [Arg; 2] {
 
 pub(super) struct ServedData {
     pub(super) source: SourceUrl,
-    /// What the table is built from, if the data is no table.
+    /// What the table is built from, if the data is not a table.
     pub(super) file: Option<DataFile>,
 }
 

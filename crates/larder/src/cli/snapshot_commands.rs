@@ -1,6 +1,6 @@
 //! `larder snapshot info|verify FILE`: snapshots without a server. `convert` has a file of its own.
 //!
-//! Exit codes: 0 done, 1 the file is damaged, is no snapshot or cannot be read, 2 wrong usage.
+//! Exit codes: 0 done, 1 the file is damaged, is not a snapshot or cannot be read, 2 wrong usage.
 use super::{
     convert_command,
     output::{Report, complain, json},

@@ -4,7 +4,7 @@ use larder_core::{
     app::{App, Bound},
     read::ProcessGroup,
 };
-use larder_units::show_size;
+use larder_units::show_rounded_size;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
@@ -32,7 +32,7 @@ pub(super) fn log(app: &App) {
     let message = Message::of(app);
     let settings = &app.settings;
     let of_group = |group: &GroupLine| {
-        format!("{}: {} in front of {}", group.name, show_size(group.max_memory as u64), group.source)
+        format!("{}: {} in front of {}", group.name, show_rounded_size(group.max_memory as u64), group.source)
     };
     tracing::info!(
         version = VERSION,
@@ -40,7 +40,7 @@ pub(super) fn log(app: &App) {
         profile = PROFILE,
         threads = settings.threads,
         groups = message.groups.iter().map(of_group).collect::<Vec<_>>().join(", "),
-        max_buffers = show_size(settings.max_buffers as u64),
+        max_buffers = show_rounded_size(settings.max_buffers as u64),
         max_connections = app.clients.limit(),
         "started"
     );
@@ -149,7 +149,7 @@ impl Message {
                 Some(reason) => format!(" (not reached: {reason})"),
             };
             let name = if group.name == "default" { String::new() } else { format!("group {}: ", group.name) };
-            let _ = writeln!(text, "  memory  {name}{}", show_size(group.max_memory as u64));
+            let _ = writeln!(text, "  memory  {name}{}", show_rounded_size(group.max_memory as u64));
             let _ = writeln!(text, "  source  {name}{}{reached}", group.source);
         }
         text

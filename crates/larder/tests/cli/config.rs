@@ -88,6 +88,19 @@ fn what_is_printed_can_be_used_as_the_file() {
 }
 
 #[test]
+fn only_what_is_set_is_printed_if_asked() {
+    let vars = [("LARDER_TTL", "10s")];
+    let args = ["config", "print", "--changed", "--grace", "3s"];
+    let printed = run(&args, &vars, b"");
+    let lines: Vec<_> = printed.text().lines().filter(|line| !line.is_empty()).map(str::trim_end).collect();
+    assert_eq!(lines, ["ttl = \"10s\"   # env LARDER_TTL", "grace = \"3s\"  # flag --grace"]);
+    let document: serde_json::Value =
+        serde_json::from_slice(&run(&[&args[..], &["--json"]].concat(), &vars, b"").out).unwrap();
+    let names: Vec<_> = document["settings"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["ttl", "grace"]);
+}
+
+#[test]
 fn docs_prints_the_reference() {
     let docs = run(&["config", "docs"], &[], b"");
     assert_eq!(docs.code, 0);

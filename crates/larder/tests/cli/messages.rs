@@ -102,6 +102,12 @@ fn a_server_of_another_kind_is_named() {
     let larder = Larder::start(&[]);
     let diff = run(&["config", "diff", &format!("127.0.0.1:{}", larder.http)], &[], b"");
     assert!(diff.error.contains("is this the admin listener?"), "{}", diff.error);
+    // A node without peers says so on both listeners.
+    let peers = run(&["peers", &format!("127.0.0.1:{}", larder.http)], &[], b"");
+    assert!(peers.error.ends_with("404 Not Found: this node shares nothing: `peers` is not set\n"), "{}", peers.error);
+    // It was started without a file.
+    let diff = run(&["config", "diff", &format!("127.0.0.1:{}", larder.admin)], &[], b"");
+    assert_eq!((diff.code, diff.text()), (0, "A reload of the configuration changes nothing.\n"));
     let locked = RedisServer::with(&["--requirepass", "s3cret"]);
     let password = run(&["get", "k", "--url", &format!("redis://127.0.0.1:{}", locked.port())], &[], b"");
     assert!(password.error.contains("the server wants a password: give one in its URL"), "{}", password.error);
@@ -268,12 +274,33 @@ fn the_short_help_has_the_common_settings_and_names_the_long_one() {
     let [short, long] = ["-h", "--help"].map(|help| run(&["serve", help], &[], b""));
     assert_eq!((short.code, long.code), (0, 0));
     assert!(short.text().lines().count() < 80, "{}", short.text());
-    for line in ["--source <URL>", "--max-memory <SIZE>", "`larder serve --help` has all"] {
+    for line in ["--source <URL>", "--max-memory <SIZE>", "--stale-if-error <", "`larder serve --help` has all"] {
         assert!(short.text().contains(line), "{line}: {}", short.text());
     }
     assert!(!short.text().contains("--tls-client-ca") && long.text().contains("--tls-client-ca"));
     let memory = |text: &str| text[text.find("--max-memory").unwrap()..].find("[default:").unwrap();
     assert!(memory(short.text()) < memory(long.text()), "one sentence of several");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for help in [short.text(), long.text()] {
+        assert!(words(help).contains("[values: coherent, ttl, off] [default: coherent]"), "{help}");
+        // A program's user does not have the pages of the repository.
+        assert!(!help.contains("docs/"), "{help}");
+    }
+}
+
+#[test]
+fn a_unit_alone_is_no_file() {
+    for (typed, meant) in
+        [(["--max-memory", "1", "GB"], "64GB"), (["--ttl", "10", "s"], "64s"), (["--max-memory", "1", "g"], "64g")]
+    {
+        let error = refused(&typed);
+        let expected = format!(
+            "larder: {0}: no such data file; a size or a duration is one word: {meant}, not 64 {0}\n",
+            typed[2]
+        );
+        assert_eq!(error, expected);
+    }
+    assert!(refused(&["--max-memory", "1GiB", "data.csv"]).contains("data.csv: No such file"));
 }
 
 #[test]

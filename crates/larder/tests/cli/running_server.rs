@@ -104,7 +104,7 @@ fn output_that_cannot_be_written_is_an_error() {
 fn top_on_a_terminal_fits_it_and_waits_for_a_lost_server() {
     let larder = Larder::start(&[]);
     let listens = format!("127.0.0.1:{}", larder.http);
-    let call = format!("stty cols 80 rows 24; exec {} top {listens} --interval 10ms", env!("CARGO_BIN_EXE_larder"));
+    let call = format!("stty cols 80 rows 24; {} top {listens} --interval 10ms; stty -a", env!("CARGO_BIN_EXE_larder"));
     let mut script = Command::new("script")
         .args(["-qfec", &call, "/dev/null"])
         .env("TERM", "xterm")
@@ -137,8 +137,10 @@ fn top_on_a_terminal_fits_it_and_waits_for_a_lost_server() {
         }
     });
     until("larder ?");
-    script.kill().unwrap();
-    script.wait().unwrap();
+    // A key ends it, and its terminal is as before.
+    script.stdin.as_mut().unwrap().write_all(b"xq").unwrap();
+    until("icanon");
+    assert!(script.wait().unwrap().success());
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Manager {
         str::from_utf8(&buffer[..length]).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The next message that is not a sign of life.
+    /// The next message that is not a keep-alive.
     fn event(&self) -> Vec<String> {
         std::iter::repeat_with(|| self.message()).find(|lines| lines[0] != "WATCHDOG=1").unwrap()
     }

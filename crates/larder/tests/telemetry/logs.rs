@@ -45,6 +45,16 @@ fn each_event_of_a_source_has_one_line() {
 }
 
 #[test]
+fn a_clean_stop_in_front_of_a_live_source_warns_of_nothing() {
+    let source = RedisServer::start();
+    source.command(&["SET", "a", "1"]);
+    let mut larder = Larder::start(&["--source", &source.url(), "--threads", "2", "--log-format", "json"]);
+    until_connected(&larder, 2);
+    larder.client().command(&["GET", "a"]);
+    assert_eq!(lines(&mut larder), Vec::<Value>::new());
+}
+
+#[test]
 fn a_log_that_nobody_reads_does_not_stop_the_server() {
     let mut larder = Larder::start(&["--log-level=debug", "--grace", "2s"]);
     let mut stream = connect(larder.http);

@@ -9,6 +9,9 @@ use larder_units::show_rounded_size;
 use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode};
 
+/// Fewer reads say more about the start than about the load.
+const ENOUGH_READS: u64 = 500;
+
 /// `larder advise [URL] [--hit-ratio 0.95]`
 pub(crate) fn command() -> Command {
     let help = "The admin or HTTP listener: http://HOST:PORT or https://HOST:PORT";
@@ -24,7 +27,7 @@ pub(crate) fn command() -> Command {
         .args(url)
         .args([ratio, output::json(), get_set_del::timeout()])
         .args(tls_args::args())
-        .after_help("The ratios are estimated from a sample of the keys: docs/what-if.md.")
+        .after_help("The ratios are estimated from a sample of the keys.")
 }
 
 fn ratio(text: &str) -> Result<f64, String> {
@@ -78,8 +81,8 @@ fn group_advice(group: &Value) -> String {
     let reads = group["reads"].as_u64().unwrap_or(0);
     let mut text =
         format!("group {name}: {}, {reads} reads, {} hits\n\n", bounds(group), per_cent(&group["hit_ratio"]));
-    if reads == 0 {
-        let _ = writeln!(text, "There is no advice before there are reads.");
+    if reads < ENOUGH_READS {
+        let _ = writeln!(text, "There is no advice before {ENOUGH_READS} reads.");
         return text;
     }
     let sizes = group["sizes"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -170,6 +173,9 @@ mod tests {
         let mut flat = document(Value::Null);
         flat["groups"][0]["sizes"][2]["hit_ratio"] = json!(0.805);
         assert!(advice(&flat).contains("which gives 80.5 %.\nMore memory gains less than 1 %"), "{}", advice(&flat));
+        let mut early = document(json!(2.0));
+        early["groups"][0]["reads"] = json!(499);
+        assert!(advice(&early).ends_with("hits\n\nThere is no advice before 500 reads.\n"), "{}", advice(&early));
         assert!(advice(&json!({"groups": []})).starts_with("Nothing is simulated"));
     }
 

@@ -13,11 +13,11 @@ use std::{fmt::Write as _, process::ExitCode};
 pub(crate) fn command() -> Command {
     let url = get_set_del::http_url(get_set_del::ADMIN_URL, "The admin listener of the server: http://HOST:PORT");
     Command::new("diff")
-        .about("Compare the configuration file of a running server with the settings in use")
+        .about("Show what a reload of the configuration would change in a running server")
         .args(url)
         .args([get_set_del::timeout(), json()])
         .args(tls_args::args())
-        .after_help("The server reads its file and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
+        .after_help("The server reads its configuration file, if it has one, and changes nothing. SIGHUP or POST /v1/config/reload makes the changes that need no restart.")
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
@@ -47,7 +47,7 @@ fn lines(document: &Value) -> String {
         }
     }
     if out.is_empty() {
-        out.push_str("The running settings are those of the file.\n");
+        out.push_str("A reload of the configuration changes nothing.\n");
     }
     out
 }
@@ -72,7 +72,7 @@ A restart is needed for:
         assert_eq!(lines(&document), expected);
         assert_eq!(
             lines(&json!({ "changes": [], "needs_restart": [] })),
-            "The running settings are those of the file.\n"
+            "A reload of the configuration changes nothing.\n"
         );
     }
 }

@@ -10,6 +10,7 @@ mod over_redis;
 mod server_status;
 mod show_peers;
 mod status_table;
+mod terminal_keys;
 mod tls_args;
 
 pub(super) use advise::{command as advise_command, run as run_advise};

@@ -149,6 +149,8 @@ const NO_HTTP: &str = "; does the server speak HTTP on this port?";
 
 /// What to say of an answer that no Larder gives.
 const NO_LARDER: &str = "; does a Larder listen on this port?";
+/// How a listener begins to say that it has no such route. A route that is not in use says why.
+const NOTHING_AT: &str = "there is nothing at ";
 /// The listener for HTTP has fewer routes.
 const NO_ADMIN: &str = "; is this the admin listener?";
 
@@ -257,7 +259,7 @@ impl Problem {
     fn refusal(&self, status: StatusCode) -> String {
         let hint = match self.kind() {
             "" => NO_LARDER,
-            "no-such-route" => NO_ADMIN,
+            "no-such-route" if self.member("detail").is_some_and(|detail| detail.starts_with(NOTHING_AT)) => NO_ADMIN,
             _ => "",
         };
         self.text(status) + hint

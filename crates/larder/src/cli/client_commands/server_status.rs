@@ -1,5 +1,5 @@
 //! `larder health|status|top`: a running server, by its `/readyz`, `/healthz` and `/v1/stats`.
-use super::{get_set_del, over_http, status_table, tls_args};
+use super::{get_set_del, over_http, status_table, terminal_keys::TerminalKeys, tls_args};
 use crate::cli::{
     exit_codes::{FAILED, NO, USAGE},
     output::{self, Reader},
@@ -34,20 +34,21 @@ pub(crate) fn commands() -> [Command; 3] {
         .long("count")
         .value_name("N")
         .value_parser(clap::value_parser!(u64).range(1..))
-        .help("End after this many samples [default: run until Ctrl-C]");
+        .help("End after this many samples [default: run until q or Ctrl-C]");
     [
         command("health", "Ask whether a server is ready: exit code 0, or 1 if it is not")
             .args([alive, output::json()])
             .after_help("For container checks: HEALTHCHECK CMD [\"larder\", \"health\", \"--timeout\", \"2s\"]"),
         command("status", "Show hits, misses, memory, commands and sources of a running server").arg(output::json()),
-        command("top", "Show hits, misses, commands and other numbers of a running server, per second").args([
-            interval,
-            count,
-            output::json().help(
-                "Print each sample as a JSON document on one line: GET /v1/stats, and `seconds`, \
+        command("top", "Show hits, misses, commands, latencies and other numbers of a running server, per second")
+            .args([
+                interval,
+                count,
+                output::json().help(
+                    "Print each sample as a JSON document on one line: GET /v1/stats, and `seconds`, \
                                  the time since the sample before",
-            ),
-        ]),
+                ),
+            ]),
     ]
 }
 
@@ -137,6 +138,7 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
     let interval = *matches.get_one::<Duration>("interval").expect("it has a default");
     let count = matches.get_one::<u64>("count").copied();
     let is_json = matches.get_flag("json");
+    let keys = TerminalKeys::new();
     let mut samples = 0;
     let mut last: Option<(Value, Instant)> = None;
     let mut has_answered = false;
@@ -156,7 +158,7 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
             (Ok(_), None) => String::new(),
             // A person watches: the server may be starting again.
             (Err(error), _) if has_answered && count.is_none() && terminal.is_some() => {
-                format!("{error}\n\nTrying again every {}; Ctrl-C ends this.\n", show_duration(interval))
+                format!("{error}\n\nTrying again every {}; q ends this.\n", show_duration(interval))
             }
             (Err(error), _) => return get_set_del::fail(FAILED, error),
         };
@@ -174,6 +176,8 @@ pub(crate) fn run_top(matches: &ArgMatches) -> ExitCode {
         let pause = if has_answered { interval } else { interval.min(FIRST_SAMPLE) };
         has_answered = true;
         last = answer.ok().map(|stats| (stats, now));
-        std::thread::sleep(pause);
+        if keys.wait(pause) {
+            return ExitCode::SUCCESS;
+        }
     }
 }

@@ -104,7 +104,50 @@ fn process(stats: &Value, before: Option<(&Value, Duration)>, width: usize) -> S
         (", ", format!("{} Redis commands{per}", made("redis_commands"))),
         ("; ", format!("{}{per} in, {}{per} out", size("received_bytes"), size("sent_bytes"))),
     ];
-    joined(&about, width) + &joined(&load, width)
+    let since = before.map(|(before, _)| before);
+    let latencies = [
+        ("", latency("HTTP", "http_request_duration_seconds", stats, since)),
+        (", ", latency("Redis", "redis_command_duration_seconds", stats, since)),
+    ];
+    joined(&about, width) + &joined(&load, width) + &joined(&latencies, width)
+}
+
+/// Routes whose requests are no load of the application.
+const NOT_COUNTED: [&str; 4] = ["admin", "health", "metrics", "other"];
+
+/// The durations that half and 99 % of the requests of all kinds did not exceed, since `before`:
+/// the ends of their buckets.
+fn latency(what: &str, name: &str, stats: &Value, before: Option<&Value>) -> String {
+    let kinds = stats[name].as_object().into_iter().flatten();
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for (kind, histogram) in kinds.filter(|(kind, _)| !NOT_COUNTED.contains(&kind.as_str())) {
+        for (end, count) in histogram["buckets"].as_object().into_iter().flatten() {
+            let earlier = before.and_then(|before| before[name][kind]["buckets"][end].as_u64()).unwrap_or(0);
+            let count = count.as_u64().unwrap_or(0).saturating_sub(earlier);
+            let Ok(end) = end.parse::<f64>() else { continue };
+            match buckets.iter_mut().find(|(known, _)| *known == end) {
+                Some((_, sum)) => *sum += count,
+                None => buckets.push((end, count)),
+            }
+        }
+    }
+    // Each bucket counts those below it as well.
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let all = buckets.last().map_or(0, |(_, count)| *count);
+    let below = |share: f64| {
+        let bucket = buckets.iter().find(|(_, count)| all > 0 && *count as f64 >= share * all as f64);
+        bucket.map_or_else(|| "-".to_owned(), |(end, _)| show_seconds(*end))
+    };
+    format!("{what} p50 {} and p99 {}", below(0.5), below(0.99))
+}
+
+/// `16 µs`, `8.19 ms`, `1.05 s`
+fn show_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
 }
 
 /// The Redis commands with the most calls.
@@ -213,6 +256,10 @@ mod tests {
             "process_cpu_seconds": hits as f64 / 100.0,
             "http_responses": { "2xx": hits, "4xx": misses },
             "received_bytes": { "http": 100, "redis": 1948 },
+            "http_request_duration_seconds": {
+                "/v1/kv": { "buckets": { "0.000016": hits, "0.001024": hits + misses, "16.777216": hits + misses } },
+                "metrics": { "buckets": { "16.777216": 1000 } },
+            },
             "redis_commands": { "get": hits, "set": misses, "ping": 0 },
             "redis_command_errors": { "set": { "failed": 1, "rejected": 2 } },
             "groups": { "default": {
@@ -229,19 +276,21 @@ mod tests {
         assert_eq!(lines[0], "larder 1.2.3, up 1d 2h, 24MiB resident, 0.3 s of CPU");
         assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 40 HTTP responses, 40 Redis commands; 2KiB in, 0B out");
         assert_eq!(
-            lines[4].split_whitespace().collect::<Vec<_>>(),
+            lines[5].split_whitespace().collect::<Vec<_>>(),
             ["default", "30", "10", "75.0", "%", "0", "10", "1", "5", "1MiB", "of", "64MiB", "up"]
         );
-        assert_eq!(lines[6..], ["command  calls  errors", "get         30       0", "set         10       3"]);
+        assert_eq!(lines[2], "HTTP p50 16 µs and p99 1.02 ms, Redis p50 - and p99 -");
+        assert_eq!(lines[7..], ["command  calls  errors", "get         30       0", "set         10       3"]);
         // Half of what is new was a hit; the totals do not count.
         let (before, now) = (stats(30, 10), stats(50, 30));
         let text = show(&now, Some((&before, Duration::from_secs(2))), usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("24MiB resident, 10 % of a core"), "{text}");
         assert!(lines[1].contains("; 20 HTTP responses/s, 20 Redis commands/s; 0B/s in"), "{text}");
-        assert_eq!(lines[4].split_whitespace().take(5).collect::<Vec<_>>(), ["default", "10", "10", "50.0", "%"]);
+        assert_eq!(lines[2], "HTTP p50 16 µs and p99 1.02 ms, Redis p50 - and p99 -");
+        assert_eq!(lines[5].split_whitespace().take(5).collect::<Vec<_>>(), ["default", "10", "10", "50.0", "%"]);
         assert_eq!(
-            lines[6..],
+            lines[7..],
             ["command  calls/s  errors/s", "get           10         0", "set           10         0"]
         );
         assert!(text.contains("hits/s"), "{text}");

@@ -29,7 +29,7 @@ use std::{
 /// and by 16, beside the same query prepared by tokio-postgres, and hits; in turn, medians count.
 /// stream: what Larder uses while 5,000 rows a second of its table change, each in a transaction,
 /// and nothing is cached. staleness: 2,000 such changes a second; a row is changed, and read until
-/// the read is new; the time from the commit to the begin of the last old read. aside: eight clients
+/// the read is new; the time from the commit to the start of the last old read. aside: eight clients
 /// read skewed keys through Larder, or from redis-server, as cache-aside does (GET; SELECT; SET for
 /// a minute), while rows change; its writer deletes the key after each change. A read is wrong if a
 /// newer value was committed 100 ms before it began.

@@ -1,14 +1,50 @@
 //! The queue of push messages on a client's dedicated connection.
 use super::source_error::SourceError;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     task::{Context, Waker},
 };
 
-/// About what a message occupies besides its bytes.
-const OWNED: usize = 64;
+/// Smallest and largest block for several messages. An allocation for each message would occupy
+/// several times its bytes when clients read slowly: freed ones leave holes between others.
+const BLOCK: (usize, usize) = (1024, 64 * 1024);
+
+/// Messages for which an empty queue keeps room.
+const KEPT_FRAMES: usize = 64;
+
+/// The bytes of messages, in blocks that belong to the queue until all of a block is taken.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// The untaken bytes of each block, and what the block occupies.
+    blocks: VecDeque<(BytesMut, usize)>,
+    occupied: usize,
+}
+impl Blocks {
+    fn put(&mut self, frame: &[u8]) {
+        match self.blocks.back_mut() {
+            Some((block, _)) if block.capacity() - block.len() >= frame.len() => block.extend_from_slice(frame),
+            _ => {
+                let size = self.occupied.clamp(BLOCK.0, BLOCK.1).max(frame.len());
+                let mut block = BytesMut::with_capacity(size);
+                block.extend_from_slice(frame);
+                self.blocks.push_back((block, size));
+                self.occupied += size;
+            }
+        }
+    }
+    /// The first `len` bytes, which were put at once.
+    fn take(&mut self, len: usize) -> Option<Bytes> {
+        let (block, size) = self.blocks.front_mut()?;
+        let frame = block.split_to(len).freeze();
+        if block.is_empty() {
+            self.occupied -= *size;
+            self.blocks.pop_front();
+        }
+        Some(frame)
+    }
+}
 
 /// Push messages in order, each with the number of replies before it, so that the client gets it in
 /// its place.
@@ -16,10 +52,13 @@ const OWNED: usize = 64;
 pub struct PushQueue {
     /// Maximum bytes of queued messages (`max-backlog`).
     max_bytes: usize,
-    frames: RefCell<VecDeque<(u64, Bytes)>>,
+    /// For each message the number of replies before it, and its length.
+    frames: RefCell<VecDeque<(u64, usize)>>,
+    blocks: RefCell<Blocks>,
     bytes: Cell<usize>,
     replies: Cell<u64>,
     requests: Cell<u64>,
+    of_client: Cell<bool>,
     /// Whether lines that answer no command may come (MONITOR).
     lines: Cell<bool>,
     lost: Cell<bool>,
@@ -32,13 +71,17 @@ impl PushQueue {
         PushQueue { max_bytes, ..PushQueue::default() }
     }
 
-    /// The next message, if at most `replies` replies came before it.
+    /// The next message, if at most `replies` replies came before it. It refers to a larger block:
+    /// copy what you keep.
     pub fn next(&self, replies: u64) -> Option<Bytes> {
         let mut frames = self.frames.borrow_mut();
         frames.front().filter(|(before, _)| *before <= replies)?;
-        let (_, frame) = frames.pop_front()?;
-        self.bytes.set(self.bytes.get() - frame.len());
-        Some(frame)
+        let (_, len) = frames.pop_front()?;
+        if frames.is_empty() {
+            frames.shrink_to(KEPT_FRAMES);
+        }
+        self.bytes.set(self.bytes.get() - len);
+        self.blocks.borrow_mut().take(len)
     }
 
     /// Wakes the task when a message comes.
@@ -55,7 +98,7 @@ impl PushQueue {
 
     /// Bytes of memory that the queued messages occupy.
     pub fn owned(&self) -> usize {
-        self.bytes.get() + self.frames.borrow().len() * OWNED
+        self.blocks.borrow().occupied + self.frames.borrow().capacity() * size_of::<(u64, usize)>()
     }
 
     /// From now on, lines that answer no command may come.
@@ -72,7 +115,10 @@ impl PushQueue {
     }
     /// Whether the connection is a client's own, so that pushes may come.
     pub(super) fn is_of_client(&self) -> bool {
-        self.requests.get() > 0
+        self.of_client.get()
+    }
+    pub(super) fn note_client(&self) {
+        self.of_client.set(true);
     }
     pub(super) fn note_request(&self, count: usize) {
         self.requests.set(self.requests.get() + count as u64);
@@ -87,11 +133,13 @@ impl PushQueue {
         self.too_much.set(bytes > self.max_bytes);
         if self.too_much.get() {
             self.frames.take();
+            self.blocks.take();
             self.bytes.set(0);
             return false;
         }
         self.bytes.set(bytes);
-        self.frames.borrow_mut().push_back((self.replies.get(), Bytes::copy_from_slice(frame)));
+        self.frames.borrow_mut().push_back((self.replies.get(), frame.len()));
+        self.blocks.borrow_mut().put(frame);
         self.wake();
         true
     }
@@ -111,5 +159,55 @@ impl PushQueue {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_their_order_and_their_place_among_the_replies() {
+        let queue = PushQueue::new(1 << 20);
+        let frame = |n: usize| vec![n as u8; [1, 700, 70_000, 30][n % 4]];
+        let mut bytes = 0;
+        for n in 0..200 {
+            if n % 10 == 0 {
+                queue.note_reply();
+            }
+            assert!(queue.push(&frame(n)) || n > 40, "{n}");
+            if queue.is_too_much() {
+                break;
+            }
+            bytes += frame(n).len();
+            assert!(queue.owned() >= bytes && queue.owned() < bytes * 2 + 4096, "{} of {bytes}", queue.owned());
+        }
+        assert_eq!((queue.next(u64::MAX), queue.owned()), (None, 0), "the queue exceeded its limit");
+
+        let queue = PushQueue::new(1 << 20);
+        for n in 0..50 {
+            if n % 10 == 0 {
+                queue.note_reply();
+            }
+            assert!(queue.push(&frame(n)));
+            if n % 3 == 0 {
+                assert_eq!(queue.next(0), None);
+                assert_eq!(queue.next(u64::MAX).expect("a message"), frame(n / 3));
+            }
+        }
+        for n in 17..50 {
+            assert_eq!(queue.next(n as u64 / 10), None);
+            assert_eq!(queue.next(n as u64 / 10 + 1).expect("a message"), frame(n));
+        }
+        assert!(queue.next(u64::MAX).is_none() && queue.owned() <= KEPT_FRAMES * 2 * 16, "{}", queue.owned());
+    }
+
+    /// Many small messages occupy about their bytes, in few allocations.
+    #[test]
+    fn small_messages_share_blocks() {
+        let queue = PushQueue::new(16 << 20);
+        (0..100_000).for_each(|_| assert!(queue.push(&[b'm'; 85])));
+        assert!(queue.blocks.borrow().blocks.len() < 150, "{}", queue.blocks.borrow().blocks.len());
+        assert!(queue.owned() < 12_000_000, "{}", queue.owned());
     }
 }

@@ -52,11 +52,11 @@ impl Carry {
         self.client.close();
     }
 
-    fn pass_on(&self, frame: &Bytes) {
+    fn pass_on(&self, frame: &[u8]) {
         let Ok(View::Push(mut parts)) = view(frame) else { return };
         let kind = parts.next();
         let (Some(View::Bulk(b"invalidate")), Some(keys)) = (kind, parts.next_raw()) else { return };
-        let keys = (keys != b"_\r\n").then(|| frame.slice_ref(keys));
+        let keys = (keys != b"_\r\n").then(|| Bytes::copy_from_slice(keys));
         if !self.target.post(PushMessage::Invalidated { keys, redirected: true }, &self.backlog) {
             self.client.note_broken_redirection();
             self.client.post(PushMessage::RedirectionBroken(self.target.id), &self.backlog);

@@ -65,6 +65,7 @@ impl UpstreamConnection {
         let file = file.map_err(|reason| SourceError::Unavailable(reason.into()))?;
         let mut connection =
             UpstreamConnection::spawn(settings, untracked(resp3), ConnectionPurpose::default(), None, connect_once);
+        connection.inner.pushes.note_client();
         connection.file = Some(file);
         Ok(connection)
     }

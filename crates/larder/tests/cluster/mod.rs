@@ -106,6 +106,27 @@ fn a_client_need_not_know_that_it_is_a_cluster() {
     assert_eq!(client.command(&["GET", "key1"]), Reply::nil());
 }
 
+/// The replies of the nodes and what is made of them have room, or the command is refused.
+#[test]
+fn replies_of_several_nodes_are_joined_within_the_buffers() {
+    const MIB: usize = 1 << 20;
+    let cluster = Cluster::of_masters();
+    let larder = before(&cluster, &["--max-buffers", "24MiB", "--max-memory", "16MiB"]);
+    let mut client = larder.client();
+    let long = "x".repeat(60_000);
+    for n in 0..250 {
+        assert_eq!(client.command(&["SET", &format!("{n}{long}"), "v"]), Reply::ok());
+    }
+    let most = larder.peak() + 24 * MIB * 11 / 10;
+    let some = client.command(&["KEYS", "1*"]);
+    assert!(matches!(&some, Reply::Array(Some(keys)) if keys.len() == 111));
+    for _ in 0..3 {
+        let all = client.command(&["KEYS", "*"]);
+        assert!(matches!(&all, Reply::Error(text) if text.contains("(max-buffers)")), "15 MB do not fit twice");
+    }
+    assert!(larder.peak() <= most, "{} of {}", larder.peak() / MIB, most / MIB);
+}
+
 #[test]
 fn what_needs_a_connection_of_its_own_finds_its_node() {
     let cluster = Cluster::of_masters();

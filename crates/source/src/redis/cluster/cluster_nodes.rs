@@ -30,12 +30,14 @@ pub(super) enum NodeRole {
 }
 
 /// Parses the reply of the node at `asked`. With `by_name` (TLS checks names) a node's address is
-/// its host name if it has one. Invalid lines and nodes without an address are left out.
+/// its host name if it has one. Invalid lines and nodes without an address are left out. A node
+/// knows one owner of each slot, so lines that claim more slots than there are, are left out, too.
 pub(super) fn parse(answer: &str, asked: &RedisAddress, by_name: bool) -> Vec<ClusterNode> {
-    answer.lines().filter_map(|line| parse_line(line, asked, by_name)).collect()
+    let mut unclaimed = SLOTS;
+    answer.lines().filter_map(|line| parse_line(line, asked, by_name, &mut unclaimed)).collect()
 }
 
-fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<ClusterNode> {
+fn parse_line(line: &str, asked: &RedisAddress, by_name: bool, unclaimed: &mut usize) -> Option<ClusterNode> {
     let mut words = line.split_ascii_whitespace();
     let (id, place, flags, master) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let (_ping, _pong, epoch, _link) = (words.next()?, words.next()?, words.next()?, words.next()?);
@@ -66,7 +68,9 @@ fn parse_line(line: &str, asked: &RedisAddress, by_name: bool) -> Option<Cluster
             moving.extend(inside.split_once("->-").and_then(|(number, _)| slot(number)));
         } else {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
-            slots.push(slot(first)?..=slot(last)?);
+            let range = slot(first)?..=slot(last)?;
+            *unclaimed = unclaimed.checked_sub(range.len())?;
+            slots.push(range);
         }
     }
     let role = if has("master") { NodeRole::Master } else { NodeRole::Replica(master.to_owned()) };
@@ -90,6 +94,21 @@ mod tests {
 
     fn tcp(host: &str, port: u16) -> RedisAddress {
         RedisAddress::Tcp { host: host.into(), port }
+    }
+
+    /// A range is a few bytes of an answer, and 16,384 steps of whoever makes the map.
+    #[test]
+    fn no_answer_claims_more_slots_than_there_are() {
+        let line =
+            |at: usize, slots: &str| format!("n{at} 10.0.0.1:{} master - 0 0 1 connected{slots}\n", 1 + at % 60_000);
+        let claimed = |answer: &str| {
+            let nodes = parse(answer, &tcp("seed", 1), false);
+            nodes.iter().flat_map(|node| &node.slots).map(ExactSizeIterator::len).sum::<usize>()
+        };
+        assert_eq!(claimed(&[line(0, " 0-8191"), line(1, " 8192-16383")].concat()), SLOTS);
+        assert_eq!(claimed(&line(0, &" 0-16383".repeat(1000))), 0, "the line is left out");
+        let lines: String = (0..1000).map(|at| line(at, " 0-16383")).collect();
+        assert_eq!(claimed(&lines), SLOTS);
     }
 
     #[test]

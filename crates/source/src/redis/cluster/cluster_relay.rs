@@ -164,6 +164,7 @@ impl ClusterCore {
         }
         let any = |is: fn(&RawReplies) -> bool| parts.iter().flatten().any(is);
         let (is_broken, may_be_forged) = (any(RawReplies::is_broken), any(RawReplies::may_be_forged));
-        Ok(RawReplies { is_broken, may_be_forged, ..plan.assemble(parts, self.map().shards().len()) })
+        let replies = plan.assemble(parts, self.map().shards().len(), &self.setup.settings.buffers)?;
+        Ok(RawReplies { is_broken, may_be_forged, ..replies })
     }
 }

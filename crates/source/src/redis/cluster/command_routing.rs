@@ -12,6 +12,7 @@ use super::{
     slot_map::SlotMap,
 };
 use crate::{
+    fetch_refusals::no_room,
     raw_replies::RawReplies,
     redis::queued_request::RelayResult,
     upstream_commands::{
@@ -20,9 +21,10 @@ use crate::{
     },
 };
 use bytes::Bytes;
+use larder_base::buffers::{BufferKind, Buffers};
 use larder_config::RedisAddress;
 use larder_proto::resp::{Args, Limits, Parsed, Parser, encode};
-use std::{collections::HashMap, iter};
+use std::{collections::HashMap, iter, sync::Arc};
 
 /// A command or a transaction that goes to one node.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,33 +181,55 @@ impl RoutingPlan {
         self.parts.push(RoutedCommands { to, commands, count: 1 });
     }
 
-    /// Assembles the client's replies from the results of the parts. `masters` is the present
-    /// number of masters.
-    pub(super) fn assemble(&self, parts: Vec<RelayResult>, masters: usize) -> RawReplies {
+    /// Assembles the client's replies from the results of the parts: one copy, for which there must
+    /// be room in `buffers`. `masters` is the present number of masters.
+    pub(super) fn assemble(&self, parts: Vec<RelayResult>, masters: usize, buffers: &Arc<Buffers>) -> RelayResult {
         let mut parts = parts.into_iter();
-        let mut replies: Vec<Bytes> = Vec::with_capacity(parts.len());
+        let mut replies = JoinedReplies::default();
         for unit in &self.units {
             let its = parts
                 .by_ref()
                 .take(unit.parts)
                 .map(|part| part.unwrap_or_else(|error| iter::repeat_n(error.to_reply(), unit.replies).collect()));
             match &unit.assembly {
-                ReplyAssembly::Same => {
-                    its.for_each(|part| replies.extend(part.iter().map(|reply| part.bytes().slice_ref(reply))))
-                }
+                ReplyAssembly::Same => its.for_each(|part| {
+                    part.iter().for_each(|reply| replies.add([part.bytes().slice_ref(reply)]));
+                }),
                 ReplyAssembly::Refused(error) => {
-                    replies.extend(iter::repeat_n(Bytes::from_static(b"+QUEUED\r\n"), unit.replies - 1));
-                    replies.push(Bytes::from_static(error));
+                    (1..unit.replies).for_each(|_| replies.add([Bytes::from_static(b"+QUEUED\r\n")]));
+                    replies.add([Bytes::from_static(error)]);
                 }
                 ReplyAssembly::Merge(how) => {
-                    replies.push(merge_replies(how, &its.map(|part| part.last()).collect::<Vec<_>>()))
+                    replies.add(merge_replies(how, &its.map(|part| part.last()).collect::<Vec<_>>()))
                 }
                 ReplyAssembly::Cursor(index) => {
-                    replies.extend(its.map(|part| next_cursor(&part.last(), *index, masters)))
+                    its.for_each(|part| replies.add(next_cursor(&part.last(), *index, masters)))
                 }
             }
         }
-        replies.into_iter().collect()
+        replies.join(buffers)
+    }
+}
+
+/// Replies in pieces.
+#[derive(Default)]
+struct JoinedReplies {
+    pieces: Vec<Bytes>,
+    /// The end of each reply.
+    ends: Vec<usize>,
+    len: usize,
+}
+impl JoinedReplies {
+    fn add(&mut self, reply: impl IntoIterator<Item = Bytes>) {
+        self.pieces.extend(reply.into_iter().inspect(|piece| self.len += piece.len()));
+        self.ends.push(self.len);
+    }
+    fn join(self, buffers: &Arc<Buffers>) -> RelayResult {
+        if !buffers.fits(self.len) {
+            return Err(no_room(self.len, buffers.limit()));
+        }
+        let bytes = buffers.count(BufferKind::Fetched, self.pieces.concat());
+        Ok(RawReplies { bytes, ends: self.ends, ..RawReplies::default() })
     }
 }
 

@@ -4,26 +4,27 @@ use crate::upstream_commands::cluster_policies::ResponsePolicy;
 use bytes::Bytes;
 use larder_proto::resp::{View, view};
 
-/// Merges at least one reply. If one is an error, the error is the result, unless the policy
-/// accepts errors.
-pub(super) fn merge_replies(how: &ResponsePolicy, replies: &[Bytes]) -> Bytes {
-    let first = replies.first().cloned().unwrap_or_default();
+/// Merges at least one reply, without a copy: the result is the pieces of one reply. If one is an
+/// error, the error is the result, unless the policy accepts errors.
+pub(super) fn merge_replies(how: &ResponsePolicy, replies: &[Bytes]) -> Vec<Bytes> {
+    let first = || vec![replies.first().cloned().unwrap_or_default()];
     let error = replies.iter().find(|reply| is_error(reply));
     if matches!(how, ResponsePolicy::AnyGood) {
-        return replies.iter().find(|reply| !is_error(reply)).unwrap_or(&first).clone();
+        return replies.iter().find(|reply| !is_error(reply)).map_or_else(first, |reply| vec![reply.clone()]);
     }
     if let Some(error) = error {
-        return error.clone();
+        return vec![error.clone()];
     }
-    let numbers = |fold: fn(i64, i64) -> i64| fold_numbers(replies, fold).unwrap_or_else(|| first.clone());
-    match how {
-        ResponsePolicy::First | ResponsePolicy::AnyGood | ResponsePolicy::AllGood => first,
+    let numbers = |fold: fn(i64, i64) -> i64| Some(vec![fold_numbers(replies, fold)?]);
+    let merged = match how {
+        ResponsePolicy::First | ResponsePolicy::AnyGood | ResponsePolicy::AllGood => None,
         ResponsePolicy::Sum => numbers(i64::saturating_add),
         ResponsePolicy::Min | ResponsePolicy::And => numbers(i64::min),
         ResponsePolicy::Max | ResponsePolicy::Or => numbers(i64::max),
-        ResponsePolicy::Concat => concat(replies).unwrap_or(first),
-        ResponsePolicy::KeyOrder(places) => in_key_order(replies, places).unwrap_or(first),
-    }
+        ResponsePolicy::Concat => concat(replies),
+        ResponsePolicy::KeyOrder(places) => in_key_order(replies, places),
+    };
+    merged.unwrap_or_else(first)
 }
 
 fn is_error(reply: &[u8]) -> bool {
@@ -60,31 +61,32 @@ fn numbers(reply: &[u8]) -> Option<(bool, Vec<i64>)> {
 }
 
 /// Joins the elements of arrays, sets or maps; the result has the type of the first.
-fn concat(replies: &[Bytes]) -> Option<Bytes> {
+fn concat(replies: &[Bytes]) -> Option<Vec<Bytes>> {
     let marker = char::from(*replies.first()?.first()?);
-    let (mut len, mut elements) = (0, Vec::new());
+    let (mut len, mut pieces) = (0, vec![Bytes::new()]);
     for reply in replies {
-        let (View::Array(mut values) | View::Set(mut values) | View::Map(mut values)) = view(reply).ok()? else {
+        let (View::Array(values) | View::Set(values) | View::Map(values)) = view(reply).ok()? else {
             return None;
         };
         len += values.len();
-        while let Some(raw) = values.next_raw() {
-            elements.extend_from_slice(raw);
-        }
+        let head = reply.iter().position(|byte| *byte == b'\n')? + 1;
+        pieces.push(reply.slice(head..));
     }
     let len = if marker == '%' { len / 2 } else { len };
-    Some([format!("{marker}{len}\r\n").as_bytes(), &elements].concat().into())
+    pieces[0] = format!("{marker}{len}\r\n").into();
+    Some(pieces)
 }
 
-fn in_key_order(replies: &[Bytes], places: &[Vec<usize>]) -> Option<Bytes> {
-    let mut elements: Vec<&[u8]> = vec![b""; places.iter().map(Vec::len).sum()];
+fn in_key_order(replies: &[Bytes], places: &[Vec<usize>]) -> Option<Vec<Bytes>> {
+    let mut pieces = vec![Bytes::new(); 1 + places.iter().map(Vec::len).sum::<usize>()];
+    pieces[0] = format!("*{}\r\n", pieces.len() - 1).into();
     for (reply, places) in replies.iter().zip(places) {
         let View::Array(mut values) = view(reply).ok()? else { return None };
         for place in places {
-            *elements.get_mut(*place)? = values.next_raw()?;
+            *pieces.get_mut(1 + *place)? = reply.slice_ref(values.next_raw()?);
         }
     }
-    Some([format!("*{}\r\n", elements.len()).as_bytes(), &elements.concat()].concat().into())
+    Some(pieces)
 }
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
             (places(), &["*1\r\n+c\r\n", "*1\r\n+b\r\n"], "*1\r\n+c\r\n"),
         ] {
             let replies: Vec<Bytes> = replies.iter().map(|reply| Bytes::from(reply.to_string())).collect();
-            assert_eq!(merge_replies(&how, &replies), expected, "{how:?} {replies:?}");
+            assert_eq!(merge_replies(&how, &replies).concat(), expected.as_bytes(), "{how:?} {replies:?}");
         }
     }
 }

@@ -20,8 +20,9 @@ pub(super) fn with_cursor(args: Args<'_>, own: u64) -> Vec<u8> {
     encode(&parts)
 }
 
-/// The reply of the master `index` of `masters`, with the cursor for the client's next call.
-pub(super) fn next_cursor(reply: &Bytes, index: usize, masters: usize) -> Bytes {
+/// The pieces of the reply of the master `index` of `masters`, with the cursor for the client's next
+/// call.
+pub(super) fn next_cursor(reply: &Bytes, index: usize, masters: usize) -> Vec<Bytes> {
     let rewritten = || {
         let Ok(View::Array(mut values)) = view(reply) else { return None };
         let Some(View::Bulk(own)) = view(values.next_raw()?).ok() else { return None };
@@ -33,10 +34,12 @@ pub(super) fn next_cursor(reply: &Bytes, index: usize, masters: usize) -> Bytes 
             own => own << CURSOR_BITS | index as u64,
         };
         let next = next.to_string();
-        Some([format!("*2\r\n${}\r\n{next}\r\n", next.len()).as_bytes(), keys].concat().into())
+        Some(vec![format!("*2\r\n${}\r\n{next}\r\n", next.len()).into(), reply.slice_ref(keys)])
     };
     match reply.first() {
-        Some(b'-') => reply.clone(),
-        _ => rewritten().unwrap_or_else(|| Bytes::from_static(b"-ERR the source's cursor cannot be passed on\r\n")),
+        Some(b'-') => vec![reply.clone()],
+        _ => {
+            rewritten().unwrap_or_else(|| vec![Bytes::from_static(b"-ERR the source's cursor cannot be passed on\r\n")])
+        }
     }
 }

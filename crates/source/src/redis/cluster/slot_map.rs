@@ -76,13 +76,13 @@ impl SlotMap {
             if let NodeRole::Replica(of) = &node.role
                 && let Some(index) = ids.get(&**of)
             {
-                let replicas = &mut map.shards[*index].replicas;
-                if !replicas.contains(&node.address) {
-                    replicas.push(node.address.clone());
-                }
+                map.shards[*index].replicas.push(node.address.clone());
             }
         }
-        map.shards.iter_mut().for_each(|shard| shard.replicas.sort_by_cached_key(RedisAddress::to_string));
+        for shard in &mut map.shards {
+            shard.replicas.sort_by_cached_key(RedisAddress::to_string);
+            shard.replicas.dedup();
+        }
         map.aliases = all().filter_map(|node| Some((node.alias.clone()?, node.address.clone()))).collect();
         let spoke: HashSet<&RedisAddress> = all().filter(|node| node.is_asked).map(|node| &node.address).collect();
         let is_silent = |slot: &&u16| map.owner(**slot).is_some_and(|shard| !spoke.contains(&shard.master));

@@ -129,12 +129,13 @@ proptest! {
         let plan = plan(&commands.iter().map(|command| command.iter().map(|part| &**part).collect()).collect::<Vec<_>>());
         prop_assert_eq!(plan.units.iter().map(|unit| unit.replies).sum::<usize>(), commands.len());
         prop_assert_eq!(plan.units.iter().map(|unit| unit.parts).sum::<usize>(), plan.parts.len());
-        let replies = plan.assemble(plan.parts.iter().map(answer).collect(), 3);
+        let buffers = Buffers::unbounded();
+        let replies = plan.assemble(plan.parts.iter().map(answer).collect(), 3, &buffers).expect("room");
         prop_assert_eq!(replies.iter().len(), commands.len());
         prop_assert_eq!(String::from_utf8_lossy(replies.bytes()), expected);
         // And as many if no node answers.
         let gone = plan.parts.iter().map(|_| Err(SourceError::Lost("gone".into()))).collect();
-        prop_assert_eq!(plan.assemble(gone, 3).iter().len(), commands.len());
+        prop_assert_eq!(plan.assemble(gone, 3, &buffers).expect("room").iter().len(), commands.len());
     }
 }
 
@@ -143,7 +144,7 @@ fn a_scan_goes_through_one_master_after_the_other() {
     let scan = |cursor: u64| plan(&[vec!["scan", &cursor.to_string(), "count", "7"]]);
     let said = |own: u64| Bytes::from(format!("*2\r\n{}*0\r\n", bulk(&own.to_string())));
     let next = |index, own, masters| {
-        let reply = next_cursor(&said(own), index, masters);
+        let reply = next_cursor(&said(own), index, masters).concat();
         let Ok(View::Array(mut values)) = view(&reply) else { panic!("{reply:?}") };
         let Some(View::Bulk(cursor)) = values.next() else { panic!("{reply:?}") };
         parse_u64(cursor).expect("a cursor")
@@ -162,7 +163,7 @@ fn a_scan_goes_through_one_master_after_the_other() {
     // A master that has gone.
     let gone = scan(next(6, 5, 7));
     assert!(gone.parts.is_empty());
-    assert_eq!(&gone.assemble(Vec::new(), 3)[0], SCAN_OVER);
+    assert_eq!(&gone.assemble(Vec::new(), 3, &Buffers::unbounded()).expect("room")[0], SCAN_OVER);
 }
 fn cursor_of(cursor: u64) -> (usize, u64) {
     let text = cursor.to_string();
@@ -179,4 +180,38 @@ fn messages_of_a_channel_take_one_way() {
         [&Destination::Slot(slot(b"c")), &Destination::Anyone, &Destination::Anyone],
         "a transaction's keys say where it goes"
     );
+}
+
+/// Each way of assembly copies once, and only what fits; the copy is on the account.
+#[test]
+fn replies_are_assembled_within_the_buffers() {
+    const LIMIT: usize = 8 << 20;
+    let value = |len| format!("*1\r\n{}", bulk(&"v".repeat(len)));
+    let scanned = |len| format!("*2\r\n{}{}", bulk("5"), value(len));
+    type Said<'s> = &'s dyn Fn(usize) -> String;
+    let ways: [(&[&str], Said<'_>); 4] = [
+        (&["mget", "a", "b", "c"], &value),
+        (&["scan", "0"], &scanned),
+        (&["get", "a"], &|len| bulk(&"v".repeat(len))),
+        (&["dbsize"], &|len| format!("-ERR {}\r\n", "v".repeat(4 * len))),
+    ];
+    for (command, said) in ways {
+        // The second command makes two replies of one.
+        let plan = plan(&[command.to_vec(), vec!["ping"]]);
+        for (len, fits) in [(100_000, true), (LIMIT, false)] {
+            let buffers = Buffers::new(LIMIT, 1, Vec::new());
+            let answer = |_| Ok([Bytes::from(said(len / plan.parts.len()))].into_iter().collect());
+            match plan.assemble(plan.parts.iter().map(answer).collect(), 3, &buffers) {
+                Ok(replies) => {
+                    assert!(fits, "{command:?}");
+                    let held = buffers.used();
+                    assert!(held >= replies.bytes().len() && held < replies.bytes().len() + 200, "{command:?}: {held}");
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!fits && text.contains("(max-buffers)") && buffers.refused() == 1, "{command:?}: {text}");
+                }
+            }
+        }
+    }
 }

@@ -264,6 +264,43 @@ fn one_reply_that_does_not_fit() {
     expect_given_back(&larder);
 }
 
+/// A reply of the source is refused before it takes more than a tenth above the bound.
+#[test]
+fn replies_of_a_redis_that_do_not_fit() {
+    let redis = RedisServer::start();
+    let size = (48 * MIB - 1).to_string();
+    redis.command(&["SETRANGE", "big", &size, "v"]);
+    let fill = "redis.call('hset', 'h', 'f', redis.call('get', 'big')) \
+                for _ = 1, 6 do redis.call('rpush', 'l', redis.call('getrange', 'big', 0, 8388607)) end return 1";
+    assert_eq!(redis.command(&["EVAL", fill, "0"]), Reply::Int(1));
+    let larder = start(&["--source", &redis.url(), "--max-value", "64MiB"]);
+    let mut innocent = Innocent::of(&larder);
+    let most = larder.peak() + MEMORY + BUFFERS * 11 / 10;
+    let mut client = larder.client();
+    let commands: [&[&str]; 9] = [
+        &["GET", "big"],
+        &["MGET", "big", "big"],
+        &["GETRANGE", "big", "0", "-1"],
+        &["HGET", "h", "f"],
+        &["HGETALL", "h"],
+        &["HVALS", "h"],
+        &["LRANGE", "l", "0", "-1"],
+        &["SORT", "l", "BY", "none*"],
+        &["EVAL", "return redis.call('get', 'big')", "0"],
+    ];
+    for command in commands {
+        client.send(command).unwrap();
+        let reply = client.read().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        // Not `Reply::error`, which would print it all.
+        assert!(matches!(&reply, Reply::Error(text) if text.contains("(max-buffers)")), "{command:?}");
+        innocent.round();
+        assert!(larder.peak() <= most, "{command:?}: {} MiB of {}", larder.peak() / MIB, most / MIB);
+    }
+    let (status, _, body) = larder.http("GET /v1/kv/big HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(status == 502 && String::from_utf8_lossy(&body).contains("(max-buffers)"), "{status}");
+    assert!(larder.peak() <= most, "{} MiB of {}", larder.peak() / MIB, most / MIB);
+}
+
 /// A value leaves by reference: while the memory tier has it, it counts there; once another has
 /// taken its place, it counts here.
 #[test]
@@ -440,6 +477,28 @@ fn subscribers_at_a_redis_that_do_not_read() {
     assert_eq!(larder.metric("larder_backlog_cutoffs_total"), 0.0, "it was max-buffers, not max-backlog");
     drop(clients);
     expect_kept(&larder, 2.5e6);
+}
+
+/// Messages that come faster than their clients have turns: what waits for a client is on the
+/// account before its connection receives more.
+#[test]
+fn a_flood_of_small_messages_from_a_redis() {
+    let redis = RedisServer::with(&["--client-output-buffer-limit", "pubsub 0 0 0"]);
+    let larder = start(&["--source", &redis.url(), "--max-backlog", "1GiB"]);
+    let mut innocent = Innocent::of(&larder);
+    let mut clients: Vec<Client> = (0..20).map(|_| larder.client()).collect();
+    clients.iter_mut().for_each(|client| _ = client.command(&["SUBSCRIBE", "all"]));
+    let most = larder.peak() + BUFFERS * 2;
+    let publish = "for _ = 1, 500 do redis.call('publish', 'all', ARGV[1]) end return 1";
+    let mut sent = 0;
+    while cutoffs(&larder, "redis") <= 10.0 {
+        assert!(sent < 100, "subscribers are not cut");
+        // One turn of Redis, so all of it comes at once.
+        redis.command(&["EVAL", publish, "0", &"m".repeat(1000)]);
+        innocent.round();
+        sent += 1;
+    }
+    assert!(larder.peak() <= most, "{} MiB of {}", larder.peak() / MIB, most / MIB);
 }
 
 #[test]

@@ -72,8 +72,14 @@ impl ConnectionIo<'_> {
     /// Ready with the reason when the connection is lost.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
         let polled = self.poll_all(cx);
-        self.charge.settle(self.input.capacity() + self.out.owned() + self.pipeline.buffered_bytes());
+        self.account();
         polled
+    }
+
+    fn account(&mut self) {
+        // What a long buffer has grown by in advance was not touched, and takes no memory.
+        let input = self.input.capacity().min(self.input.len().max(INPUT_KEPT));
+        self.charge.settle(input + self.out.owned() + self.pipeline.buffered_bytes());
     }
 
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Arc<str>> {
@@ -96,6 +102,10 @@ impl ConnectionIo<'_> {
                 Poll::Ready(Ok(bytes)) => {
                     received += bytes;
                     self.heard = Instant::now();
+                    if received > INPUT.0 {
+                        // The pipeline asks whether a reply has room.
+                        self.account();
+                    }
                     if self.pipeline.receive(&mut self.input).is_err() {
                         return Poll::Ready(CONFUSED.into());
                     }

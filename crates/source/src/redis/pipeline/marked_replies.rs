@@ -210,6 +210,7 @@ impl Pipeline {
     fn end_marked(&mut self) {
         // The rest of a reply that the marker has cut off.
         let is_whole = !std::mem::take(&mut self.skipping);
+        self.refused = None;
         self.reset_scanner();
         let Some(PipelinedRequest::Relay { relay, replies, ends, marker }) = self.in_flight.pop_front() else { return };
         let fits = marker.is_some_and(|marker| marker.found == Found::Replies);

@@ -30,6 +30,8 @@ use tokio::time::Instant;
 pub(super) const LINKED: usize = 16 * 1024;
 /// The rest of a value is read directly into its own buffer if at least this much is missing.
 const DIRECT: usize = 32 * 1024;
+/// Replies up to this length are received without asking for room.
+const UNCHECKED: usize = 1 << 20;
 /// A relayed reply may be this much larger than `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
 
@@ -91,6 +93,8 @@ pub(crate) struct Pipeline {
     pub(super) markers: Markers,
     /// The current reply is too long and is skipped.
     pub(super) skipping: bool,
+    /// Or there is no room for it: what its client is told.
+    pub(super) refused: Option<String>,
     /// A reply says that authentication is missing. A script may return the same text, so a probe
     /// must check.
     pub(super) auth_doubted: bool,
@@ -133,6 +137,7 @@ impl Pipeline {
             scanner: Scanner::new(max_reply),
             markers: Markers::default(),
             skipping: false,
+            refused: None,
             auth_doubted: false,
             auth_error: None,
             push_count: 0,
@@ -209,12 +214,23 @@ impl Pipeline {
     }
 
     /// Finds the end of the first reply in the first `visible` bytes of `input`; skips a reply that
-    /// is too long.
+    /// is too long, or that does not fit into the rest of `max-buffers`.
     pub(super) fn scan(&mut self, input: &mut BytesMut, visible: usize) -> Result<Scanned, Malformed> {
         if !self.skipping {
             match self.scanner.scan(&input[..visible]) {
                 Ok(Some(len)) => return Ok(Scanned::Reply(len)),
-                Ok(None) => return Ok(Scanned::Part),
+                Ok(None) => {
+                    let (missing, buffers) = (self.scanner.missing(visible), &self.settings.buffers);
+                    if visible.saturating_add(missing) < UNCHECKED || buffers.room() >= missing.max(UNCHECKED) {
+                        return Ok(Scanned::Part);
+                    }
+                    buffers.note_refused();
+                    self.skipping = true;
+                    let limit = buffers.limit();
+                    self.refused = Some(format!(
+                        "-ERR the source's reply does not fit into the buffers now, which may hold {limit} (max-buffers)\r\n"
+                    ));
+                }
                 Err(_) if self.scanner.is_too_long() => self.skipping = true,
                 Err(malformed) => return Err(malformed),
             }
@@ -226,9 +242,8 @@ impl Pipeline {
         }
         self.skipping = false;
         let max = self.max_reply();
-        Ok(Scanned::TooLong(
-            format!("-ERR the source's reply is longer than {max} bytes (follows from max-value)\r\n").into(),
-        ))
+        let too_long = || format!("-ERR the source's reply is longer than {max} bytes (follows from max-value)\r\n");
+        Ok(Scanned::TooLong(self.refused.take().unwrap_or_else(too_long).into()))
     }
 
     fn max_reply(&self) -> usize {

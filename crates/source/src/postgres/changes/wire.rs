@@ -103,12 +103,17 @@ impl Wire {
             parameters.push(("replication", "database"));
         }
         wire.send(|out| frontend::startup_message(parameters.iter().copied(), out)).await?;
+        // With whether the server has proved that it knows the password.
         let mut scram = None;
+        let mut is_let_in = false;
         loop {
             let mut frame = wire.answer().await?;
             match frame.kind {
-                b'R' if frame.body.len() >= 4 => wire.authenticate(login, &mut frame.body, &mut scram).await?,
-                b'Z' => return Ok(wire),
+                b'R' if frame.body.len() >= 4 => {
+                    is_let_in = frame.body[..4] == [0; 4];
+                    wire.authenticate(login, &mut frame.body, &mut scram).await?;
+                }
+                b'Z' if is_let_in => return Ok(wire),
                 b'K' | b'S' | b'N' | b'v' => {}
                 _ => return Err(broken()),
             }
@@ -119,12 +124,14 @@ impl Wire {
         &mut self,
         login: &Login<'_>,
         body: &mut BytesMut,
-        scram: &mut Option<ScramSha256>,
+        scram: &mut Option<(ScramSha256, bool)>,
     ) -> Result<(), Refusal> {
         let kind = body.get_u32();
         let password = || login.password.ok_or_else(|| Refusal::new("the server asks for a password"));
         match (kind, scram) {
-            (0, _) => Ok(()),
+            // In the middle of SCRAM the server has not proved that it knows the password.
+            (0, None | Some((_, true))) => Ok(()),
+            (0 | 3 | 5 | 10, Some(_)) => Err(Refusal::new("the server leaves out a part of SCRAM")),
             (3, _) => {
                 let password = password()?;
                 self.send(|out| frontend::password_message(password.as_bytes(), out)).await
@@ -138,16 +145,21 @@ impl Wire {
                 if !body[..].split(|byte| *byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
                     return Err(Refusal::new("the server offers no way to authenticate that Larder has"));
                 }
-                let scram = scram.insert(ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported()));
+                let begun = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
+                let (scram, _) = scram.insert((begun, false));
                 let message = scram.message().to_vec();
                 self.send(|out| frontend::sasl_initial_response(SCRAM_SHA_256, &message, out)).await
             }
-            (11, Some(scram)) => {
+            (11, Some((scram, false))) => {
                 scram.update(body)?;
                 let message = scram.message().to_vec();
                 self.send(|out| frontend::sasl_response(&message, out)).await
             }
-            (12, Some(scram)) => Ok(scram.finish(body)?),
+            (12, Some((scram, is_proved @ false))) => {
+                scram.finish(body)?;
+                *is_proved = true;
+                Ok(())
+            }
             _ => Err(Refusal::new("the server asks for an authentication that Larder does not have")),
         }
     }
@@ -288,4 +300,64 @@ fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
     let (taken, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpStream};
+
+    const PASSWORD: &str = "secret";
+
+    /// How a server logs a client in: each step is sent after a message of the client.
+    async fn login(steps: &[&[u8]]) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+        let (mut server, _) = listener.accept().await.expect("accepted");
+        let serve = async {
+            let mut read = BytesMut::new();
+            for step in steps {
+                server.read_buf(&mut read).await.expect("a message");
+                server.write_all(step).await.expect("sent");
+            }
+            drop(server);
+        };
+        let login = Login { user: "u", password: Some(PASSWORD), database: "d", is_replication: false };
+        let buffers = Buffers::unbounded();
+        let (started, ()) = tokio::join!(Wire::start(Stream::Tcp(client), &login, &buffers), serve);
+        started.map(drop).map_err(|refusal| refusal.text)
+    }
+    fn authentication(kind: u32, rest: &[u8]) -> Vec<u8> {
+        let len = (8 + rest.len()) as u32;
+        [b"R", &len.to_be_bytes()[..], &kind.to_be_bytes(), rest].concat()
+    }
+
+    /// A server without the password cannot leave out its part of SCRAM. A real server is in
+    /// `postgres/changes.rs` of the program's tests.
+    #[tokio::test]
+    async fn a_server_that_leaves_out_its_proof_is_refused() {
+        const READY: &[u8] = b"Z\0\0\0\x05I";
+        let ok = [&authentication(0, b"")[..], READY].concat();
+        let scram = authentication(10, b"SCRAM-SHA-256\0\0");
+        let proof = authentication(12, b"v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+        let salt = authentication(5, b"salt");
+        let left_out = Err("the server leaves out a part of SCRAM");
+        let no_messages = Err("its messages are not those of a PostgreSQL server");
+        for (name, steps, expected) in [
+            ("trust", vec![&ok[..]], Ok(())),
+            ("a password in clear", vec![&authentication(3, b""), &ok], Ok(())),
+            ("MD5", vec![&salt, &ok], Ok(())),
+            ("ready at once", vec![READY], no_messages),
+            ("ready in the middle of MD5", vec![&salt, READY], no_messages),
+            ("the end in the middle of SCRAM", vec![&scram, &ok], left_out),
+            ("ready in the middle of SCRAM", vec![&scram, READY], no_messages),
+            ("MD5 in the middle of SCRAM", vec![&scram, &salt], left_out),
+            ("a password in the middle of SCRAM", vec![&scram, &authentication(3, b"")], left_out),
+            ("SCRAM again", vec![&scram, &scram], left_out),
+        ] {
+            assert_eq!(login(&steps).await, expected.map_err(str::to_owned), "{name}");
+        }
+        // A proof that comes too early is another error of the protocol.
+        assert!(login(&[&scram, &proof, &ok]).await.is_err());
+    }
 }

@@ -28,7 +28,7 @@ impl Found {
 
 const BLOCK: usize = 64;
 
-/// What a block has, one bit for each byte.
+/// What a block has outside of strings, one bit for each byte.
 struct Masks {
     quotes: u64,
     backslashes: u64,
@@ -90,23 +90,30 @@ impl Strings {
     }
 }
 
-/// Walks through the container that begins at `at`, and tells `commas` where those are that
-/// separate its own elements: the place of a block, and a mask. It stops where `commas` returns
-/// false. The end of the container; `None`: it was stopped, or there is no end.
+/// The blocks from `at` on, each with its place.
 #[inline]
-fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> Option<usize> {
+fn blocks(text: &[u8], at: usize) -> impl Iterator<Item = (usize, Masks)> {
     let mut strings = Strings::default();
-    let mut depth = 0_usize;
-    let mut base = at;
-    while base < text.len() {
+    (at..text.len()).step_by(BLOCK).map(move |base| {
         let mut block = [0; BLOCK];
         match text[base..].first_chunk() {
             Some(whole) => block = *whole,
             None => block[..text.len() - base].copy_from_slice(&text[base..]),
         }
-        let masks = Masks::of(block);
-        let outside = !strings.of(masks.quotes, masks.backslashes);
-        let (opens, closes, own) = (masks.opens & outside, masks.closes & outside, masks.commas & outside);
+        let all = Masks::of(block);
+        let outside = !strings.of(all.quotes, all.backslashes);
+        let (opens, closes, commas) = (all.opens & outside, all.closes & outside, all.commas & outside);
+        (base, Masks { opens, closes, commas, ..all })
+    })
+}
+
+/// Walks through the container that begins at `at`, and tells `commas` where those are that
+/// separate its own elements: the place of a block, and a mask. It stops where `commas` returns
+/// false. The end of the container; `None`: it was stopped, or there is no end.
+#[inline]
+fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (base, Masks { opens, closes, commas: own, .. }) in blocks(text, at) {
         let closed = closes.count_ones() as usize;
         if depth > 1 + closed {
             // Deep inside, whatever the order.
@@ -132,7 +139,6 @@ fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> O
                 events ^= bit;
             }
         }
-        base += BLOCK;
     }
     None
 }
@@ -140,18 +146,9 @@ fn walk(text: &[u8], at: usize, mut commas: impl FnMut(usize, u64) -> bool) -> O
 /// Walks once through everything that the container at `at` has in it, and tells `visit` each `[`, `{`,
 /// `]`, `}` and `,` outside of strings with its place, until the container ends or `visit` fails.
 pub(crate) fn walk_all<E>(text: &[u8], at: usize, mut visit: impl FnMut(usize, u8) -> Result<(), E>) -> Result<(), E> {
-    let mut strings = Strings::default();
     let mut depth = 0_usize;
-    let mut base = at;
-    while base < text.len() {
-        let mut block = [0; BLOCK];
-        match text[base..].first_chunk() {
-            Some(whole) => block = *whole,
-            None => block[..text.len() - base].copy_from_slice(&text[base..]),
-        }
-        let masks = Masks::of(block);
-        let outside = !strings.of(masks.quotes, masks.backslashes);
-        let mut events = (masks.opens | masks.closes | masks.commas) & outside;
+    for (base, masks) in blocks(text, at) {
+        let mut events = masks.opens | masks.closes | masks.commas;
         while events != 0 {
             let bit = events & events.wrapping_neg();
             let place = base + bit.trailing_zeros() as usize;
@@ -166,7 +163,6 @@ pub(crate) fn walk_all<E>(text: &[u8], at: usize, mut visit: impl FnMut(usize, u
             }
             events ^= bit;
         }
-        base += BLOCK;
     }
     Ok(())
 }

@@ -204,15 +204,16 @@ impl Cache {
         if let Some(what_if) = self.rules.what_if.as_ref().filter(|_| prefix.is_empty()) {
             what_if.clear();
         }
+        let shared = Shared::<[u8]>::from(prefix);
         let stepwise = || {
-            let mark = |is_new, slot: &Slot| lock(&slot.0).mark(&self.rules, prefix, is_final, now) | is_new;
+            let mark = |is_new, slot: &Slot| lock(&slot.0).mark(&self.rules, &shared, is_final, now) | is_new;
             self.shards.iter().fold(false, mark)
         };
         let is_new = self.rules.changes.stepwise(stepwise).unwrap_or_else(|| {
             let mut tier = self.exclusive_all();
             self.rules.changes.clearing(Clear::Prefix(prefix, is_final));
             let mark =
-                |is_new, number| tier.on(number, |shard| shard.mark(&self.rules, prefix, is_final, now)) | is_new;
+                |is_new, number| tier.on(number, |shard| shard.mark(&self.rules, &shared, is_final, now)) | is_new;
             (0..self.shards()).fold(false, mark)
         });
         self.rules.changes.cleared();

@@ -2,13 +2,15 @@
 //! ([`crate::staleness`]).
 
 use crate::{sweep_state::Sweep, time::Millis};
+use std::sync::Arc;
 
 /// The entries of a shard under a prefix, up to a version.
 #[derive(Debug)]
 pub(crate) struct Mark {
     pub(crate) version: u64,
     pub(crate) since: Millis,
-    pub(crate) prefix: Box<[u8]>,
+    /// All shards share it.
+    pub(crate) prefix: Arc<[u8]>,
     /// They are gone, not only out of date.
     pub(crate) is_final: bool,
 }
@@ -35,7 +37,8 @@ impl Marks {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(|mark| mark.prefix.len()).sum::<usize>()
+        let shared = |mark: &Mark| mark.prefix.len() / Arc::strong_count(&mark.prefix);
+        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(shared).sum::<usize>()
     }
 
     /// The first mark that covers an entry, unless a final one does: then that.

@@ -285,6 +285,46 @@ fn marks_end_what_was_stored_before_them() {
     lock(cache.mutex(0)).check();
 }
 
+/// What a client clears by very many prefixes is removed in steps, not under one lock.
+#[test]
+fn many_marks_are_thinned_out_in_steps() {
+    let cache = Cache::new(Config { shards: Some(1), ..Config::default() });
+    let mut tier = cache.tier();
+    let entries = if cfg!(miri) { 300 } else { 10_000 };
+    for n in 0..entries {
+        tier.set(cache.key(format!("{}:{n}", n % 100).as_bytes()), Write::new(b"v"), 0).expect("it fits");
+    }
+    let mut steps = 0;
+    for n in 0..100 {
+        loop {
+            let before = tier.len();
+            let has_more = cache.thin_marks(0);
+            assert!(before - tier.len() <= 256, "{} at once", before - tier.len());
+            if !has_more {
+                break;
+            }
+            steps += 1;
+        }
+        cache.mark_prefix(format!("{n}:").as_bytes(), true, 0);
+        let marks = lock(cache.mutex(0)).marks.marks.len();
+        assert!(marks <= 32, "{marks}");
+    }
+    assert!(steps > 2 && tier.len() < entries, "{steps}");
+}
+
+#[test]
+fn shards_share_the_prefix_of_a_clear() {
+    let cache = Cache::new(Config { shards: Some(16), ..Config::default() });
+    for n in 0..1000_u32 {
+        cache.tier().set(cache.key(&n.to_le_bytes()), Write::new(b"v"), 0).expect("it fits");
+    }
+    let prefixes: Vec<Vec<u8>> = (0..20).map(|n| vec![n; 50_000]).collect();
+    prefixes.iter().for_each(|prefix| _ = cache.mark_prefix(prefix, true, 0));
+    let bytes: usize = (0..cache.shards()).map(|number| lock(cache.mutex(number)).marks.bytes()).sum();
+    let once = prefixes.concat().len();
+    assert!((once * 9 / 10..once * 11 / 10).contains(&bytes), "{bytes} of {once}");
+}
+
 #[test]
 fn a_loss_does_not_make_older_losses_younger() {
     let cache = cache();

@@ -22,6 +22,7 @@ use crate::{
     marks::Mark, record, shard::Shard, shard_common::Rules, stale_rules::Standing, sweep::SWEEP_EVERY,
     sweep_state::Sweep, tag_table::Cleared, time::Millis,
 };
+use std::sync::Arc;
 
 /// From so many marks of one shard on, callers thin them out in steps before they add one
 /// ([`Cache::thin_marks`](crate::Cache::thin_marks)).
@@ -33,7 +34,7 @@ impl Shard {
     /// From now on what is held under a prefix (empty: everything) is out of date, or gone if
     /// `is_final`, until it is written again. Nothing that is in flight for it will be stored.
     /// False if older marks say as much.
-    pub(crate) fn mark(&mut self, rules: &Rules, prefix: &[u8], is_final: bool, now: Millis) -> bool {
+    pub(crate) fn mark(&mut self, rules: &Rules, prefix: &Arc<[u8]>, is_final: bool, now: Millis) -> bool {
         self.flights.fence_all(prefix);
         let version = self.clock.version();
         let says_nothing_new =
@@ -43,7 +44,7 @@ impl Shard {
             if self.marks.marks.len() == MOST_MARKS {
                 while self.thin_marks(rules, now) {}
             }
-            self.marks.marks.push(Mark { version, since: now, prefix: prefix.into(), is_final });
+            self.marks.marks.push(Mark { version, since: now, prefix: prefix.clone(), is_final });
             // What is final goes soon.
             if is_final {
                 self.marks.next_sweep = now;

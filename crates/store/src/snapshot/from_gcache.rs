@@ -8,7 +8,7 @@ use super::{
     write::SnapshotWriter,
 };
 use crate::{
-    clock,
+    clock, magic,
     table::{MAX_KEY, MAX_VALUE},
 };
 use larder_engine::{End, Millis, PolicyState};
@@ -34,9 +34,9 @@ pub struct DocumentForm {
 /// It cannot be read.
 pub fn is_gcache_dump(path: &Path) -> Result<bool, SnapshotError> {
     let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(gcache_dump::BEGIN as u64).read_to_end(&mut begin));
+    let read = File::open(path).and_then(|file| file.take(magic::GCACHE_BEGIN as u64).read_to_end(&mut begin));
     read.map_err(|error| SnapshotError::io(path, error))?;
-    Ok(gcache_dump::is_dump(&begin))
+    Ok(magic::is_gcache_dump(&begin))
 }
 
 /// Writes the items of a dump to the group of database 0 in a snapshot. What has expired is not

@@ -16,16 +16,6 @@
 /// An item: key, value, and its end in nanoseconds since the Unix epoch.
 pub(super) type DumpItem<'a> = (&'a [u8], &'a [u8], Option<i64>);
 
-/// Names of types that the definitions at the beginning of a dump have.
-const TYPES: [&[u8]; 3] = [b"StorageDump", b"ShardDump", b"KeyExpiration"];
-/// Bytes at the beginning in which they are.
-pub(super) const BEGIN: usize = 512;
-
-/// Whether a file that begins like this is a dump.
-pub(super) fn is_dump(begin: &[u8]) -> bool {
-    TYPES.iter().all(|name| begin.windows(name.len()).any(|found| found == *name))
-}
-
 /// Passes the items of a dump to `visit`. The error is the byte at which it cannot be read: then some
 /// items may have been passed on.
 pub(super) fn visit_items<'a>(dump: &'a [u8], visit: &mut dyn FnMut(DumpItem<'a>)) -> Result<(), usize> {
@@ -153,6 +143,7 @@ impl<'a> Gob<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::magic::is_gcache_dump;
     use proptest::prelude::*;
 
     /// What Go 1.26's encoding/gob writes for three shards of GCache's types: an item `a` that ends
@@ -162,7 +153,7 @@ pub(super) mod tests {
     #[test]
     fn items_have_the_ends_of_their_keys() {
         let dump = DUMP;
-        assert!(is_dump(dump) && !is_dump(b"REDIS0011") && !is_dump(b""));
+        assert!([dump, b"REDIS0011", b""].map(is_gcache_dump) == [true, false, false]);
         let expected: [DumpItem<'_>; 2] = [
             (b"a", b"{\"n\": [1, 2]}", Some(4_102_444_800_000_000_000)),
             (b"old", b"1", Some(1_500_000_000_000_000_000)),

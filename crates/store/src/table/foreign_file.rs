@@ -1,6 +1,6 @@
 //! What a file is that does not begin like a table: often the text that the table should be built
 //! from, or another of Larder's files.
-use crate::magic::{BACKUP, RDB, SNAPSHOT, TABLE};
+use crate::magic::{BACKUP, RDB, SNAPSHOT, TABLE, is_gcache_dump};
 use std::path::Path;
 
 /// What a file is instead of a table.
@@ -16,6 +16,10 @@ pub enum ForeignFile {
     Backup,
     /// A dump of Redis.
     Rdb,
+    /// A dump of GCache.
+    Gcache,
+    /// A file of another database.
+    Other(&'static str),
     /// Compressed with this program.
     Compressed(&'static str),
     /// Text in UTF-16, as some Windows programs write it.
@@ -40,6 +44,9 @@ impl ForeignFile {
             (&SNAPSHOT[..], ForeignFile::Snapshot),
             (BACKUP, ForeignFile::Backup),
             (RDB, ForeignFile::Rdb),
+            (b"*2\r\n$6\r\nSELECT\r\n", ForeignFile::Other("an append-only file of Redis")),
+            (b"SQLite format 3\0", ForeignFile::Other("a database of SQLite")),
+            (b"PGDMP", ForeignFile::Other("an archive of pg_dump")),
             (b"\x1f\x8b", ForeignFile::Compressed("gzip")),
             (b"\x28\xb5\x2f\xfd", ForeignFile::Compressed("zstd")),
             (b"\xfd7zXZ\0", ForeignFile::Compressed("xz")),
@@ -49,7 +56,13 @@ impl ForeignFile {
             (&TABLE, ForeignFile::Table),
         ];
         let found = known.into_iter().find(|(magic, _)| begin.starts_with(magic));
-        found.map_or_else(|| if is_text(begin) { ForeignFile::Text } else { ForeignFile::Unknown }, |(_, file)| file)
+        match found {
+            Some((_, file)) => file,
+            // Its beginning may look like text.
+            None if is_gcache_dump(begin) => ForeignFile::Gcache,
+            None if is_text(begin) => ForeignFile::Text,
+            None => ForeignFile::Unknown,
+        }
     }
 
     /// What it is, and what to type.
@@ -66,6 +79,12 @@ impl ForeignFile {
             }
             ForeignFile::Rdb => {
                 format!("it is a dump of Redis; convert it with `larder snapshot convert {file} FILE`")
+            }
+            ForeignFile::Gcache => {
+                format!("it is a dump of GCache; convert it with `larder snapshot convert {file} FILE`")
+            }
+            ForeignFile::Other(what) => {
+                format!("it is {what}, which Larder does not read; export text, CSV or JSON lines")
             }
             ForeignFile::Compressed(program) => {
                 format!("it is compressed; decompress it with `{program} -dk {file}` and build a table from that")

@@ -95,7 +95,7 @@ const NAME_SHOWN: usize = 64;
 /// Lines between two looks at the progress.
 const LOOK: u64 = 1 << 14;
 /// First bytes from which a file of another kind is known.
-const HEAD: u64 = 64;
+const HEAD: u64 = 512;
 
 impl Input {
     /// An input with the usual names of columns, in the format that the file's name says.

@@ -223,12 +223,19 @@ fn files_of_other_kinds_are_no_input() {
     let place = Place::new();
     let utf16: Vec<u8> = "\u{feff}a 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let table = bytes_of(&numbered(3), 0, 0);
-    let files: [(&[u8], &str); 5] = [
+    let files: [(&[u8], &str); 9] = [
         (b"\x1f\x8b\x08\0 a\nb c\n", "it is compressed; decompress it with `gzip -dk "),
         (b"\x28\xb5\x2f\xfd\0 a\n", "it is compressed; decompress it with `zstd -dk "),
         (b"\xfd7zXZ\0 a\n", "it is compressed; decompress it with `xz -dk "),
         (&utf16, "it is text in UTF-16; `iconv "),
         (&table, "it is a table; "),
+        (
+            include_bytes!("../../snapshot/gcache.dump"),
+            "it is a dump of GCache; convert it with `larder snapshot convert ",
+        ),
+        (b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n", "it is an append-only file of Redis, which "),
+        (b"SQLite format 3\0 a\n", "it is a database of SQLite, which "),
+        (b"PGDMP\x01 a\n", "it is an archive of pg_dump, which "),
     ];
     for (bytes, expected) in files {
         for name in ["x.data", "x.csv", "x.jsonl"] {

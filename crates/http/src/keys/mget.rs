@@ -1,4 +1,5 @@
 //! `POST /v1/mget`: many keys in one request.
+use super::mget_body::WantedKeys;
 use crate::{
     messages::{
         problem_json::{Answer, Problem, ProblemKind},
@@ -7,34 +8,11 @@ use crate::{
     },
     routing::route_request::RouteRequest,
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use larder_base::{buffers::BufferKind, identity::KeyAccess, telemetry::RecordedOperation};
 use larder_core::read::{Group, StartedRead};
 use larder_engine::Wait;
 use larder_proto::http::text::Sink;
-use serde::Deserialize;
-
-/// `{"keys":["a",{"base64":"/w=="}]}`
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    keys: Vec<WantedKey>,
-}
-
-/// A key, as text or, where it is not UTF-8, as base64.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum WantedKey {
-    Text(String),
-    Bytes(Encoded),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Encoded {
-    base64: String,
-}
 
 /// Longer values are not copied.
 const COPIED: usize = 16 * 1024;
@@ -109,15 +87,10 @@ pub(crate) async fn mget(request: &RouteRequest<'_>, body: Bytes) -> Answer {
 }
 
 fn parse(body: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Problem> {
-    let bad =
-        |why: &dyn std::fmt::Display| Problem::of(ProblemKind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
-    let wanted: Wanted = serde_json::from_slice(body).map_err(|error| bad(&error))?;
-    if wanted.keys.len() > most {
+    let bad = |why: String| Problem::of(ProblemKind::BadBody, format!("expected {{\"keys\":[…]}}: {why}"));
+    let wanted = WantedKeys::parse(body).map_err(bad)?;
+    if wanted.len() > most {
         return Err(Problem::over(ProblemKind::TooManyKeys, "the number of keys", "max-pipeline", most));
     }
-    let bytes = wanted.keys.into_iter().map(|key| match key {
-        WantedKey::Text(text) => Ok(text.into_bytes()),
-        WantedKey::Bytes(key) => BASE64_STANDARD.decode(key.base64).map_err(|error| bad(&error)),
-    });
-    bytes.collect()
+    wanted.into_keys().map_err(bad)
 }

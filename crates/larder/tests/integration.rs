@@ -19,6 +19,8 @@ mod http;
 mod innocent;
 #[path = "common/larder.rs"]
 mod larder;
+#[path = "common/lies.rs"]
+mod lies;
 #[path = "common/network.rs"]
 mod network;
 mod peers;

@@ -16,7 +16,14 @@ use larder_core::{
 };
 use larder_engine::Write;
 use larder_source::Source;
-use std::{future::Future, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -54,15 +61,20 @@ pub(super) struct Server {
 impl Server {
     /// With these arguments of `larder serve`, a second group `other` of 1 MiB, and no source.
     pub(super) fn new(args: &[&str]) -> Server {
-        Server::build(args, None)
+        Server::build(args, None, Ipv4Addr::LOCALHOST)
     }
 
     /// With this source behind group `default`.
     pub(super) fn with_source(args: &[&str], source: Rc<dyn Source>) -> Server {
-        Server::build(args, Some(source))
+        Server::build(args, Some(source), Ipv4Addr::LOCALHOST)
     }
 
-    fn build(args: &[&str], source: Option<Rc<dyn Source>>) -> Server {
+    /// Its listeners were told to listen on all addresses.
+    pub(super) fn on_all_addresses(args: &[&str]) -> Server {
+        Server::build(args, None, Ipv4Addr::UNSPECIFIED)
+    }
+
+    fn build(args: &[&str], source: Option<Rc<dyn Source>>, ip: Ipv4Addr) -> Server {
         let mut settings = Settings::from_args(args).expect("valid arguments");
         let default = &mut settings.groups[0];
         default.max_memory = 32 << 20;
@@ -75,7 +87,7 @@ impl Server {
             TcpListener::from_std(listener).expect("a runtime")
         };
         let (native, admin) = (listen(), listen());
-        let address = |listener: &TcpListener| listener.local_addr().expect("bound");
+        let address = |listener: &TcpListener| SocketAddr::from((ip, listener.local_addr().expect("bound").port()));
         let bound = Bound { http: vec![address(&native)], admin: Some(address(&admin)), ..Bound::default() };
         let app =
             App::new(settings, Logs::default(), bound, 100, larder_redis::catalog()).expect("no source to go wrong");

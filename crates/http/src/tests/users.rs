@@ -307,6 +307,25 @@ fn no_route_is_reached_by_the_name_of_another_site() {
     });
 }
 
+/// Decision 0150.
+#[test]
+fn listeners_on_all_addresses_check_the_names_that_are_listed() {
+    run(|| async {
+        for (args, is_refused) in [(&[][..], false), (&["--allowed-hosts=shop.example"], true)] {
+            let server = Server::on_all_addresses(args);
+            for (role, route) in each_route().filter(|(_, route)| route.pattern != "/v1/live") {
+                let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
+                let line = (route.method.as_str(), &*path);
+                for (host, is_refused) in [("elsewhere.example", is_refused), ("shop.example", false)] {
+                    let reply = server.request((role, Path::Any), line, &format!("Host: {host}\r\n"), "").await;
+                    let refused = (reply.status, text_of(&reply).contains("allowed-hosts")) == (403, true);
+                    assert_eq!(refused, is_refused, "{line:?} {host}: {reply:?}");
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn routes_between_nodes_exist_with_nodes_only() {
     run(|| async {

@@ -159,7 +159,11 @@ impl Larder {
     pub fn resident(&self) -> usize {
         self.status("VmRSS:")
     }
-    /// Of that, what is no file's: how much of a mapped file is resident depends on the page cache.
+    /// The most that was ever resident.
+    pub fn peak(&self) -> usize {
+        self.status("VmHWM:")
+    }
+    /// Of the resident memory, what is no file's: how much of a mapped file is resident depends on the page cache.
     pub fn anonymous(&self) -> usize {
         self.status("RssAnon:")
     }

@@ -1,12 +1,14 @@
 //! Nodes that find each other by gossip, and notice who is gone.
 use super::{
-    common::wait_until,
+    common::{Port, wait_until},
     fleet::{Fleet, read, send},
     larder::Larder,
 };
 use rustix::process::Signal;
 use std::{
     net::UdpSocket,
+    sync::{Arc, Mutex},
+    thread::spawn,
     time::{Duration, Instant},
 };
 
@@ -97,6 +99,51 @@ fn a_node_without_the_secret_is_no_peer_and_junk_does_no_harm() {
     fleet.nodes[0].signal(Signal::TERM);
     fleet.nodes[0].wait();
     agree(&fleet, &[1]);
+}
+
+/// Stands on the way to a node: passes each datagram on, and keeps it.
+fn record(listen: String, to: u16) -> Arc<Mutex<Vec<Vec<u8>>>> {
+    let kept = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let (socket, keep) = (UdpSocket::bind(listen).unwrap(), kept.clone());
+    spawn(move || {
+        let mut packet = [0; 65536];
+        while let Ok((len, _)) = socket.recv_from(&mut packet) {
+            keep.lock().unwrap().push(packet[..len].to_vec());
+            // The node may have gone.
+            let _ = socket.send_to(&packet[..len], ("127.0.0.1", to));
+        }
+    });
+    kept
+}
+
+#[test]
+fn packets_that_were_recorded_keep_no_node_alive() {
+    // Others reach a node at the host of `peer-self`. There the recorder listens.
+    let udp = [Port::free(), Port::free()];
+    let address = |number: usize| format!("127.0.0.{}:{}", number + 2, udp[number].number);
+    let recorded = [0, 1].map(|number| record(address(number), udp[number].number));
+    let seed = format!("gossip:{}", address(0));
+    let mut nodes = [0, 1].map(|number| {
+        let (name, own) = (format!("127.0.0.{}:80", number + 2), format!("127.0.0.1:{}", udp[number].number));
+        let args = ["--peers", &seed, "--peer-self", &name, "--peer-gossip", &own, "--peer-secret", "of these nodes"];
+        Larder::start(&[&args[..], &["--source", "demo:"]].concat())
+    });
+    wait_until("the nodes to find each other", || nodes.iter().all(|node| names(node).len() == 2));
+    wait_until("enough to be recorded", || recorded.iter().all(|kept| kept.lock().unwrap().len() >= 30));
+    nodes[0].signal(Signal::KILL);
+    nodes[0].wait();
+    let begun = Instant::now();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let kept = recorded[1].lock().unwrap().clone();
+    wait_until("the node that was killed to be gone", || {
+        kept.iter().for_each(|packet| _ = socket.send_to(packet, ("127.0.0.1", udp[1].number)).unwrap());
+        names(&nodes[1]) == ["127.0.0.3:80"]
+    });
+    assert!(begun.elapsed() < BOUND);
+    nodes[1].signal(Signal::TERM);
+    nodes[1].wait();
+    let log = nodes[1].stderr();
+    assert!(log.contains("a gossip packet is refused: it was sent before"), "{log}");
 }
 
 #[test]

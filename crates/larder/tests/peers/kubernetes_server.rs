@@ -12,11 +12,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::spawn,
 };
-use tokio_rustls::rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    crypto::ring::default_provider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 /// Pods on a page, whatever the limit of the request.
 const PAGE: usize = 2;
@@ -56,16 +52,7 @@ impl KubernetesServer {
     pub fn start() -> KubernetesServer {
         let authority = Authority::new();
         let files = authority.issue("api", &["127.0.0.1"]);
-        let tls = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![CertificateDer::from_pem_file(&files.cert).unwrap()],
-                PrivateKeyDer::from_pem_file(&files.key).unwrap(),
-            )
-            .unwrap();
-        let (tls, listener) = (Arc::new(tls), TcpListener::bind("127.0.0.1:0").unwrap());
+        let (tls, listener) = (files.server(), TcpListener::bind("127.0.0.1:0").unwrap());
         let state = State { token: "first".to_owned(), is_allowed: true, version: 7, oldest: 7, ..State::default() };
         let server = KubernetesServer {
             address: listener.local_addr().unwrap(),

@@ -5,11 +5,13 @@ use super::{
     link_proxy::LinkProxy,
     workload::{Writes, info, replica_of, wait_for_equality, wait_for_link},
 };
+use crate::tls::certificates::Authority;
 use rustix::process::Signal;
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
 };
+use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 /// A replica of a Larder that forwards writes of both protocols.
 fn forwarding(primary: &Larder, args: &[&str]) -> Larder {
@@ -130,51 +132,70 @@ fn http_writes_are_forwarded_with_their_answers() {
     assert_eq!(status, 405, "{}", String::from_utf8_lossy(&body));
 }
 
-/// The replica is the client of its primary: it sends what the write depends on, and nothing that
-/// says who its own client is.
+/// The head of the one request that comes, over TLS or not. It is answered.
+fn record(listener: &TcpListener, tls: Option<ServerConnection>) -> Vec<String> {
+    fn head(mut stream: impl Read + Write) -> Vec<String> {
+        let lines = BufReader::new(&mut stream).lines().map(Result::unwrap);
+        let lines = lines.take_while(|line| !line.is_empty()).collect();
+        stream.write_all(b"HTTP/1.1 204 No Content\r\nserver-timing: x\r\n\r\n").unwrap();
+        stream.flush().unwrap();
+        lines
+    }
+    let (stream, _) = listener.accept().unwrap();
+    match tls {
+        None => head(&stream),
+        Some(tls) => head(StreamOwned::new(tls, stream)),
+    }
+}
+
+/// The replica is the client of its primary: it sends what the write depends on, over TLS its own
+/// password, and nothing that says who its own client is.
 #[test]
 fn a_forwarded_http_write_has_no_credentials_and_no_address_of_the_client() {
-    let primary = Larder::start(&["--replication-secret=stream"]);
-    let recorder = TcpListener::bind("127.0.0.1:0").unwrap();
-    let http_address = format!("--primary-http={}", recorder.local_addr().unwrap());
-    let args = ["--password=open", "--replication-secret=stream", "--replica-writes=forward", &http_address];
-    let mut replica = replica_of(primary.redis, &args);
-    wait_until("the replica to follow", || replica.get("/metrics").contains("\nlarder_replication_link_up 1\n"));
-    let recorded = std::thread::spawn(move || {
-        let (stream, _) = recorder.accept().unwrap();
-        let mut lines = Vec::new();
-        for line in BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()) {
-            lines.push(line);
+    let authority = Authority::new();
+    let files = authority.issue("primary", &["127.0.0.1"]);
+    for over_tls in [false, true] {
+        let primary = Larder::start(&["--replication-secret=stream"]);
+        let recorder = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = recorder.local_addr().unwrap().to_string();
+        let tls = over_tls.then(|| ServerConnection::new(files.server()).unwrap());
+        let http_address = match over_tls {
+            true => format!("--primary-http=https://{host}?ca={}", authority.file().display()),
+            false => format!("--primary-http={host}"),
+        };
+        let args = ["--password=open", "--replication-secret=stream", "--replica-writes=forward", &http_address];
+        let mut replica = replica_of(primary.redis, &args);
+        wait_until("the replica to follow", || replica.get("/metrics").contains("\nlarder_replication_link_up 1\n"));
+        let recorded = std::thread::spawn(move || record(&recorder, tls));
+        let sent = "authorization: Bearer open\r\ncookie: session=1\r\nx-forwarded-for: 192.0.2.1\r\n\
+            forwarded: for=192.0.2.1\r\nx-real-ip: 192.0.2.1\r\nproxy-authorization: Basic eDp5\r\n\
+            x-api-key: k\r\norigin: http://x\r\nuser-agent: x\r\ncontent-type: text/plain\r\ncache-tag: a\r\n\
+            surrogate-key: b\r\nif-none-match: *\r\nx-request-id: 7\r\n";
+        assert_eq!(replica.http(&http("PUT", "/v1/kv/k?ttl=1h", sent, "v")).0, 204);
+        let mut lines = recorded.join().unwrap();
+        assert_eq!(lines.remove(0), "PUT /v1/kv/k?ttl=1h HTTP/1.1");
+        lines.sort();
+        let host = format!("host: {host}");
+        let mut expected = vec![
+            "cache-tag: a",
+            "content-length: 1",
+            "content-type: text/plain",
+            &host,
+            "if-none-match: *",
+            "larder-forwarded: 1",
+            "surrogate-key: b",
+            "x-request-id: 7",
+        ];
+        if over_tls {
+            // `default:open`
+            expected.insert(0, "authorization: Basic ZGVmYXVsdDpvcGVu");
         }
-        (&stream).write_all(b"HTTP/1.1 204 No Content\r\nserver-timing: x\r\n\r\n").unwrap();
-        lines
-    });
-    let sent = "authorization: Bearer open\r\ncookie: session=1\r\nx-forwarded-for: 192.0.2.1\r\n\
-        forwarded: for=192.0.2.1\r\nx-real-ip: 192.0.2.1\r\nproxy-authorization: Basic eDp5\r\n\
-        x-api-key: k\r\norigin: http://x\r\nuser-agent: x\r\ncontent-type: text/plain\r\ncache-tag: a\r\n\
-        surrogate-key: b\r\nif-none-match: *\r\nx-request-id: 7\r\n";
-    assert_eq!(replica.http(&http("PUT", "/v1/kv/k?ttl=1h", sent, "v")).0, 204);
-    let mut lines = recorded.join().unwrap();
-    assert_eq!(lines.remove(0), "PUT /v1/kv/k?ttl=1h HTTP/1.1");
-    lines.sort();
-    let host = http_address.trim_start_matches("--primary-http=").to_owned();
-    let expected = [
-        "cache-tag: a",
-        "content-length: 1",
-        "content-type: text/plain",
-        &format!("host: {host}"),
-        "if-none-match: *",
-        "larder-forwarded: 1",
-        "surrogate-key: b",
-        "x-request-id: 7",
-    ];
-    assert_eq!(lines, expected);
-    let said = {
+        assert_eq!(lines, expected);
         replica.signal(Signal::TERM);
         replica.wait();
-        replica.stderr()
-    };
-    assert!(said.contains("is without TLS, so the password is not sent there"), "{said}");
+        let said = replica.stderr();
+        assert_eq!(said.contains("is without TLS, so the password is not sent there"), !over_tls, "{said}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod http_addresses;
 mod http_copies;
 mod http_origin;
 mod http_writes;
+mod liars;
 mod overload;
 mod postgres;
 mod redis_only;

@@ -3,9 +3,15 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ServerConfig,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 
 /// An authority, with a directory for everything that it issues.
 pub struct Authority {
@@ -63,6 +69,14 @@ impl Authority {
 }
 
 impl Files {
+    /// A server of the test's own with this certificate.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        let certificate = CertificateDer::from_pem_file(&self.cert).unwrap();
+        let key = PrivateKeyDer::from_pem_file(&self.key).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        Arc::new(config.with_single_cert(vec![certificate], key).unwrap())
+    }
     /// `--tls-cert=… --tls-key=…`
     pub fn flags(&self) -> [String; 2] {
         [format!("--tls-cert={}", self.cert.display()), format!("--tls-key={}", self.key.display())]

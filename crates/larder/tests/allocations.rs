@@ -20,7 +20,7 @@ use larder_core::{
 };
 use larder_redis::{
     CommandAccess, Flow,
-    connection::{BufferPool, ClientConnection},
+    connection::{BufferPool, ClientConnection, Protocol as _},
 };
 
 use larder_store::clock;

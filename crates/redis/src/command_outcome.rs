@@ -6,33 +6,7 @@ use larder_proto::resp::{Args, Reply, parse_i64};
 use larder_source::{LocalFuture, SourceError};
 
 /// What the connection does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// The reply is in the output. After a turn: there is more to process, but other connections get
-    /// their turn first.
-    Done,
-    /// The reply comes later, and has its place among the [waiting replies](super::waiting_replies).
-    Waits,
-    /// The client's [outstanding](super::session::Outstanding) commands must be answered first. Then
-    /// the command begins again.
-    Behind,
-    /// The command runs alone, when every command before it is answered.
-    Alone(&'static Command),
-    /// Commands may have to wait until a pause is over (CLIENT PAUSE).
-    Paused,
-    /// The input is used up, except for a partial command that lacks at least `more` bytes.
-    Input {
-        /// At least 1.
-        more: usize,
-    },
-    /// Too many bytes are unsent, or too many reads wait. Continue when there are fewer.
-    Full,
-    /// Send the output, then close.
-    Close,
-    /// Send the output, then the connection is the stream of a replica
-    /// ([`Session::replica`](super::session::Session)).
-    Replicate,
-}
+pub type Flow = larder_core::connection::Flow<&'static Command>;
 
 /// The outcome of a command: its reply is written, or it failed and wrote nothing.
 pub(super) type Done = Result<Flow, CommandError>;

@@ -10,7 +10,7 @@ use larder_core::{
 };
 use larder_redis::{
     COMMANDS, Command, CommandAccess, Flags, Flow, Leaves,
-    connection::{BufferPool, ClientConnection},
+    connection::{BufferPool, ClientConnection, Protocol as _},
 };
 use larder_store::clock;
 use std::{future::poll_fn, sync::Arc, task::Waker};

@@ -12,26 +12,36 @@
 //! ```
 use crate::{
     Command, CommandAccess, Flow, Outstanding, PendingRead, Session,
-    connection::{
-        command_input::{BufferPool, CommandInput},
-        refused_commands::{has_room, no_room_error, refused_error},
-    },
+    connection::refused_commands::{has_room, no_room_error, refused_error},
     foreign_protocol::ForeignProtocol,
     plain_gets::GetReplies,
     waiting_replies::{WaitingKind, WaitingReply, Waits},
 };
-use larder_base::{buffers::HeldBytes, special::Special, tls::begins_handshake};
-use larder_core::{app::Worker, clients::Client, gate};
+use larder_base::{
+    buffers::{ClientProtocol, HeldBytes},
+    special::Special,
+    telemetry::Counters,
+    tls::{ClientStream, begins_handshake},
+};
+use larder_core::{
+    app::Worker,
+    clients::Client,
+    connection::{self, BufferPool, ByteCounters, CommandInput, Protocol},
+    gate::{self, Door},
+};
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
     proxy_header::begins_header,
     resp::{Limits, Parsed, Parser},
 };
-use larder_source::{Fetch, SourceError};
+use larder_ring::replica::ReplicaRequest;
+use larder_source::Fetch;
 use larder_store::clock;
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -46,6 +56,19 @@ const MAX_DUE: usize = 1 << 20;
 /// Capacity for waiting replies that is kept between batches.
 const KEPT_QUEUE: usize = 64;
 
+/// Serves a connection until it ends.
+pub async fn serve<S: ClientStream>(
+    worker: Rc<Worker>,
+    pool: Rc<BufferPool>,
+    stream: S,
+    peer: SocketAddr,
+    access: Arc<CommandAccess>,
+) {
+    let of = worker.clone();
+    let begin = |client, user: Option<&str>| ClientConnection::with_certificate(&of, client, access, user);
+    connection::serve(worker, pool, stream, peer, begin).await;
+}
+
 /// One client's connection, without the socket.
 pub struct ClientConnection {
     /// The client as other clients see it.
@@ -54,7 +77,7 @@ pub struct ClientConnection {
     pub input: CommandInput,
     /// The bytes to send to the client.
     pub out: Output,
-    pub(super) session: Session,
+    session: Session,
     parser: Parser,
     limits: Limits,
     queue: VecDeque<WaitingReply>,
@@ -95,28 +118,6 @@ impl ClientConnection {
             max_due: MAX_DUE,
             client,
         }
-    }
-
-    /// The key that the command at the front of the input will look up in the memory tier.
-    #[inline]
-    pub fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { crate::key_prefetch::first_key(worker, self.input.unread()) } else { None }
-    }
-
-    /// Processes commands until the input is used up or a step stops it. Then passes the misses to
-    /// the source as one batch. Does not wait and does not write: the replies are in
-    /// [`ClientConnection::out`].
-    pub fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow {
-        let batch = &mut *pool.batch.borrow_mut();
-        self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
-        let already = self.queue.len();
-        let flow = self.begin_all(worker, now, batch);
-        self.session.end_turn(worker);
-        self.send_forwarded(worker, already);
-        if !batch.is_empty() {
-            worker.fetch(worker.groups.default(), batch);
-        }
-        flow
     }
 
     fn begin_all(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> Flow {
@@ -242,17 +243,6 @@ impl ClientConnection {
         gets.commands
     }
 
-    /// Runs the command at which [`process`](ClientConnection::process) stopped. A client that
-    /// disconnects meanwhile does not interrupt a write between the source and the memory tier.
-    /// The queue must be empty.
-    pub async fn run_alone(&mut self, worker: &Worker, command: &'static Command) -> Flow {
-        debug_assert!(self.queue.is_empty());
-        let args = self.parser.args(self.input.unread());
-        let flow = crate::run(worker, &mut self.session, (command, &args), &mut self.out).await;
-        self.input.consume(std::mem::take(&mut self.alone));
-        flow
-    }
-
     /// Sends the commands that this turn has added. They come after all replies that were waiting
     /// before.
     fn send_forwarded(&mut self, worker: &Worker, already: usize) {
@@ -262,15 +252,62 @@ impl ClientConnection {
             }
         }
     }
+}
 
-    /// Whether a reply waits for the source.
-    pub fn is_waiting(&self) -> bool {
+impl Protocol for ClientConnection {
+    type Alone = &'static Command;
+    const NAME: &'static str = "Redis";
+    const DOOR: Door = Door::Redis;
+    const BUFFERS: ClientProtocol = ClientProtocol::Redis;
+
+    fn counters(counters: &Counters) -> ByteCounters<'_> {
+        ByteCounters { bytes_in: &counters.redis_bytes_in, bytes_out: &counters.redis_bytes_out }
+    }
+    fn error(text: &str) -> String {
+        format!("-ERR {text}\r\n")
+    }
+    fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+    #[inline]
+    fn input(&mut self) -> &mut CommandInput {
+        &mut self.input
+    }
+    #[inline]
+    fn out(&mut self) -> &mut Output {
+        &mut self.out
+    }
+    #[inline]
+    fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
+        if self.parser.is_fresh() { crate::key_prefetch::first_key(worker, self.input.unread()) } else { None }
+    }
+
+    fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow {
+        let batch = &mut *pool.batch.borrow_mut();
+        self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);
+        let already = self.queue.len();
+        let flow = self.begin_all(worker, now, batch);
+        self.session.end_turn(worker);
+        self.send_forwarded(worker, already);
+        if !batch.is_empty() {
+            worker.fetch(worker.groups.default(), batch);
+        }
+        flow
+    }
+
+    async fn run_alone(&mut self, worker: &Worker, command: &'static Command) -> Flow {
+        debug_assert!(self.queue.is_empty());
+        let args = self.parser.args(self.input.unread());
+        let flow = crate::run(worker, &mut self.session, (command, &args), &mut self.out).await;
+        self.input.consume(std::mem::take(&mut self.alone));
+        flow
+    }
+
+    fn is_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Moves the replies that are ready, and the output after them, to [`ClientConnection::out`].
-    /// Ready if there were any.
-    pub fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_waiting(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<()> {
         let mut progress = Poll::Pending;
         let mut now = None;
         while let Some(front) = self.queue.front_mut() {
@@ -302,33 +339,8 @@ impl ClientConnection {
         progress
     }
 
-    /// Moves those pushes to [`ClientConnection::out`], unless that is full. Ready if there were
-    /// any.
-    ///
-    /// # Errors
-    /// A dedicated connection is lost, so the client's connection must end.
-    pub fn poll_pushes(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
-        self.session.note_changed_users(worker, clock::now());
-        let out = if self.is_full() { None } else { Some(&mut self.out) };
-        self.session.poll_pushes(cx, out)
-    }
-    /// Moves the pushes from the inbox to the end of the client's output.
-    pub fn take_pushes(&mut self, worker: &Worker) {
-        // The rules say of which keys the client may hear.
-        self.session.note_changed_users(worker, clock::now());
-        match self.queue.back_mut() {
-            None => self.session.deliver(&mut self.out),
-            Some(last) => {
-                let already = last.after.len();
-                self.session.deliver(&mut last.after);
-                self.held += last.after.len() - already;
-            }
-        }
-    }
-
-    /// The memory that the connection occupies between two turns.
     #[inline]
-    pub fn holding(&self) -> HeldBytes {
+    fn holding(&self) -> HeldBytes {
         self.session.release_room();
         // A command that runs alone is copied: for the source, and its keys for the tier.
         let mut holding = HeldBytes {
@@ -343,14 +355,45 @@ impl ClientConnection {
         holding
     }
 
-    /// Whether all replies are sent, so that an error may be written now.
-    pub fn owes_nothing(&self) -> bool {
+    fn owes_nothing(&self) -> bool {
         self.out.is_empty() && self.queue.is_empty()
     }
 
-    /// Whether too many bytes are unsent or too many reads wait.
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_pipeline
+    }
+
+    fn has_upstream_state(&self) -> bool {
+        self.session.has_upstream_state()
+    }
+    fn poll_upstream(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<bool> {
+        self.session.note_changed_users(worker, clock::now());
+        let out = if self.is_full() { None } else { Some(&mut self.out) };
+        self.session.poll_pushes(cx, out).map(|pushed| {
+            // A dedicated connection is lost, so the client's connection must end.
+            if pushed.is_err() && self.session.exceeded_backlog() {
+                worker.app.tables.backlog.note_cut_off();
+            }
+            pushed.is_ok()
+        })
+    }
+    fn take_pushes(&mut self, worker: &Worker) {
+        // The rules say of which keys the client may hear.
+        self.session.note_changed_users(worker, clock::now());
+        match self.queue.back_mut() {
+            None => self.session.deliver(&mut self.out),
+            Some(last) => {
+                let already = last.after.len();
+                self.session.deliver(&mut last.after);
+                self.held += last.after.len() - already;
+            }
+        }
+    }
+    fn tell_to_move(&mut self, worker: &Worker) {
+        self.session.tell_to_move(worker, &mut self.out);
+    }
+    fn take_replica(&mut self) -> Option<Box<ReplicaRequest>> {
+        self.session.replica.take()
     }
 }
 

@@ -1,18 +1,7 @@
-//! The connection loop of the Redis protocol: read, process, write, wait.
-//!
-//! An unpipelined hit costs one read and one write: the write is tried as soon as the reply is
-//! there, and a read that did not fill its buffer tells the runtime to wait for the socket instead
-//! of asking it again.
-//!
-//! Reading goes on while reads wait for the source, so a pipeline's misses overlap; it stops while
-//! too much is due to the client or too many reads wait ([`Flow::Full`](crate::Flow)). So a client that does not
-//! read its replies stops itself.
+//! A connection of the Redis protocol. The loop that reads and writes is
+//! [`larder_core::connection`].
 mod client_connection;
-mod command_input;
-mod connection_loop;
 mod refused_commands;
-mod socket_io;
 
-pub use client_connection::ClientConnection;
-pub use command_input::{BufferPool, CommandInput};
-pub use connection_loop::serve;
+pub use client_connection::{ClientConnection, serve};
+pub use larder_core::connection::{BufferPool, CommandInput, Protocol};

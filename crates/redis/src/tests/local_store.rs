@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Flow,
-    connection::{BufferPool, ClientConnection},
+    connection::{BufferPool, ClientConnection, Protocol as _},
 };
 use bytes::Bytes;
 use larder_engine::{Cache, Config};

@@ -2,7 +2,7 @@
 use super::support::Server;
 use crate::{
     Flow, PendingRead,
-    connection::{BufferPool, ClientConnection},
+    connection::{BufferPool, ClientConnection, Protocol as _},
     plain_gets::{self, GetReplies, GetRun},
 };
 use larder_engine::Write;

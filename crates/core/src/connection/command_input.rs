@@ -129,7 +129,7 @@ pub struct BufferPool {
     input: RefCell<Vec<u8>>,
     output: RefCell<Output>,
     /// The misses of the connection that is being served. Empty between two connections.
-    pub(super) batch: RefCell<Vec<Fetch>>,
+    pub batch: RefCell<Vec<Fetch>>,
 }
 
 impl BufferPool {

@@ -1,19 +1,19 @@
 //! The loop of one connection: reads, processes, writes and waits until the client, a limit or the
 //! drain ends it.
+use super::{
+    command_input::BufferPool,
+    protocol::{Flow, Protocol},
+};
 use crate::{
-    Command, CommandAccess, Flow,
-    connection::{client_connection::ClientConnection, command_input::BufferPool},
+    app::Worker,
+    clients::{Client, Closing},
+    gate,
 };
 use larder_base::{
-    buffers::{BufferAccount, ClientProtocol, HeldBytes},
+    buffers::{BufferAccount, HeldBytes},
     lifecycle::linger::linger,
     special::Special,
     tls::ClientStream,
-};
-use larder_core::{
-    app::Worker,
-    clients::{Client, Closing},
-    gate::{self, Door},
 };
 use larder_ring::replica::{self, ReplicaRequest};
 use larder_source::LocalFuture;
@@ -36,29 +36,30 @@ const LINGER: Duration = Duration::from_secs(1);
 /// much.
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
-/// Serves a connection until it ends.
-pub async fn serve<S: ClientStream>(
+/// Serves a connection until it ends. `begin` makes its state, for a client that may have shown a
+/// certificate of the user with this name.
+pub async fn serve<P: Protocol, S: ClientStream>(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
     mut stream: S,
     peer: SocketAddr,
-    access: Arc<CommandAccess>,
+    begin: impl FnOnce(Arc<Client>, Option<&str>) -> P,
 ) {
     let Ok(local) = stream.local_addr() else {
         return; // reset before we got to it
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let clients = &worker.app.clients;
-    let holder = BufferAccount::client(&worker.app.buffers, worker.id, ClientProtocol::Redis, waker.clone());
+    let holder = BufferAccount::client(&worker.app.buffers, worker.id, P::BUFFERS, waker.clone());
     let listed = clients.register(peer, local, worker.id, clock::now(), waker);
-    tracing::debug!(%peer, id = listed.client.id, "Redis client connected");
+    tracing::debug!(%peer, id = listed.client.id, "{} client connected", P::NAME);
     listed.client.push_inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
         listed.client.finish(); // it came too late to be told with the others
     }
     let mut connection = ConnectionLoop {
         worker: &worker,
-        conn: ClientConnection::with_certificate(&worker, listed.client.clone(), access, stream.certificate_user()),
+        conn: begin(listed.client.clone(), stream.certificate_user()),
         holder: &holder,
         stream: &mut stream,
         pool: &pool,
@@ -70,7 +71,7 @@ pub async fn serve<S: ClientStream>(
         is_delayed: false,
     };
     let end = connection.run().await;
-    let request = connection.conn.session.replica.take();
+    let request = connection.conn.take_replica();
     drop(connection);
     if let (End::Replica, Some(request)) = (&end, request) {
         // The stream has none of the connection's buffers.
@@ -79,7 +80,7 @@ pub async fn serve<S: ClientStream>(
     }
     drop(listed);
     let cut = matches!(end, End::Cut { .. });
-    tracing::debug!(%peer, by = end.side(), "Redis client disconnected");
+    tracing::debug!(%peer, by = end.side(), "{} client disconnected", P::NAME);
     if cut {
         holder.note_cut(peer);
     }
@@ -93,9 +94,9 @@ pub async fn serve<S: ClientStream>(
             tokio::task::yield_now().await;
             let limit = show_size(worker.app.buffers.limit() as u64);
             // If the socket has no room for this, the client is not reading.
-            let reason = format!(
-                "-ERR connection closed: it held the most when all buffers together reached {limit} (max-buffers)\r\n"
-            );
+            let reason = P::error(&format!(
+                "connection closed: it held the most when all buffers together reached {limit} (max-buffers)"
+            ));
             let _ = stream.try_write_vectored(&[IoSlice::new(reason.as_bytes())]);
             linger(&mut stream, &worker.app.drain, LINGER_CUT).await;
         }
@@ -144,14 +145,14 @@ impl End {
     }
 }
 
-pub(super) struct ConnectionLoop<'c, S> {
+pub(super) struct ConnectionLoop<'c, P: Protocol, S> {
     pub(super) worker: &'c Worker,
-    pub(super) conn: ClientConnection,
+    pub(super) conn: P,
     pub(super) holder: &'c BufferAccount,
     pub(super) stream: &'c mut S,
     pub(super) pool: &'c BufferPool,
     /// What it does next. `Done`: process the input.
-    next: Flow,
+    next: Flow<P::Alone>,
     /// `conn.out` is lent by `pool`.
     pub(super) lent: bool,
     /// No more input will be read: the client closed its side, or Larder is closing.
@@ -163,7 +164,7 @@ pub(super) struct ConnectionLoop<'c, S> {
     pub(super) is_delayed: bool,
 }
 
-impl<S: ClientStream> ConnectionLoop<'_, S> {
+impl<P: Protocol, S: ClientStream> ConnectionLoop<'_, P, S> {
     async fn run(&mut self) -> End {
         loop {
             if let Err(end) = poll_fn(|cx| self.poll_event(cx)).await {
@@ -205,8 +206,8 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
 
     /// Runs the next command. A blocking command ends when its client disconnects, or holds too
     /// much.
-    async fn run_alone(&mut self, command: &'static Command) -> io::Result<Flow> {
-        let (client, stream, holder) = (self.conn.client.clone(), &*self.stream, self.holder);
+    async fn run_alone(&mut self, command: P::Alone) -> io::Result<Flow<P::Alone>> {
+        let (client, stream, holder) = (self.conn.client().clone(), &*self.stream, self.holder);
         let mut run = pin!(self.conn.run_alone(self.worker, command));
         let mut gone = pin!(stream.gone());
         poll_fn(|cx| {
@@ -237,7 +238,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         let now = clock::now();
         first.inspect(|key| cache.prefetch_record(*key));
         self.worker.begin_turn(now);
-        self.conn.client.touch(now);
+        self.conn.client().touch(now);
         self.next = self.conn.process(self.worker, self.pool, now);
     }
 
@@ -247,7 +248,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if std::mem::take(&mut self.is_delayed) {
             return false;
         }
-        let delay = gate::delay(self.worker, Door::Redis);
+        let delay = gate::delay(self.worker, P::DOOR);
         if let Some(delay) = delay {
             self.is_delayed = true;
             self.paused = Some(Box::pin(tokio::time::sleep(delay)));
@@ -285,7 +286,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let closing = match self.conn.client.closing() {
+        let closing = match self.conn.client().closing() {
             Some(Closing::Now) => return Poll::Ready(Err(End::Gone)),
             Some(Closing::Moving) => {
                 self.tell_to_move();
@@ -301,34 +302,29 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
                 return self.progress();
             }
         }
-        if self.conn.session.has_upstream_state() {
+        if self.conn.has_upstream_state() {
             self.borrow_output();
-            let pushes = self.conn.poll_pushes(self.worker, cx);
+            let pushes = self.conn.poll_upstream(self.worker, cx);
             self.return_output();
             match pushes {
-                Poll::Ready(Ok(())) => return self.progress(),
-                Poll::Ready(Err(_lost)) => {
-                    if self.conn.session.exceeded_backlog() {
-                        self.worker.app.tables.backlog.note_cut_off();
-                    }
-                    return Poll::Ready(Err(End::Ours));
-                }
+                Poll::Ready(true) => return self.progress(),
+                Poll::Ready(false) => return Poll::Ready(Err(End::Ours)),
                 Poll::Pending => {}
             }
         }
-        if self.conn.client.push_inbox.has_messages() && !self.conn.is_full() {
+        if self.conn.client().push_inbox.has_messages() && !self.conn.is_full() {
             self.borrow_output();
             self.conn.take_pushes(self.worker);
             self.return_output();
             return self.progress();
         }
-        if !self.conn.out.is_empty() && self.poll_write(cx)?.is_ready() {
+        if !self.conn.out().is_empty() && self.poll_write(cx)?.is_ready() {
             return self.progress();
         }
         if self.stream.is_unflushed() && self.poll_flush(cx)?.is_ready() {
             return self.progress();
         }
-        let mut answered = !self.conn.is_waiting() && self.conn.out.is_empty() && !self.stream.is_unflushed();
+        let mut answered = !self.conn.is_waiting() && self.conn.out().is_empty() && !self.stream.is_unflushed();
         let ends = self.input_ended || matches!(self.next, Flow::Close | Flow::Replicate);
         if answered && ends {
             // A stream may have taken replies and not sent them yet.
@@ -351,10 +347,10 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
             Flow::Paused => {
                 let app = self.worker.app.clone();
                 let over = self.paused.get_or_insert_with(|| Box::pin(async move { app.gate.pause.over().await }));
-                self.conn.client.blocked.store(true, Relaxed);
+                self.conn.client().blocked.store(true, Relaxed);
                 if over.as_mut().poll(cx).is_ready() {
                     self.paused = None;
-                    self.conn.client.blocked.store(false, Relaxed);
+                    self.conn.client().blocked.store(false, Relaxed);
                     self.next = Flow::Done;
                     return Poll::Ready(Ok(()));
                 }
@@ -369,7 +365,7 @@ impl<S: ClientStream> ConnectionLoop<'_, S> {
         if !self.told_to_move {
             self.told_to_move = true;
             self.borrow_output();
-            self.conn.session.tell_to_move(self.worker, &mut self.conn.out);
+            self.conn.tell_to_move(self.worker);
         }
     }
 }

@@ -16,11 +16,14 @@ use super::{
 use larder_units::{parse_duration, show_duration, show_rounded_size, show_size};
 use std::{net::SocketAddr, time::Duration};
 
+/// The settings that are addresses to listen on.
+const LISTENERS: [&str; 7] = ["http", "https", "redis", "rediss", "memcached", "memcacheds", "admin"];
+
 /// Problems that no single value shows: addresses used twice, nothing to serve.
 pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let scope = &scopes[0];
     let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
-    let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (scope, name)).into_iter();
+    let all = LISTENERS.map(|name| (scope, name)).into_iter();
     let named = scopes.iter().filter(is_listener);
     let all = all.chain(named.flat_map(|scope| [(scope, "redis"), (scope, "rediss")]));
     let mut seen: Vec<(SocketAddr, String)> = Vec::new();
@@ -35,7 +38,7 @@ pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) 
         }
     }
     let unset = |name: &str| scope.effective(name).values.is_empty();
-    let serves_nothing = ["http", "https", "redis", "rediss"].into_iter().all(unset);
+    let serves_nothing = LISTENERS.into_iter().filter(|name| *name != "admin").all(unset);
     if problems.is_empty() && serves_nothing && !scopes.iter().any(|scope| is_listener(&scope)) {
         let origin = &scope.effective("http").origin;
         problems.push(format!("{origin}: http: both http and redis are off: there is nothing to serve"));
@@ -68,9 +71,9 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
     let wants_certificates = is_set("tls-client-ca") && top.text("tls-client-auth") != Some("optional");
     let is_listener = |scope: &&EffectiveSettings| matches!(scope.table, Some(NamedTable::Listener(_)));
     let named = scopes.iter().filter(is_listener).flat_map(|scope| [(scope, "redis"), (scope, "rediss")]);
-    let all = ["http", "https", "redis", "rediss", "admin"].map(|name| (top, name)).into_iter().chain(named);
+    let all = LISTENERS.map(|name| (top, name)).into_iter().chain(named);
     for (scope, name) in all {
-        let speaks_tls = matches!(name, "https" | "rediss") || name == "admin" && top.is_on("admin-tls");
+        let speaks_tls = matches!(name, "https" | "rediss" | "memcacheds") || name == "admin" && top.is_on("admin-tls");
         let origin = &scope.effective(name).origin;
         // The variables of other proxies mean what they mean there.
         if wants_certificates && speaks_tls || origin.to_string().contains("PROXY_") {
@@ -107,7 +110,7 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
             problem(scope, "rediss", "tls-cert and tls-key must be set");
         }
     }
-    for name in ["https", "admin-tls", "peer-tls-ca"] {
+    for name in ["https", "memcacheds", "admin-tls", "peer-tls-ca"] {
         if certificates == 0 && (is_set(name) && top.one(name) != Some(&SettingValue::Switch(false))) {
             problem(top, name, "tls-cert and tls-key must be set");
         }

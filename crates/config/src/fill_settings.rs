@@ -33,6 +33,8 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         https: top.addresses("https"),
         redis: top.addresses("redis"),
         rediss: top.addresses("rediss"),
+        memcached: top.addresses("memcached"),
+        memcacheds: top.addresses("memcacheds"),
         admin_tls: top.is_on("admin-tls"),
         tls: tls(top),
         allowed_hosts: AllowedHosts::new(&top.texts("allowed-hosts")),

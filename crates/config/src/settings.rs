@@ -28,6 +28,8 @@ pub struct Settings {
     pub https: Vec<SocketAddr>,
     pub redis: Vec<SocketAddr>,
     pub rediss: Vec<SocketAddr>,
+    pub memcached: Vec<SocketAddr>,
+    pub memcacheds: Vec<SocketAddr>,
     /// What clients of `redis` and `rediss` may do.
     pub access: AccessSettings,
     /// Further listeners for the Redis protocol.

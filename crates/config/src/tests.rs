@@ -47,7 +47,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
     const NODE: [&str; 4] = ["--tls-cert=a.crt", "--tls-key=a.key", "--https=:1", "--tls-client-ca=b.crt"];
     let flags: &[&str] = match setting.name {
         "snapshot-interval" | "restore" => &["--snapshot-file=larder.snapshot"],
-        "https" | "rediss" | "admin-tls" => &PAIR,
+        "https" | "rediss" | "memcacheds" | "admin-tls" => &PAIR,
         "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
         "peer-tls-ca" => &NODE,
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],

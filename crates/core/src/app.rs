@@ -121,6 +121,10 @@ pub struct Bound {
     pub redis: Vec<SocketAddr>,
     /// Redis-protocol listeners with TLS.
     pub rediss: Vec<SocketAddr>,
+    /// memcached listeners.
+    pub memcached: Vec<SocketAddr>,
+    /// memcached listeners with TLS.
+    pub memcacheds: Vec<SocketAddr>,
     /// The admin listener.
     pub admin: Option<SocketAddr>,
 }

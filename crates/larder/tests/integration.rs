@@ -21,6 +21,7 @@ mod innocent;
 mod larder;
 #[path = "common/lies.rs"]
 mod lies;
+mod memcached;
 #[path = "common/network.rs"]
 mod network;
 mod peers;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! client's bytes ─► resp::Parser ─► Args (borrow from the read buffer) ─► the caller runs the command ─► resp::Reply ─► Output
+//! memcached client's bytes ─► memcached::Parser ─► Request (borrows from the read buffer) ─► the caller writes lines ─► Output
 //! upstream's bytes ─► resp::Scanner (finds the end of a reply) ─► resp::view (reads it)
 //! ```
 //!
@@ -12,6 +13,7 @@
 #![warn(missing_docs)]
 pub mod glob;
 pub mod http;
+pub mod memcached;
 pub mod output;
 pub mod percent;
 pub mod proxy_header;

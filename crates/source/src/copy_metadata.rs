@@ -4,6 +4,7 @@
 //! ```text
 //! field:  kind 1 | length 2 | bytes        in any order; numbers are 8 bytes, little-endian; unknown kinds are skipped
 //! ```
+use super::client_mark::ClientMark;
 use larder_engine::Millis;
 
 const CONTENT_TYPE: u8 = 1;
@@ -22,6 +23,8 @@ const BORN: u8 = 12;
 const MAX_AGE: u8 = 13;
 const DATE: u8 = 14;
 const CDN_CACHE_CONTROL: u8 = 15;
+/// Not what a source says: see [`client_mark`](super::client_mark).
+pub(super) const CLIENT_MARK: u8 = 16;
 /// A field that is longer is not kept.
 pub(super) const LONGEST: usize = 4096;
 
@@ -60,6 +63,8 @@ pub struct CopyMetadata {
     pub is_not_kept: bool,
     /// The value is a JSON document.
     pub is_document: bool,
+    /// What memcached clients say about the value.
+    pub client: ClientMark,
     /// The tags of the copy. They are kept apart from the other fields.
     pub tags: Vec<Box<[u8]>>,
 }
@@ -119,6 +124,7 @@ impl CopyMetadata {
         if self.is_document {
             put(&mut out, DOCUMENT, b"");
         }
+        out.extend_from_slice(&self.client.encode());
         out
     }
 }
@@ -147,6 +153,7 @@ pub struct CopyMetadataView<'a> {
     pub gone_at: Option<Millis>,
     pub is_not_kept: bool,
     pub is_document: bool,
+    pub client: ClientMark,
 }
 
 impl<'a> CopyMetadataView<'a> {
@@ -172,6 +179,7 @@ impl<'a> CopyMetadataView<'a> {
                 MAX_AGE => view.max_age = number(),
                 NOT_KEPT => view.is_not_kept = true,
                 DOCUMENT => view.is_document = true,
+                CLIENT_MARK => view.client = ClientMark::decode(field),
                 _ => {}
             }
             bytes = rest;
@@ -202,6 +210,7 @@ impl<'a> CopyMetadataView<'a> {
             gone_at: self.gone_at,
             is_not_kept: self.is_not_kept,
             is_document: self.is_document,
+            client: self.client,
             tags: Vec::new(),
         }
     }
@@ -252,8 +261,8 @@ mod tests {
             (cache_control, cdn_cache_control, expires, date) in (text(), text(), text(), text()),
             (born, max_age) in any::<(Option<u64>, Option<u64>)>(),
         ) {
-            let tags = Vec::new();
-            let whole = CopyMetadata { content_type, etag, last_modified, cache_control, cdn_cache_control, expires, date, born, max_age, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, is_document, tags };
+            let (tags, client) = (Vec::new(), ClientMark::default());
+            let whole = CopyMetadata { content_type, etag, last_modified, cache_control, cdn_cache_control, expires, date, born, max_age, stale_while_revalidate, stale_if_error, fetch_duration, gone_at, is_not_kept, is_document, client, tags };
             prop_assert_eq!(CopyMetadataView::read(&whole.encode()).to_owned(), whole);
         }
 

@@ -7,12 +7,15 @@
 //!   with any source that keeps documents. It makes the text compact and checks it first
 //!   (`larder_document::compact`).
 //! - A command on the memory tier writes with [`DOCUMENT_METADATA`] as the entry's metadata.
-//! - A store of this machine keeps the mark as [`ValueKind::Document`]; [`attributes_of`] and
-//!   [`kind_of`] translate.
+//! - A store of this machine keeps the mark as [`ValueKind::Document`]; [`metadata_of`] and
+//!   [`kind_of`] translate. They do the same for the flags of memcached clients.
 //!
 //! [`is_document`] tells documents from strings. Other sources than a store of this machine have no
 //! documents: a Redis source keeps its own (RedisJSON), and Larder forwards the commands.
-use super::copy_metadata::{CopyMetadataView, DOCUMENT};
+use super::{
+    client_mark::{ClientMark, EncodedMark},
+    copy_metadata::{CopyMetadataView, DOCUMENT},
+};
 use larder_engine::Attributes;
 use larder_store::ValueKind;
 
@@ -28,13 +31,36 @@ pub fn is_document(metadata: &[u8]) -> bool {
 }
 
 pub fn kind_of(metadata: &[u8]) -> ValueKind {
-    if is_document(metadata) { ValueKind::Document } else { ValueKind::String }
+    match ClientMark::read(metadata).flags {
+        _ if is_document(metadata) => ValueKind::Document,
+        0 => ValueKind::String,
+        flags => ValueKind::Flagged(flags),
+    }
 }
 
-pub fn attributes_of(kind: ValueKind) -> Attributes<'static> {
+/// The metadata of an entry of this kind.
+pub fn metadata_of(kind: ValueKind) -> KindMetadata {
     match kind {
-        ValueKind::String => Attributes::NONE,
-        ValueKind::Document => DOCUMENT_ATTRIBUTES,
+        ValueKind::String => KindMetadata::Client(ClientMark::default().encode()),
+        ValueKind::Flagged(flags) => KindMetadata::Client(ClientMark::of_flags(flags).encode()),
+        ValueKind::Document => KindMetadata::Document,
+    }
+}
+
+/// The metadata of an entry, by the kind of its value.
+#[derive(Debug, Clone, Copy)]
+pub enum KindMetadata {
+    Client(EncodedMark),
+    Document,
+}
+
+impl KindMetadata {
+    /// The attributes of an entry that carries nothing else.
+    pub fn attributes(&self) -> Attributes<'_> {
+        match self {
+            KindMetadata::Client(mark) => mark.attributes(),
+            KindMetadata::Document => DOCUMENT_ATTRIBUTES,
+        }
     }
 }
 
@@ -51,8 +77,8 @@ mod tests {
         assert!(is_document(DOCUMENT_METADATA) && is_document(&with_more.encode()));
         let other = CopyMetadata { content_type: Some((*b"application/json").into()), ..CopyMetadata::default() };
         assert!(!is_document(b"") && !is_document(&other.encode()));
-        for kind in [ValueKind::String, ValueKind::Document] {
-            assert_eq!(kind_of(attributes_of(kind).metadata), kind);
+        for kind in [ValueKind::String, ValueKind::Document, ValueKind::Flagged(7)] {
+            assert_eq!(kind_of(metadata_of(kind).attributes().metadata), kind);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A fetch: what `read` hands over to a source, and what the source's answer does to the memory
 //! tier.
 use super::{
+    client_mark::ClientMark,
     copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators},
     fetch_result::{FetchAnswer, FetchedReply, KeyLife},
     fill_policy::FillPolicy,
@@ -223,7 +224,15 @@ impl Fetch {
                     _ => None,
                 };
                 let is_document = kind == ValueKind::Document;
-                Ending::Answer(Some(value), end, CopyMetadata { gone_at, is_document, ..CopyMetadata::default() })
+                let client = match kind {
+                    ValueKind::Flagged(flags) => ClientMark::of_flags(flags),
+                    ValueKind::String | ValueKind::Document => ClientMark::default(),
+                };
+                Ending::Answer(
+                    Some(value),
+                    end,
+                    CopyMetadata { gone_at, is_document, client, ..CopyMetadata::default() },
+                )
             }
             Ok(None) => Ending::Answer(None, self.policy.absence(self.key(), now), CopyMetadata::default()),
             Err(error) => Ending::Failed(error),

@@ -33,6 +33,7 @@
 //! import an implementation only where a name in the contract needs it ([`SourceKind::Table`]).
 mod admission;
 mod busy_server;
+mod client_mark;
 mod copy_metadata;
 mod demo;
 mod disk;
@@ -74,8 +75,9 @@ mod user_servers;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
+pub use client_mark::{ClientMark, EncodedMark};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
-pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, attributes_of, is_document, kind_of};
+pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, KindMetadata, is_document, kind_of, metadata_of};
 pub use fetch::Fetch;
 pub use fetch_refusals::no_room_for_key;
 pub use fetch_result::{CacheableReply, FetchAnswer, FetchedReply, KeyLife};

@@ -8,6 +8,8 @@ pub enum ValueKind {
     /// Bytes.
     #[default]
     String,
+    /// Bytes with the flags that a memcached client gave them, not 0.
+    Flagged(u32),
     /// A JSON document: compact JSON text.
     Document,
 }

@@ -84,6 +84,7 @@ impl BufferAccount {
         let kinds = match protocol {
             ClientProtocol::Redis => [BufferKind::RedisInput, BufferKind::RedisOutput],
             ClientProtocol::Http => [BufferKind::HttpInput, BufferKind::HttpOutput],
+            ClientProtocol::Memcached => [BufferKind::MemcachedInput, BufferKind::MemcachedOutput],
         };
         let mut holder = BufferAccount::new(buffers, worker, protocol, kinds, waker);
         let key = buffers.workers[worker].accounts.lock().insert(holder.account.clone());

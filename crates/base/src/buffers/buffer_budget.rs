@@ -24,6 +24,10 @@ pub enum BufferKind {
     HttpInput,
     /// Responses that HTTP clients have not taken.
     HttpOutput,
+    /// Partial commands and values of memcached clients.
+    MemcachedInput,
+    /// Replies that memcached clients have not taken.
+    MemcachedOutput,
     /// Commands on their way to a source.
     Relayed,
     /// Values and replies of a source that have not been passed on.
@@ -39,7 +43,7 @@ pub enum BufferKind {
     /// Entries of the slow log.
     Logs,
 }
-pub(super) const KINDS: usize = 11;
+pub(super) const KINDS: usize = 13;
 impl BufferKind {
     /// In the order of the variants.
     const NAMES: [&'static str; KINDS] = [
@@ -47,6 +51,8 @@ impl BufferKind {
         "redis_output",
         "http_input",
         "http_output",
+        "memcached_input",
+        "memcached_output",
         "relayed",
         "fetched",
         "pushes",
@@ -64,10 +70,12 @@ pub enum ClientProtocol {
     Redis,
     /// An HTTP client's.
     Http,
+    /// A memcached client's.
+    Memcached,
 }
 impl ClientProtocol {
     /// In the order of the variants.
-    const NAMES: [&'static str; 2] = ["redis", "http"];
+    pub(super) const NAMES: [&'static str; 3] = ["redis", "http", "memcached"];
 }
 
 /// A connection may always be due this much, so that each goes on, if slowly.
@@ -100,7 +108,7 @@ pub struct Buffers {
     /// Who waits for room.
     pub(super) waiting: Mutex<Vec<Waker>>,
     /// By [`ClientProtocol`].
-    pub(super) cut: [AtomicU64; 2],
+    pub(super) cut: [AtomicU64; ClientProtocol::NAMES.len()],
     pub(super) refused: AtomicU64,
     pub(super) logged: AtomicU64,
 }

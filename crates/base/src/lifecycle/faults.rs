@@ -32,6 +32,8 @@ pub enum FaultPlace {
     Http,
     /// Between clients and the listeners of the Redis protocol.
     Redis,
+    /// Between clients and the memcached listeners.
+    Memcached,
     /// The disk of a disk store.
     Disk,
     /// Between this node and the others that share its keys.
@@ -42,10 +44,11 @@ pub enum FaultPlace {
 
 impl FaultPlace {
     /// All of them, in the order of their numbers.
-    pub const ALL: [FaultPlace; 6] = [
+    pub const ALL: [FaultPlace; 7] = [
         FaultPlace::Source,
         FaultPlace::Http,
         FaultPlace::Redis,
+        FaultPlace::Memcached,
         FaultPlace::Disk,
         FaultPlace::Peers,
         FaultPlace::Clock,
@@ -57,6 +60,7 @@ impl FaultPlace {
             FaultPlace::Source => "source",
             FaultPlace::Http => "http",
             FaultPlace::Redis => "redis",
+            FaultPlace::Memcached => "memcached",
             FaultPlace::Disk => "disk",
             FaultPlace::Peers => "peers",
             FaultPlace::Clock => "clock",
@@ -69,7 +73,7 @@ impl FaultPlace {
             FaultPlace::Source | FaultPlace::Peers => &["delay", "error", "cut"],
             FaultPlace::Disk => &["delay", "error", "full"],
             FaultPlace::Clock => &["jump"],
-            FaultPlace::Http | FaultPlace::Redis => &["delay", "cut"],
+            FaultPlace::Http | FaultPlace::Redis | FaultPlace::Memcached => &["delay", "cut"],
         }
     }
 }

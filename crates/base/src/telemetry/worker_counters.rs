@@ -123,6 +123,38 @@ counters! {
     redis_overloaded,
     /// HTTP requests refused because the core was overloaded.
     http_overloaded,
+    /// memcached connections accepted.
+    memcached_connections_opened,
+    /// memcached connections ended.
+    memcached_connections_closed,
+    /// Bytes read from memcached clients.
+    memcached_bytes_in,
+    /// Bytes written to memcached clients.
+    memcached_bytes_out,
+    /// Keys that memcached clients asked for: `get`, `mg` and related commands.
+    memcached_gets,
+    /// Those that had no value.
+    memcached_get_misses,
+    /// Keys that memcached clients asked for and gave a new expiry: `gat`, `touch`.
+    memcached_touches,
+    /// Values that memcached clients stored: `set`, `ms` and related commands.
+    memcached_sets,
+    /// `delete`, `md`.
+    memcached_deletes,
+    /// `incr`, `decr`, `ma`.
+    memcached_arithmetic,
+    /// `flush_all`.
+    memcached_flushes,
+    /// Any other memcached command.
+    memcached_others,
+    /// memcached commands that were answered with an error.
+    memcached_errors,
+    /// memcached commands refused by the throttle.
+    memcached_throttled,
+    /// memcached commands refused because the core was overloaded.
+    memcached_overloaded,
+    /// memcached connections closed because another protocol arrived.
+    memcached_foreign,
     /// Fetches refused because the core was overloaded.
     overloaded_fetches,
     /// HTTP connections closed because what came was not HTTP.

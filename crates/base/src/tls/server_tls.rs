@@ -95,6 +95,7 @@ impl ServerTls {
     pub fn new(settings: &Settings) -> Result<Option<ServerTls>, String> {
         let is_used = !settings.https.is_empty()
             || !settings.rediss.is_empty()
+            || !settings.memcacheds.is_empty()
             || settings.admin_tls
             || settings.listeners.iter().any(|listener| !listener.rediss.is_empty());
         if !is_used {

@@ -33,6 +33,15 @@ pub(super) const LISTENING: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "memcached",
+        kind: ValueKind::Address,
+        optional: true,
+        many: true,
+        example: ":11211",
+        help: "Address for memcached's text protocol. See docs/memcached.md.",
+        ..ROW
+    },
+    SettingSpec {
         name: "deny-commands",
         kind: ValueKind::Command,
         optional: true,

@@ -29,6 +29,15 @@ pub(super) const TLS: &[SettingSpec] = &[
         ..ROW
     },
     SettingSpec {
+        name: "memcacheds",
+        kind: ValueKind::Address,
+        optional: true,
+        many: true,
+        example: ":11212",
+        help: "Address for memcached's text protocol over TLS.",
+        ..ROW
+    },
+    SettingSpec {
         name: "admin-tls",
         kind: ValueKind::Switch,
         default: Is("false"),

@@ -6,8 +6,8 @@
 //! A door where something is on calls [`enter`] when it knows who asks for what, [`note`] for each
 //! key once the user may touch it, and [`delay`] before anything else.
 //!
-//! Rules of one door alone stay there: MONITOR, CLIENT PAUSE and the slow log are of the Redis
-//! protocol, the access log and traces are of HTTP. Their bits are in the same word.
+//! Rules of one door alone stay there: MONITOR and CLIENT PAUSE are of the Redis
+//! protocol, the slow log is of all commands, the access log and traces are of HTTP. Their bits are in the same word.
 use crate::app::Worker;
 use larder_base::{
     lifecycle::{
@@ -25,16 +25,18 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 pub enum Door {
     Http,
     Redis,
+    Memcached,
 }
 
-const OF_BOTH: u32 = bits([Special::Throttle, Special::Overload, Special::Faults, Special::Recorder]);
+const OF_ALL: u32 = bits([Special::Throttle, Special::Overload, Special::Faults, Special::Recorder]);
 
 impl Door {
     /// What concerns requests at this door.
     const fn specials(self) -> u32 {
         match self {
-            Door::Http => OF_BOTH | bits([Special::AccessLog, Special::DebugLog, Special::Tracer]),
-            Door::Redis => OF_BOTH | bits([Special::Pause, Special::Monitors, Special::SlowLog]),
+            Door::Http => OF_ALL | bits([Special::AccessLog, Special::DebugLog, Special::Tracer]),
+            Door::Redis => OF_ALL | bits([Special::Pause, Special::Monitors, Special::SlowLog]),
+            Door::Memcached => OF_ALL | Special::SlowLog as u32,
         }
     }
 }
@@ -106,8 +108,10 @@ fn count(worker: &Worker, door: Door, refused: &Refused) {
     match (refused, door) {
         (Refused::Overloaded, Door::Http) => counters.http_overloaded.add(1),
         (Refused::Overloaded, Door::Redis) => counters.redis_overloaded.add(1),
+        (Refused::Overloaded, Door::Memcached) => counters.memcached_overloaded.add(1),
         (Refused::Throttled(_), Door::Http) => counters.http_throttled.add(1),
         (Refused::Throttled(_), Door::Redis) => counters.redis_throttled.add(1),
+        (Refused::Throttled(_), Door::Memcached) => counters.memcached_throttled.add(1),
     }
 }
 
@@ -136,6 +140,7 @@ pub fn delay(worker: &Worker, door: Door) -> Option<Duration> {
     let place = match door {
         Door::Http => FaultPlace::Http,
         Door::Redis => FaultPlace::Redis,
+        Door::Memcached => FaultPlace::Memcached,
     };
     worker.app.gate.faults.delay(place, clock::now())
 }

@@ -3,7 +3,7 @@
 use super::{group::Group, key_locks::KeyGuard};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Stored, Write};
-use larder_source::{LocalStore, SourceError, attributes_of, kind_of};
+use larder_source::{LocalStore, SourceError, kind_of, metadata_of};
 use larder_store::{StoredValue, clock};
 use std::{future::Future, rc::Rc};
 
@@ -134,10 +134,11 @@ impl Group {
             let key = self.cache.key(key.as_ref());
             let is_kept =
                 |found: &&StoredValue| found.expiry.is_none_or(|at| at > now) && !self.policy.denies(key.bytes());
+            let metadata = metadata_of(found.as_ref().map(|found| found.kind).unwrap_or_default());
             let copy = found.as_ref().filter(is_kept).map(|found| Write {
                 value: &found.value,
                 expiry: self.policy.cap(key.bytes(), found.expiry, now),
-                attributes: attributes_of(found.kind),
+                attributes: metadata.attributes(),
                 condition: Condition::Always,
             });
             version = match copy.map(|copy| tier.set(key, copy, now)) {

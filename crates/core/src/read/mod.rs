@@ -44,6 +44,7 @@ mod reply_cache;
 #[cfg(test)]
 mod tests;
 mod tier_contents;
+mod value_changes;
 mod watch_registry;
 mod watched_keys;
 mod write_deadlines;
@@ -59,5 +60,6 @@ pub use local_changes::KeyChanges;
 pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
 pub use tier_contents::{TierContents, TierPart};
+pub use value_changes::ValueEdit;
 pub use watched_keys::WatchedKeys;
 pub use write_through::{check_tags, too_many_tags};

@@ -92,6 +92,7 @@ fn is_cut(app: &App, service: Service) -> bool {
     let place = match service {
         Service::Redis(_) => FaultPlace::Redis,
         Service::Http => FaultPlace::Http,
+        Service::Memcached => FaultPlace::Memcached,
         Service::Admin => return false,
     };
     app.gate.faults.are_on() && app.gate.faults.cuts(place, "", clock::now())
@@ -111,8 +112,10 @@ fn refusal(service: Service, full: FullBy) -> String {
         FullBy::MaxConnections => ("max-connections", "setting `max-connections`"),
         FullBy::OpenFiles => ("open files, ulimit -n", "limit on open files, `ulimit -n`"),
     };
-    if matches!(service, Service::Redis(_)) {
-        return format!("-ERR max number of clients reached ({limit})\r\n");
+    match service {
+        Service::Redis(_) => return format!("-ERR max number of clients reached ({limit})\r\n"),
+        Service::Memcached => return format!("SERVER_ERROR max number of clients reached ({limit})\r\n"),
+        Service::Http | Service::Admin => {}
     }
     let body = format!(
         "{{\"type\":\"/problems/too-many-connections\",\"title\":\"Too many connections\",\"status\":503,\"detail\":\"max number of clients reached ({setting})\"}}"

@@ -18,6 +18,7 @@ pub(super) enum Service {
     Http,
     /// With the number of the listener: 0 for those of the top level, then the named ones.
     Redis(usize),
+    Memcached,
     Admin,
 }
 
@@ -42,6 +43,8 @@ impl Door {
             (Service::Http, true) => "https",
             (Service::Redis(_), false) => "redis",
             (Service::Redis(_), true) => "rediss",
+            (Service::Memcached, false) => "memcached",
+            (Service::Memcached, true) => "memcacheds",
             (Service::Admin, _) => "admin",
         }
     }
@@ -62,6 +65,8 @@ pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunErr
     let wanted = (doors(Service::Http, false, own, &settings.http).into_iter())
         .chain(doors(Service::Http, true, own, &settings.https))
         .chain(redis)
+        .chain(doors(Service::Memcached, false, own, &settings.memcached))
+        .chain(doors(Service::Memcached, true, own, &settings.memcacheds))
         .chain(doors(Service::Admin, settings.admin_tls, ProxyProtocol::Off, settings.admin.as_slice()));
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
@@ -74,6 +79,8 @@ pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunErr
             (Service::Http, true) => bound.https.push(real),
             (Service::Redis(_), false) => bound.redis.push(real),
             (Service::Redis(_), true) => bound.rediss.push(real),
+            (Service::Memcached, false) => bound.memcached.push(real),
+            (Service::Memcached, true) => bound.memcacheds.push(real),
             (Service::Admin, _) => bound.admin = Some(real),
         }
         listeners.push(Listener { door, socket });

@@ -86,6 +86,7 @@ fn refusal(door: Door, reason: &str) -> Vec<u8> {
     match door.service {
         _ if door.is_tls => tls::REFUSAL.to_vec(),
         Service::Redis(_) => format!("-ERR PROXY protocol: {reason}\r\n").into_bytes(),
+        Service::Memcached => format!("CLIENT_ERROR PROXY protocol: {reason}\r\n").into_bytes(),
         Service::Http | Service::Admin => {
             let body = format!(
                 "{{\"type\":\"/problems/proxy-header\",\"title\":\"The PROXY header cannot be used\",\"status\":400,\"detail\":\"{reason}\"}}"

@@ -56,6 +56,8 @@ struct Message {
     pid: u32,
     https: Vec<SocketAddr>,
     rediss: Vec<SocketAddr>,
+    memcached: Vec<SocketAddr>,
+    memcacheds: Vec<SocketAddr>,
     version: &'static str,
     profile: &'static str,
     groups: Vec<GroupLine>,
@@ -91,7 +93,7 @@ impl Message {
                 }),
             }
         });
-        let Bound { http, https, redis, rediss, admin } = app.bound.clone();
+        let Bound { http, https, redis, rediss, memcached, memcacheds, admin } = app.bound.clone();
         Message {
             ready: true,
             http,
@@ -100,6 +102,8 @@ impl Message {
             pid: std::process::id(),
             https,
             rediss,
+            memcached,
+            memcacheds,
             version: VERSION,
             profile: PROFILE,
             groups: groups.collect(),
@@ -109,8 +113,14 @@ impl Message {
 
     /// One line for `systemctl status`.
     fn status(&self) -> String {
-        let listeners =
-            [("http", &self.http), ("https", &self.https), ("redis", &self.redis), ("rediss", &self.rediss)];
+        let listeners = [
+            ("http", &self.http),
+            ("https", &self.https),
+            ("redis", &self.redis),
+            ("rediss", &self.rediss),
+            ("memcached", &self.memcached),
+            ("memcacheds", &self.memcacheds),
+        ];
         let mut addresses: Vec<String> = (listeners.iter())
             .flat_map(|(scheme, of)| of.iter().map(move |address| format!("{scheme}://{address}")))
             .collect();
@@ -137,6 +147,12 @@ impl Message {
         }
         for address in &self.rediss {
             let _ = writeln!(text, "  rediss  rediss://{address}/");
+        }
+        for address in &self.memcached {
+            let _ = writeln!(text, "  memcached {address}");
+        }
+        for address in &self.memcacheds {
+            let _ = writeln!(text, "  memcached {address} (TLS)");
         }
         if let Some(address) = self.admin {
             let scheme = if self.admin_tls { "https" } else { "http" };
@@ -171,6 +187,8 @@ mod tests {
             admin: Some(([127, 0, 0, 1], 8081).into()),
             https: vec![([127, 0, 0, 1], 8443).into()],
             rediss: vec![([127, 0, 0, 1], 6390).into()],
+            memcached: vec![([127, 0, 0, 1], 11211).into()],
+            memcacheds: vec![],
             admin_tls: true,
             groups: vec![GroupLine {
                 name: "default".into(),
@@ -186,7 +204,7 @@ mod tests {
     fn the_line_is_as_documented() {
         let line = message().json();
         let begin = "{\"ready\":true,\"http\":[\"127.0.0.1:8080\",\"[::1]:80\"],\"redis\":[],\"admin\":\"127.0.0.1:8081\",\"pid\":7,\
-            \"https\":[\"127.0.0.1:8443\"],\"rediss\":[\"127.0.0.1:6390\"],";
+            \"https\":[\"127.0.0.1:8443\"],\"rediss\":[\"127.0.0.1:6390\"],\"memcached\":[\"127.0.0.1:11211\"],\"memcacheds\":[],";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
         let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");

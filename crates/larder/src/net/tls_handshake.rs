@@ -16,6 +16,7 @@ use tokio_rustls::rustls::HandshakeKind;
 /// How long a client that does not speak TLS may take to read so.
 const LINGER: Duration = Duration::from_millis(500);
 
+const NOT_TLS_MEMCACHED: &[u8] = b"CLIENT_ERROR this port speaks TLS\r\n";
 const NOT_TLS_REDIS: &[u8] = b"-ERR this port speaks TLS: connect with TLS (rediss://)\r\n";
 const NOT_TLS_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 content-type: application/problem+json\r\n\
@@ -36,7 +37,7 @@ pub(super) async fn begin_tls(
 ) -> Option<TlsClientStream> {
     let spoken = match service {
         Service::Http | Service::Admin => TlsService::Http,
-        Service::Redis(_) => TlsService::Redis,
+        Service::Redis(_) | Service::Memcached => TlsService::Redis,
     };
     let done = tokio::select! {
         biased;
@@ -58,7 +59,11 @@ pub(super) async fn begin_tls(
             (&counters.tls_handshakes_timed_out, "the client took longer than header-timeout".to_owned())
         }
         Err(HandshakeError::NotTls(mut stream)) => {
-            let answer = if spoken == TlsService::Http { NOT_TLS_HTTP } else { NOT_TLS_REDIS };
+            let answer = match service {
+                Service::Http | Service::Admin => NOT_TLS_HTTP,
+                Service::Redis(_) => NOT_TLS_REDIS,
+                Service::Memcached => NOT_TLS_MEMCACHED,
+            };
             // An empty socket buffer takes these few bytes.
             let _ = stream.try_write(answer);
             linger(&mut stream, &worker.app.drain, LINGER).await;
@@ -70,6 +75,7 @@ pub(super) async fn begin_tls(
         let listener = match service {
             Service::Http => "https",
             Service::Redis(_) => "rediss",
+            Service::Memcached => "memcacheds",
             Service::Admin => "admin",
         };
         tracing::warn!(%peer, listener, reason, not_logged = left_out, "TLS handshake failed");

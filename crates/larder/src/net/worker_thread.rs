@@ -154,7 +154,14 @@ async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let access = CommandAccess::of_listeners(&app.settings).into();
     let ring = ring_transport::start(&worker);
-    let shared = Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default(), ring: ring.clone() };
+    let shared = Shared {
+        pool: Rc::default(),
+        http: Rc::default(),
+        access,
+        turns: Rc::default(),
+        ring: ring.clone(),
+        flush: Rc::default(),
+    };
     if worker.queue_delay.is_on() {
         let worker = worker.clone();
         tokio::task::spawn_local(async move { worker.queue_delay.watch().await });
@@ -223,6 +230,7 @@ struct Shared {
     access: Rc<[Arc<CommandAccess>]>,
     turns: Rc<HandshakeTurns>,
     ring: Option<WorkerRing>,
+    flush: Rc<larder_memcached::PendingFlush>,
 }
 
 impl Shared {
@@ -230,7 +238,7 @@ impl Shared {
     fn plain_stream(&self, service: Service, stream: TcpStream) -> io::Result<PlainStream> {
         let ring = self.ring.as_ref().filter(|ring| ring.works());
         // HTTP has gained nothing over the ring (decision 0084).
-        ring_transport::plain_stream(stream, ring, matches!(service, Service::Redis(_)))
+        ring_transport::plain_stream(stream, ring, matches!(service, Service::Redis(_) | Service::Memcached))
     }
 }
 
@@ -245,6 +253,7 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     let counters = &worker.counters;
     match door.service {
         Service::Redis(_) => counters.redis_connections_opened.add(1),
+        Service::Memcached => counters.memcached_connections_opened.add(1),
         Service::Http | Service::Admin => counters.http_connections_opened.add(1),
     }
     let place = Place { worker: worker.clone(), service: door.service, _seat: seat, _alive: alive };
@@ -292,6 +301,7 @@ async fn serve_client<S: ClientStream>(place: Place, shared: Shared, stream: S, 
         Service::Redis(listener) => {
             connection::serve(worker, shared.pool, stream, peer, shared.access[listener].clone()).await
         }
+        Service::Memcached => larder_memcached::serve(worker, shared.pool, shared.flush, stream, peer).await,
         Service::Http => {
             larder_http::serve_connection(worker, http, stream, peer, larder_http::ListenerRole::Native).await
         }
@@ -321,6 +331,7 @@ impl Drop for Place {
         let counters = &self.worker.counters;
         match self.service {
             Service::Redis(_) => counters.redis_connections_closed.add(1),
+            Service::Memcached => counters.memcached_connections_closed.add(1),
             Service::Http | Service::Admin => counters.http_connections_closed.add(1),
         }
         if thread::panicking() {

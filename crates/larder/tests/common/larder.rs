@@ -24,6 +24,8 @@ pub struct Larder {
     /// With TLS, in the order of the arguments.
     pub https: Vec<u16>,
     pub rediss: Vec<u16>,
+    /// Ports of the memcached listeners.
+    pub memcached: Vec<u16>,
 }
 
 impl Larder {
@@ -109,6 +111,7 @@ impl Larder {
                 .map_or_else(String::new, |password| format!("authorization: Bearer {password}\r\n")),
             https: ready["https"].as_array().unwrap().iter().map(port).collect(),
             rediss: ready["rediss"].as_array().unwrap().iter().map(port).collect(),
+            memcached: ready["memcached"].as_array().unwrap().iter().map(port).collect(),
         })
     }
 

@@ -30,13 +30,23 @@ use tokio::{
 };
 
 /// The ways in: the door, and a request that the fast path or the general path of the door answers.
-const WAYS: [(Door, &str); 16] = [
+const WAYS: [(Door, &str); 26] = [
     (Door::Redis, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"),
     // Not in the form of a plain GET.
     (Door::Redis, "GET k\r\n"),
     (Door::Redis, "*2\r\n$4\r\nMGET\r\n$1\r\nk\r\n"),
     (Door::Redis, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"),
     (Door::Redis, "*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n"),
+    (Door::Memcached, "get k\r\n"),
+    (Door::Memcached, "gat 0 k\r\n"),
+    (Door::Memcached, "set k 0 0 1\r\nv\r\n"),
+    (Door::Memcached, "add k 0 0 1\r\nv\r\n"),
+    (Door::Memcached, "incr k 1\r\n"),
+    (Door::Memcached, "delete k\r\n"),
+    (Door::Memcached, "mg k v\r\n"),
+    (Door::Memcached, "mg k v N30\r\n"),
+    (Door::Memcached, "ms k 1\r\nv\r\n"),
+    (Door::Memcached, "ma k\r\n"),
     (Door::Http, "GET /v1/kv/k HTTP/1.1\r\nhost: x\r\n\r\n"),
     (Door::Http, "GET /v1/kv/k HTTP/1.1\r\nhost: x\r\nif-none-match: \"x\"\r\n\r\n"),
     (Door::Http, "GET /data/k HTTP/1.1\r\nhost: x\r\n\r\n"),
@@ -63,38 +73,42 @@ struct Rule {
     shows: fn(&Server, &[Answer]) -> bool,
 }
 
-const BOTH: &[Door] = &[Door::Redis, Door::Http];
+const ALL: &[Door] = &[Door::Redis, Door::Memcached, Door::Http];
 const DELAY: Duration = Duration::from_millis(20);
 
 const RULES: &[Rule] = &[
-    Rule { name: "none", args: &[], doors: BOTH, set: |_| {}, shows: |_, answers| !refused(&answers[1]) },
-    Rule { name: "user", args: &["--password=p"], doors: BOTH, set: |_| {}, shows: |_, answers| refused(&answers[0]) },
+    Rule { name: "none", args: &[], doors: ALL, set: |_| {}, shows: |_, answers| !refused(&answers[1]) },
+    Rule { name: "user", args: &["--password=p"], doors: ALL, set: |_| {}, shows: |_, answers| refused(&answers[0]) },
     Rule {
         name: "throttle",
         args: &["--throttle=1/s"],
-        doors: BOTH,
+        doors: ALL,
         set: |_| {},
         shows: |server, answers| {
-            let counted = server.worker.counters.http_throttled.get() + server.worker.counters.redis_throttled.get();
+            let counters = &server.worker.counters;
+            let counted =
+                counters.http_throttled.get() + counters.redis_throttled.get() + counters.memcached_throttled.get();
             !refused(&answers[0]) && refused(&answers[1]) && counted == 1
         },
     },
     Rule {
         name: "overload",
         args: &[],
-        doors: BOTH,
+        doors: ALL,
         set: |server| set_bit(&server.worker.special, Special::Overload as u32, true),
         shows: |server, answers| {
-            let counted = server.worker.counters.http_overloaded.get() + server.worker.counters.redis_overloaded.get();
+            let counters = &server.worker.counters;
+            let counted =
+                counters.http_overloaded.get() + counters.redis_overloaded.get() + counters.memcached_overloaded.get();
             refused(&answers[0]) && refused(&answers[1]) && counted == 2
         },
     },
     Rule {
         name: "faults",
         args: &["--allow-faults"],
-        doors: BOTH,
+        doors: ALL,
         set: |server| {
-            for place in [FaultPlace::Http, FaultPlace::Redis] {
+            for place in [FaultPlace::Http, FaultPlace::Redis, FaultPlace::Memcached] {
                 let (kind, until) = (FaultKind::Delay(Duration::from_millis(1)), clock::now() + 60_000);
                 server.worker.app.gate.faults.order(Fault {
                     id: 0,
@@ -112,7 +126,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "recorder",
         args: &[],
-        doors: BOTH,
+        doors: ALL,
         set: |server| drop(server.worker.app.telemetry.recorder.take(1.0)),
         // The number of lost records, and one for each request.
         shows: |server, _| server.worker.app.telemetry.recorder.take(1.0).len() == 8 + 2 * 24,
@@ -129,7 +143,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "slow log",
         args: &["--slowlog-log-slower-than=0ms"],
-        doors: &[Door::Redis],
+        doors: &[Door::Redis, Door::Memcached],
         set: |_| {},
         shows: |server, _| server.worker.app.telemetry.slow.len() == 2,
     },
@@ -156,7 +170,9 @@ struct Answer {
 
 fn refused(answer: &Answer) -> bool {
     let text = String::from_utf8_lossy(&answer.bytes);
-    ["-", "HTTP/1.1 401", "HTTP/1.1 429", "HTTP/1.1 503"].iter().any(|start| text.starts_with(start))
+    ["-", "SERVER_ERROR", "CLIENT_ERROR", "HTTP/1.1 401", "HTTP/1.1 429", "HTTP/1.1 503"]
+        .iter()
+        .any(|start| text.starts_with(start))
 }
 
 #[derive(Clone, Default)]
@@ -206,6 +222,9 @@ impl Server {
                 peer,
                 ListenerRole::Native,
             )),
+            Door::Memcached => {
+                tokio::task::spawn_local(larder_memcached::serve(worker, Rc::default(), Rc::default(), stream, peer))
+            }
             Door::Redis => {
                 let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
                 tokio::task::spawn_local(larder_redis::connection::serve(worker, Rc::default(), stream, peer, access))

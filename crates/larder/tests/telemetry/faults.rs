@@ -54,7 +54,7 @@ fn what_cannot_be_ordered_is_named() {
         (r#"{"kind":"error","duration":"1m"}"#, "at"),
         (
             r#"{"at":"tape","kind":"error","duration":"1m"}"#,
-            "`at`: \"tape\" is none of source, http, redis, disk, peers, clock",
+            "`at`: \"tape\" is none of source, http, redis, memcached, disk, peers, clock",
         ),
         (r#"{"at":"http","kind":"error","duration":"1m"}"#, "`kind`: \"error\" is none of delay, cut"),
         (r#"{"at":"http","kind":"delay","duration":"1m"}"#, "`delay` is missing"),

@@ -39,7 +39,7 @@ pub(crate) fn type_of(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Don
 /// The name that clients know a type by.
 pub(super) fn type_name(kind: ValueKind) -> &'static str {
     match kind {
-        ValueKind::String => "string",
+        ValueKind::String | ValueKind::Flagged(_) => "string",
         // The name that RedisJSON gave its type.
         ValueKind::Document => "ReJSON-RL",
     }

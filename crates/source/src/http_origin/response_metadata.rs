@@ -40,6 +40,7 @@ pub(super) fn metadata(headers: &HeaderMap, freshness: &ResponseFreshness) -> Op
         is_not_kept: false,
         tags: tags(headers)?,
         is_document: false,
+        client: Default::default(),
     })
 }
 

@@ -5,6 +5,7 @@
 //!  0x11  expiry (8, LE, ms)  value  absent from that moment on (milliseconds since the Unix epoch)
 //!  0x12, 0x13                       the same for a JSON document
 //!  0x14 to 0x17                     the same four under a key with one zero byte more than its name
+//!  0x18, 0x19, 0x1c, 0x1d           a string with the flags of a memcached client (4, LE) before its value
 //! ```
 //! The high half of the first byte is the version of this format. Anything else is damage, or a
 //! later Larder's. A Larder that is older than documents takes a document for damage, and says so
@@ -79,6 +80,8 @@ const PLAIN: u8 = 0x10;
 const EXPIRING: u8 = 1;
 /// Added to `PLAIN`: the value is a document.
 const DOCUMENT: u8 = 2;
+/// Added to `PLAIN`: the flags of a memcached client follow.
+const FLAGGED: u8 = 8;
 
 /// Added to `PLAIN`: the key has one zero byte more than its name.
 const LENGTHENED: u8 = 4;
@@ -102,14 +105,18 @@ impl EntryEncoder {
         let kind = match stored.kind {
             ValueKind::String => PLAIN,
             ValueKind::Document => PLAIN | DOCUMENT,
+            ValueKind::Flagged(_) => PLAIN | FLAGGED,
         };
-        self.write(1 + 8 + stored.value.len(), |out| {
+        self.write(1 + 8 + 4 + stored.value.len(), |out| {
             match stored.expiry {
                 None => out.put_u8(kind),
                 Some(at) => {
                     out.put_u8(kind | EXPIRING);
                     out.put_u64_le(clock::to_wall(at));
                 }
+            }
+            if let ValueKind::Flagged(flags) = stored.kind {
+                out.put_u32_le(flags);
             }
             out.put_slice(&stored.value);
         })
@@ -131,21 +138,34 @@ impl EntryEncoder {
 /// The value; `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn decode(mut stored: Bytes) -> Option<StoredValue> {
     let expiry = expiry(&stored)?;
-    let kind = if stored[0] & DOCUMENT == 0 { ValueKind::String } else { ValueKind::Document };
+    let first = stored[0];
     stored.advance(if expiry.is_some() { 9 } else { 1 });
+    let kind = match first & (DOCUMENT | FLAGGED) {
+        0 => ValueKind::String,
+        DOCUMENT => ValueKind::Document,
+        _ => ValueKind::Flagged(stored.try_get_u32_le().ok()?),
+    };
     Some(StoredValue { value: stored, expiry, kind })
 }
 
 /// When it expires; the outer `None`: this was not written by an [`EntryEncoder`].
 pub(super) fn expiry(stored: &[u8]) -> Option<Option<Millis>> {
     let (first, rest) = stored.split_first()?;
-    match first & !(DOCUMENT | LENGTHENED) {
-        PLAIN => Some(None),
+    let kind = first & (DOCUMENT | FLAGGED);
+    let (expiry, rest) = match first & !(DOCUMENT | FLAGGED | LENGTHENED) {
+        PLAIN => (None, rest),
         first if first == PLAIN | EXPIRING => {
-            rest.first_chunk().map(|at| Some(clock::of_wall(Millis::from_le_bytes(*at))))
+            let (at, rest) = rest.split_first_chunk()?;
+            (Some(clock::of_wall(Millis::from_le_bytes(*at))), rest)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let is_whole = match kind {
+        0 | DOCUMENT => true,
+        FLAGGED => rest.len() >= 4,
+        _ => false,
+    };
+    is_whole.then_some(expiry)
 }
 
 /// Is it there at `now`? What cannot be read counts as there, so that a reader finds it.
@@ -169,6 +189,12 @@ mod tests {
         let document = |expiry| StoredValue { value: "v".into(), expiry, kind: ValueKind::Document };
         assert_eq!(&EntryEncoder::default().entry(&document(None))[..], b"\x12v");
         assert_eq!(&EntryEncoder::default().entry(&document(Some(0x0102)))[..], b"\x13\x02\x01\0\0\0\0\0\0v");
+        let flagged = |expiry| StoredValue { value: "v".into(), expiry, kind: ValueKind::Flagged(0x0304) };
+        assert_eq!(&EntryEncoder::default().entry(&flagged(None))[..], b"\x18\x04\x03\0\0v");
+        assert_eq!(&EntryEncoder::default().entry(&flagged(Some(1)))[..], b"\x19\x01\0\0\0\0\0\0\0\x04\x03\0\0v");
+        for damaged in [&b"\x1a\0\0\0\0v"[..], b"\x1b\0\0\0\0\0\0\0\0\0\0\0\0v"] {
+            assert_eq!(decode(Bytes::copy_from_slice(damaged)), None, "{damaged:?}");
+        }
         for damaged in [&b""[..], b"\x00", b"\x18v", b"\x20v", b"\x11\0\0\0\0\0\0\0", b"\x13\0\0\0\0\0\0\0"] {
             assert_eq!(decode(Bytes::copy_from_slice(damaged)), None, "{damaged:?}");
             assert!(is_live(damaged, Millis::MAX));
@@ -197,8 +223,12 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>, is_document: bool) {
-            let kind = if is_document { ValueKind::Document } else { ValueKind::String };
+        fn what_is_written_reads_back(value: Vec<u8>, expiry: Option<u64>, is_document: bool, flags: u32) {
+            let kind = match (is_document, flags) {
+                (true, _) => ValueKind::Document,
+                (false, 0) => ValueKind::String,
+                (false, flags) => ValueKind::Flagged(flags),
+            };
             let stored = StoredValue { value: value.into(), expiry, kind };
             prop_assert_eq!(decode(EntryEncoder::default().entry(&stored)), Some(stored));
         }

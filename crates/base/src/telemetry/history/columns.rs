@@ -50,11 +50,14 @@ const PROCESS: &[Column<Snapshot>] = &[
     ("http_5xx", Fold::Sum, |s| s.sums.http_responses_5xx as f64),
     ("redis_commands", Fold::Sum, |s| s.commands.iter().map(|of| of.calls as f64).sum()),
     ("redis_errors", Fold::Sum, |s| s.sums.redis_errors() as f64),
-    ("received_bytes", Fold::Sum, |s| (s.sums.http_bytes_in + s.sums.redis_bytes_in) as f64),
-    ("sent_bytes", Fold::Sum, |s| (s.sums.http_bytes_out + s.sums.redis_bytes_out) as f64),
-    ("throttled", Fold::Sum, |s| (s.sums.http_throttled + s.sums.redis_throttled) as f64),
+    ("received_bytes", Fold::Sum, |s| {
+        (s.sums.http_bytes_in + s.sums.redis_bytes_in + s.sums.memcached_bytes_in) as f64
+    }),
+    ("sent_bytes", Fold::Sum, |s| (s.sums.http_bytes_out + s.sums.redis_bytes_out + s.sums.memcached_bytes_out) as f64),
+    ("throttled", Fold::Sum, |s| (s.sums.http_throttled + s.sums.redis_throttled + s.sums.memcached_throttled) as f64),
     ("overload_refused", Fold::Sum, |s| {
-        (s.sums.http_overloaded + s.sums.redis_overloaded + s.sums.overloaded_fetches) as f64
+        (s.sums.http_overloaded + s.sums.redis_overloaded + s.sums.memcached_overloaded + s.sums.overloaded_fetches)
+            as f64
     }),
     ("connections_refused", Fold::Sum, |s| s.sums.connections_refused as f64),
     ("failed_logins", Fold::Sum, |s| s.sums.failed_logins as f64),

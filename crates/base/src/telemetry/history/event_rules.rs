@@ -62,8 +62,8 @@ impl ProcessCounts {
             certificate_reloads: snapshot.tls.reloads,
             failed_certificate_reloads: snapshot.tls.failed_reloads,
             refused: [
-                sums.http_throttled + sums.redis_throttled,
-                sums.http_overloaded + sums.redis_overloaded + sums.overloaded_fetches,
+                sums.http_throttled + sums.redis_throttled + sums.memcached_throttled,
+                sums.http_overloaded + sums.redis_overloaded + sums.memcached_overloaded + sums.overloaded_fetches,
                 sums.connections_refused,
                 snapshot.buffers.refused + cut,
             ],

@@ -51,13 +51,13 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
     sums!(
         "larder_connections_opened_total",
         "protocol",
-        ["http" => http_connections_opened, "redis" => redis_connections_opened],
+        ["http" => http_connections_opened, "redis" => redis_connections_opened, "memcached" => memcached_connections_opened],
         "Connections accepted."
     ),
     sums!(
         "larder_connections_closed_total",
         "protocol",
-        ["http" => http_connections_closed, "redis" => redis_connections_closed],
+        ["http" => http_connections_closed, "redis" => redis_connections_closed, "memcached" => memcached_connections_closed],
         "Connections closed."
     ),
     MetricFamily {
@@ -71,6 +71,10 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
             let s = &s.sums;
             to.number(&[("protocol", "http")], open(s.http_connections_opened, s.http_connections_closed));
             to.number(&[("protocol", "redis")], open(s.redis_connections_opened, s.redis_connections_closed));
+            to.number(
+                &[("protocol", "memcached")],
+                open(s.memcached_connections_opened, s.memcached_connections_closed),
+            );
         },
     },
     sums!(
@@ -108,19 +112,19 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
     sums!(
         "larder_received_bytes_total",
         "protocol",
-        ["http" => http_bytes_in, "redis" => redis_bytes_in],
+        ["http" => http_bytes_in, "redis" => redis_bytes_in, "memcached" => memcached_bytes_in],
         "Bytes read from clients."
     ),
     sums!(
         "larder_sent_bytes_total",
         "protocol",
-        ["http" => http_bytes_out, "redis" => redis_bytes_out],
+        ["http" => http_bytes_out, "redis" => redis_bytes_out, "memcached" => memcached_bytes_out],
         "Bytes written to clients."
     ),
     sums!(
         "larder_throttled_total",
         "protocol",
-        ["http" => http_throttled, "redis" => redis_throttled],
+        ["http" => http_throttled, "redis" => redis_throttled, "memcached" => memcached_throttled],
         "Requests refused by the throttle."
     ),
     sums!(
@@ -132,7 +136,7 @@ pub(super) const HTTP_AND_CONNECTIONS: &[MetricFamily] = &[
     sums!(
         "larder_overload_refused_total",
         "work",
-        ["http" => http_overloaded, "redis" => redis_overloaded, "fetch" => overloaded_fetches],
+        ["http" => http_overloaded, "redis" => redis_overloaded, "memcached" => memcached_overloaded, "fetch" => overloaded_fetches],
         "Requests, and fetches of misses, refused because requests waited longer than max-queue-delay."
     ),
     sums!(

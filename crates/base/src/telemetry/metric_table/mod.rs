@@ -35,6 +35,7 @@ macro_rules! group {
 
 mod disk_store;
 mod http_and_connections;
+mod memcached_clients;
 mod memory_tier;
 mod metric_family;
 mod peers;
@@ -47,9 +48,10 @@ mod source;
 pub use metric_family::{Labels, MetricFamily, MetricKind, MetricSink};
 
 /// The rows of each part, in the order of the outputs.
-const PARTS: [&[MetricFamily]; 10] = [
+const PARTS: [&[MetricFamily]; 11] = [
     process::PROCESS,
     redis_clients::REDIS_CLIENTS,
+    memcached_clients::MEMCACHED_CLIENTS,
     http_and_connections::HTTP_AND_CONNECTIONS,
     memory_tier::MEMORY_TIER,
     source::SOURCE,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use larder_core::read::{Group, KeyChanges};
 use larder_engine::{Cache, Condition, Expiry, Key, Millis, Stored, Write};
 use larder_proto::resp::Args;
-use larder_source::{SourceError, attributes_of, kind_of};
+use larder_source::{SourceError, kind_of, metadata_of};
 use larder_store::{StoredValue, clock};
 use std::sync::Arc;
 
@@ -86,10 +86,11 @@ impl Scratch {
                 Look::Existence => exist.next().flatten(),
                 Look::Entry => found.next().flatten(),
             }?;
+            let metadata = metadata_of(kind);
             let write = Write {
                 value: &value,
                 expiry: expiry.map_or(Expiry::Never, Expiry::At),
-                attributes: attributes_of(kind),
+                attributes: metadata.attributes(),
                 condition: Condition::Always,
             };
             match tier.set(cache.key(&key.key), write, now) {

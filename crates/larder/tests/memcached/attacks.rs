@@ -1,0 +1,77 @@
+//! Input that no client sends. After each attack the server still answers another client.
+use super::wire::{Wire, start};
+
+#[test]
+fn other_protocols_close_the_connection() {
+    let larder = start(&[]);
+    for (said, answer) in [
+        (&b"GET / HTTP/1.1\r\nhost: x\r\n\r\nset a 0 0 1\r\nv\r\n"[..], ""),
+        (b"POST / HTTP/1.1\r\ncontent-length: 20\r\n\r\nset a 0 0 1\r\nv\r\n", ""),
+        (
+            b"\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00k",
+            "CLIENT_ERROR the binary protocol is not supported: use the text protocol\r\n",
+        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abc\r\nset a 0 0 1\r\nv\r\n", ""),
+    ] {
+        let mut wire = Wire::larder(&larder);
+        wire.send(said);
+        assert_eq!(wire.rest(), answer, "{:?}", String::from_utf8_lossy(said));
+    }
+    assert_eq!(Wire::larder(&larder).ask("get a\r\n"), "END\r\n");
+}
+
+#[test]
+fn lengths_and_lines_are_bounded() {
+    let larder = start(&["--max-value=1MiB"]);
+    let mut wire = Wire::larder(&larder);
+    // A length alone reserves nothing, and a value that is too long is skipped as it arrives.
+    wire.send("set a 0 0 2147483645\r\n");
+    assert_eq!(wire.line(), "SERVER_ERROR object too large for cache");
+    let mut wire = Wire::larder(&larder);
+    wire.send(format!("set a 0 0 2000000\r\n{}\r\n", "v".repeat(2_000_000)));
+    assert_eq!(wire.line(), "SERVER_ERROR object too large for cache");
+    assert_eq!(wire.ask("get a\r\n"), "END\r\n");
+    let mut wire = Wire::larder(&larder);
+    wire.send("x".repeat(5000));
+    assert_eq!(wire.rest(), "");
+    // Half a request, and a client that leaves.
+    Wire::larder(&larder).send("set a 0 0 100\r\nhalf");
+    assert_eq!(Wire::larder(&larder).ask("get a\r\n"), "END\r\n");
+}
+
+#[test]
+fn a_slow_typist_is_served() {
+    let larder = start(&[]);
+    let mut wire = Wire::larder(&larder);
+    for byte in b"set a 0 0 3\r\nabc\r\nget a\r\n" {
+        wire.send([*byte]);
+    }
+    assert_eq!(wire.ask(""), "STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\n");
+}
+
+#[test]
+fn ten_thousand_keys_in_one_get() {
+    let larder = start(&[]);
+    let mut wire = Wire::larder(&larder);
+    let sets: String = (0..10_000).map(|n| format!("set key:{n:05} 0 0 1 noreply\r\nv\r\n")).collect();
+    assert_eq!(wire.ask(sets), "");
+    let keys: String = (0..10_000).map(|n| format!(" key:{n:05}")).collect();
+    let answer = wire.ask(format!("get{keys}\r\n"));
+    assert_eq!(answer.lines().filter(|line| line.starts_with("VALUE ")).count(), 10_000);
+    assert!(answer.ends_with("END\r\n"));
+}
+
+#[test]
+fn a_flood_without_replies_keeps_nothing() {
+    let larder = start(&["--max-memory=32MiB"]);
+    let mut wire = Wire::larder(&larder);
+    let value = "v".repeat(1000);
+    for round in 0..100 {
+        let flood: String = (0..1000).map(|n| format!("set {round}:{n} 0 0 1000 noreply\r\n{value}\r\n")).collect();
+        wire.send(flood);
+    }
+    assert_eq!(wire.ask("get none\r\n"), "END\r\n");
+    let stats = Wire::larder(&larder).ask("stats\r\n");
+    let bytes = stats.lines().find_map(|line| line.strip_prefix("STAT bytes ")).unwrap();
+    assert!(bytes.parse::<u64>().unwrap() <= 32 << 20, "{bytes}");
+}

@@ -37,8 +37,8 @@ impl Marks {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let shared = |mark: &Mark| mark.prefix.len() / Arc::strong_count(&mark.prefix);
-        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(shared).sum::<usize>()
+        // Each shard counts all of a prefix: what the others hold must not change its number.
+        self.marks.capacity() * size_of::<Mark>() + self.marks.iter().map(|mark| mark.prefix.len()).sum::<usize>()
     }
 
     /// The first mark that covers an entry, unless a final one does: then that.

@@ -170,31 +170,36 @@ impl<P: Protocol, S: ClientStream> ConnectionLoop<'_, P, S> {
             if let Err(end) = poll_fn(|cx| self.poll_event(cx)).await {
                 return end;
             }
-            if self.act().await.is_err() {
-                return if self.holder.is_cut() { self.cut() } else { End::Gone };
-            }
-        }
-    }
-
-    /// Does what needs no waiting for the client or for a flight.
-    async fn act(&mut self) -> io::Result<()> {
-        loop {
-            match self.next {
-                Flow::Done => {
-                    self.process();
-                    if self.next == Flow::Done {
-                        self.flush()?;
-                        self.account();
-                        tokio::task::yield_now().await;
+            // Does what needs no waiting for the client or for a flight. Not a function of its own: its
+            // state would have room for every command that runs alone, and be copied at each turn.
+            let acted = loop {
+                match self.next {
+                    Flow::Done => {
+                        self.process();
+                        if self.next == Flow::Done {
+                            if let Err(error) = self.flush() {
+                                break Err(error);
+                            }
+                            self.account();
+                            tokio::task::yield_now().await;
+                        }
                     }
+                    Flow::Behind if !self.conn.is_waiting() => self.next = Flow::Done,
+                    Flow::Alone(command) if !self.conn.is_waiting() => {
+                        if let Err(error) = self.flush() {
+                            break Err(error);
+                        }
+                        self.account();
+                        match self.run_alone(command).await {
+                            Ok(next) => self.next = next,
+                            Err(error) => break Err(error),
+                        }
+                    }
+                    _ => break self.flush(),
                 }
-                Flow::Behind if !self.conn.is_waiting() => self.next = Flow::Done,
-                Flow::Alone(command) if !self.conn.is_waiting() => {
-                    self.flush()?;
-                    self.account();
-                    self.next = self.run_alone(command).await?;
-                }
-                _ => return self.flush(),
+            };
+            if acted.is_err() {
+                return if self.holder.is_cut() { self.cut() } else { End::Gone };
             }
         }
     }

@@ -90,14 +90,7 @@ impl<'c> CommandContext<'c> {
     /// The expiry of an entry that a command stores without one.
     #[inline]
     pub(super) fn lifetime(&self, key: &[u8]) -> Expiry {
-        let group = self.group();
-        // Without prefixes the cache knows it. A scratch tier (`local_store`) has none: the tier's copy
-        // gets it.
-        if !group.policy.freshness.has_prefixes() || !group.is_store() {
-            Expiry::Default
-        } else {
-            group.policy.lifetime(key)
-        }
+        self.group().lifetime(key)
     }
 
     /// Refuses keys that are too long, and tags that would be lost.

@@ -45,13 +45,17 @@ pub static COMMANDS: [Command; COUNT] = numbered(for_all_commands!(rows));
 
 static INDEX: Index = Index::of(&COMMANDS);
 
-pub(super) const GET: &Command = {
+pub(super) const GET: &Command = named(b"get");
+pub(super) const SET: &Command = named(b"set");
+
+/// The command of this name, which has three letters.
+const fn named(name: &[u8; 3]) -> &'static Command {
     let mut row = 0;
-    while !matches!(COMMANDS[row].kind, CommandKind::Get) {
+    while !matches!(COMMANDS[row].name.as_bytes(), [a, b, c] if *a == name[0] && *b == name[1] && *c == name[2]) {
         row += 1;
     }
     &COMMANDS[row]
-};
+}
 
 /// The subcommands of a command, in the table's order.
 pub fn subcommands(command: &Command) -> impl Iterator<Item = &'static Command> + Clone + use<> {

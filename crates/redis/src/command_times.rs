@@ -5,7 +5,7 @@
 //! one reading for all: a reading takes as long as a tenth of a SET.
 use super::{
     command::{Command, CommandKind, Flags},
-    command_lookup::{FoundCommand, GET, find_for},
+    command_lookup::{FoundCommand, GET, SET, find_for},
     command_spans::{self, EndedCommands},
     slow_commands::{note_recorded, show_args, shown_args},
 };
@@ -123,6 +123,12 @@ impl CommandTimes {
             0 => None,
             _ => self.end_run(worker, client, GET.index, gets).map(|(_, each)| each),
         }
+    }
+    /// So many plain SETs are answered.
+    #[inline]
+    pub(super) fn end_sets(&mut self, worker: &Worker, client: &Client, sets: u32) {
+        self.run = (SET.index, sets);
+        self.end_short(worker, client);
     }
     /// The command is answered later.
     pub(super) fn later(&self, worker: &Worker, args: Args<'_>) -> Option<TimedCommand> {

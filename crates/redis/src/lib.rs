@@ -45,6 +45,7 @@ mod monitored_commands;
 mod paused_commands;
 mod pending_read;
 pub mod plain_gets;
+mod plain_sets;
 mod push_messages;
 mod reply_room;
 mod session;

@@ -18,9 +18,9 @@ use smallvec::SmallVec;
 /// Bytes of a plain GET before its name and after its key: `*2`, `$3`, and three ends of lines.
 const AROUND: usize = 10;
 
-/// How far a run was begun.
+/// How far a run of plain commands was begun.
 #[derive(Default)]
-pub struct GetRun {
+pub struct PlainRun {
     /// The number of commands.
     pub commands: usize,
     /// Their bytes in the input.
@@ -37,6 +37,12 @@ pub trait GetReplies {
     fn wait(&mut self, read: PendingRead) -> bool;
 }
 
+/// Whether nothing special is on, and the client is in no special state.
+#[inline]
+pub(super) fn is_plain(worker: &Worker, session: &Session, now: Millis) -> bool {
+    worker.special(Door::Redis) == 0 && session.plain_reads && !session.has_old_user(worker, now)
+}
+
 /// Begins the GETs at the start of `input`, until enough bytes or reads are due. Begins none if
 /// they need more than a lookup: something special is on, or the client is in a special state. Fetches that they need are pushed to `batch`.
 pub fn begin(
@@ -46,21 +52,25 @@ pub fn begin(
     now: Millis,
     replies: &mut impl GetReplies,
     batch: &mut Vec<Fetch>,
-) -> GetRun {
-    let mut gets = GetRun::default();
-    if worker.special(Door::Redis) != 0 || !session.plain_reads || session.has_old_user(worker, now) {
+) -> PlainRun {
+    let mut gets = PlainRun::default();
+    if !is_plain(worker, session, now) {
         return gets;
     }
     let group = worker.groups.default();
     let longest = worker.app.settings.max_key;
-    let row: SmallVec<[(Key<'_>, usize); AHEAD]> = resp::gets_ahead(input)
+    let mut ahead = resp::gets_ahead(input)
         .take(AHEAD)
         .take_while(|(key, _)| key.len() <= longest && session.may_get(key))
         .map(|(key, len)| (group.cache.key(key), len))
-        .collect();
-    if !row.is_empty() {
-        session.times.end_short(worker, &session.client);
+        .peekable();
+    if ahead.peek().is_none() {
+        return gets;
     }
+    // Filled in place and borrowed: to move the row takes longer than to find it.
+    let mut row: SmallVec<[(Key<'_>, usize); AHEAD]> = SmallVec::new();
+    row.extend(ahead);
+    session.times.end_short(worker, &session.client);
     let _one_table = group.one_table();
     if row.len() > 1 {
         group.prefetch(row.iter().map(|(key, _)| *key));
@@ -69,7 +79,7 @@ pub fn begin(
     let mut before = out.len();
     let mut sent = 0;
     let mut reply = Reply::new(out, session.resp3);
-    for (key, len) in row {
+    for &(key, len) in &row {
         if reply.output().len() >= enough {
             break;
         }

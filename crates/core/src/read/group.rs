@@ -2,7 +2,7 @@
 use super::{inspector::ServedCopy, pending_writes::PendingWrites};
 use bytes::Bytes;
 use larder_config::{Coherence, TierMode};
-use larder_engine::{Cache, Entry, Key, Lead, Lookup, Millis, Outcome, Wait};
+use larder_engine::{Cache, Entry, Expiry, Key, Lead, Lookup, Millis, Outcome, Wait};
 use larder_ring::peer::PeerGroup;
 use larder_source::{Fetch, FillPolicy, PinnedTable, Source, SourceError, SourceKind, TableLookup};
 use larder_store::clock;
@@ -235,6 +235,16 @@ impl Group {
         match self.source.kind() {
             SourceKind::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
             _ => self.cache.prefetch(keys),
+        }
+    }
+
+    /// The expiry of an entry that a client stores without one.
+    #[inline]
+    pub fn lifetime(&self, key: &[u8]) -> Expiry {
+        // Without prefixes the cache knows it. Where a source keeps the entry, the tier's copy gets it.
+        match !self.policy.freshness.has_prefixes() || !self.is_store() {
+            true => Expiry::Default,
+            false => self.policy.lifetime(key),
         }
     }
 

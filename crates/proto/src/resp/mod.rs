@@ -9,6 +9,6 @@ mod scan;
 mod write;
 
 pub use number::{parse_i64, parse_u64};
-pub use parse::{Args, Limits, Parsed, Parser, ProtocolError, commands_ahead, first_arguments, gets_ahead};
+pub use parse::{Args, Limits, Parsed, Parser, ProtocolError, commands_ahead, first_arguments, gets_ahead, sets_ahead};
 pub use scan::{Malformed, Scanner, Values, View, view};
 pub use write::{Reply, encode, write_command};

@@ -195,22 +195,56 @@ impl std::ops::Index<usize> for Args<'_> {
 pub fn gets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     std::iter::from_fn(move || {
         let whole = input.len();
-        let (head, rest) = input.split_at_checked(14)?;
-        if !(head.starts_with(b"*2\r\n$3\r\n") && head[8..11].eq_ignore_ascii_case(b"get") && head.ends_with(b"\r\n$"))
-        {
-            return None;
-        }
-        let digits = rest.iter().take(5).position(|byte| *byte == b'\r')?;
-        if digits > 1 && rest[0] == b'0' {
-            return None;
-        }
-        let len = rest[..digits]
-            .iter()
-            .try_fold(0, |len, digit| digit.is_ascii_digit().then(|| len * 10 + usize::from(digit - b'0')))?;
-        let key = rest.get(digits + 2..digits + 2 + len)?;
-        input = rest.get(digits + 2 + len + 2..)?;
+        let (key, rest) = bulk_ahead(after_name(input, b"*2\r\n$3\r\n", b"get")?)?;
+        input = rest;
         Some((key, whole - input.len()))
     })
+}
+
+/// The plain `SET key value` commands that `input` begins with, each as its key, its value and its
+/// length: a glance ahead that checks no limits. What it does not recognise ends it. The parser
+/// would see the same.
+#[inline]
+pub fn sets_ahead(mut input: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], usize)> {
+    std::iter::from_fn(move || {
+        let whole = input.len();
+        let (key, rest) = bulk_ahead(after_name(input, b"*3\r\n$3\r\n", b"set")?)?;
+        let (value, rest) = bulk_ahead(rest)?;
+        input = rest;
+        Some((key, value, whole - input.len()))
+    })
+}
+
+/// What follows a command's headers, its name in any case, and the end of that line.
+#[inline]
+fn after_name<'a>(input: &'a [u8], headers: &[u8; 8], name: &[u8; 3]) -> Option<&'a [u8]> {
+    let (head, rest) = input.split_at_checked(13)?;
+    let is_it = head.starts_with(headers) && head[8..11].eq_ignore_ascii_case(name) && head.ends_with(b"\r\n");
+    is_it.then_some(rest)
+}
+
+/// The bulk string that `input` begins with, and what follows it.
+#[inline]
+fn bulk_ahead(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = header_ahead(input, b'$')?;
+    Some((rest.get(..len)?, rest.get(len + 2..)?))
+}
+
+/// The number of a header line, from behind its marker on, and how many digits it has. `None`: it has
+/// more than nine, begins with a zero, or its line is not all there. The two bytes of the line's end
+/// are not in the count.
+#[inline]
+fn short_number(input: &[u8]) -> Option<(usize, usize)> {
+    let mut number = 0;
+    let mut digits = 0;
+    while let Some(digit @ b'0'..=b'9') = input.get(digits)
+        && digits < 9
+    {
+        number = number * 10 + usize::from(digit - b'0');
+        digits += 1;
+    }
+    let is_whole = digits > 0 && input.get(digits) == Some(&b'\r') && input.len() > digits + 1;
+    (is_whole && (digits == 1 || input[0] != b'0')).then_some((number, digits))
 }
 
 /// The first argument of each command that `input` begins with, `None` for a command without one: a
@@ -232,7 +266,7 @@ pub fn first_arguments(mut input: &[u8]) -> impl Iterator<Item = Option<&[u8]>> 
 }
 
 /// Name and first argument of each command that `input` consists of: a glance that checks no limits.
-/// An error ends it: what follows is inline, incomplete, or has an argument of 10 MB or more.
+/// An error ends it: what follows is inline, incomplete, or has an argument of 1 GB or more.
 pub fn commands_ahead(input: &[u8]) -> CommandsAhead<'_> {
     CommandsAhead { rest: Some(input) }
 }
@@ -273,19 +307,12 @@ impl<'a> Iterator for CommandsAhead<'a> {
 /// Of a command; the argument if there is one.
 type NameAndArgument<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The number after `mark`, if it has at most seven digits, and what follows its line.
+/// The number after `mark`, and what follows its line.
 #[inline]
 fn header_ahead(input: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     let (first, rest) = input.split_first()?;
-    let mut number = 0;
-    for (at, byte) in rest.iter().take(8).enumerate() {
-        match byte {
-            b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
-            b'\r' if *first == mark && at > 0 => return Some((number, rest.get(at + 2..)?)),
-            _ => return None,
-        }
-    }
-    None
+    let (number, digits) = short_number(rest).filter(|_| *first == mark)?;
+    Some((number, &rest[digits + 2..]))
 }
 
 /// An incremental parser of one connection's commands. It holds no bytes: it remembers how far it
@@ -442,19 +469,10 @@ impl Parser {
     #[inline]
     fn line(&mut self, input: &[u8]) -> Line {
         // The usual case: a few digits, all there.
-        let digits = input.get(self.at + 1..).unwrap_or(&[]);
-        let mut value: i64 = 0;
-        for (index, &byte) in digits.iter().take(10).enumerate() {
-            let digit = byte.wrapping_sub(b'0');
-            if digit < 10 {
-                value = value * 10 + i64::from(digit);
-            } else if byte == b'\r' && index > 0 && digits.len() > index + 1 && (digits[0] != b'0' || index == 1) {
-                return Line::Number { value, next: self.at + 1 + index + 2 };
-            } else {
-                break;
-            }
+        match short_number(input.get(self.at + 1..).unwrap_or(&[])) {
+            Some((number, digits)) => Line::Number { value: number as i64, next: self.at + 1 + digits + 2 },
+            None => self.unusual_line(input),
         }
-        self.unusual_line(input)
     }
 
     #[cold]

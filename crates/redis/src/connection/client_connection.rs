@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! input ─► plain GETs in a row ─► hit: reply, miss: waiting read
+//! input ─► plain SETs in a row ─► reply
 //! input ─► parse ─► begin ─┬─ hit, write, …: reply ─► out, or behind the last waiting read
 //!                          ├─ miss: waiting read ────► queue ─ front resolves ─► out
 //!                          │        its fetches ─────► batch ─ end of `process` ─► source
@@ -136,9 +137,9 @@ impl ClientConnection {
             if self.input.unread().is_empty() {
                 return Flow::Input { more: 1 };
             }
-            let gets = self.begin_gets(worker, now, batch);
-            if gets > 0 {
-                begun += gets;
+            let plain = self.begin_plain(worker, now, batch);
+            if plain > 0 {
+                begun += plain;
                 continue;
             }
             if prefetched == 0 && self.parser.is_fresh() {
@@ -217,9 +218,9 @@ impl ClientConnection {
         Flow::Done
     }
 
-    /// Begins the plain GETs at the front of the input. Returns their number.
+    /// Begins the plain GETs or SETs at the front of the input. Returns their number.
     #[inline]
-    fn begin_gets(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
+    fn begin_plain(&mut self, worker: &Worker, now: Millis, batch: &mut Vec<Fetch>) -> usize {
         if !self.parser.is_fresh() {
             return 0;
         }
@@ -232,10 +233,14 @@ impl ClientConnection {
             max_waiting: self.max_pipeline,
         };
         let gets = crate::plain_gets::begin(worker, &mut self.session, self.input.unread(), now, &mut replies, batch);
-        replies.count();
-        if gets.commands > 0 {
-            self.session.end_gets(worker, (gets.commands - gets.waiting) as u32, self.input.unread());
+        if gets.commands == 0 {
+            let out = replies.output();
+            let sets = crate::plain_sets::begin(worker, &mut self.session, self.input.unread(), now, out);
+            self.input.consume(sets.consumed);
+            return sets.commands;
         }
+        replies.count();
+        self.session.end_gets(worker, (gets.commands - gets.waiting) as u32, self.input.unread());
         self.input.consume(gets.consumed);
         if gets.waiting > 0 {
             self.session.set_outstanding(Outstanding::Reads);

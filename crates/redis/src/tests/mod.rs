@@ -11,6 +11,7 @@ mod memory_store;
 mod own_replies;
 mod own_users;
 mod plain_gets;
+mod plain_sets;
 mod support;
 mod tags;
 mod upstream;

@@ -3,7 +3,7 @@ use super::support::Server;
 use crate::{
     Flow, PendingRead,
     connection::{BufferPool, ClientConnection, Protocol as _},
-    plain_gets::{self, GetReplies, GetRun},
+    plain_gets::{self, GetReplies, PlainRun},
 };
 use larder_engine::Write;
 use larder_proto::{output::Output, resp::encode};
@@ -28,7 +28,7 @@ impl GetReplies for Room {
 }
 
 /// What is begun of `input`, and answered, with room for `enough` bytes.
-fn begin(server: &Server, input: &[u8], enough: usize) -> (GetRun, String) {
+fn begin(server: &Server, input: &[u8], enough: usize) -> (PlainRun, String) {
     let (mut client, mut room) = (server.client(), Room(Output::default(), enough));
     let gets = plain_gets::begin(&server.worker, &mut client.session, input, clock::now(), &mut room, &mut Vec::new());
     (gets, String::from_utf8(room.0.to_vec()).expect("text"))

@@ -281,20 +281,31 @@ proptest! {
     #[test]
     fn the_glance_ahead_sees_what_the_parser_sees(
         keys in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..12), 1..4),
+        value: Option<Vec<u8>>,
         at: prop::sample::Index,
         byte: u8,
         cut: prop::sample::Index,
     ) {
-        let mut input: Vec<u8> = keys.iter().flat_map(|key| crate::resp::encode(&[b"get", key.as_slice()])).collect();
+        let encoded = |key: &Vec<u8>| match &value {
+            None => crate::resp::encode(&[b"get", key.as_slice()]),
+            Some(value) => crate::resp::encode(&[b"set", key, value]),
+        };
+        let mut input: Vec<u8> = keys.iter().flat_map(encoded).collect();
         let at = at.index(input.len());
         input[at] = byte;
         input.truncate(cut.index(input.len() + 1));
-        let (mut parser, mut rest) = (Parser::default(), &input[..]);
-        for (key, len) in gets_ahead(&input).take_while(|(key, _)| !key.is_empty()) {
-            prop_assert_eq!(parser.parse(rest, &Limits::new(1024)), Ok(Parsed::Command { consumed: len }));
-            let args = parser.args(rest);
-            prop_assert_eq!((args.len(), args[0].to_ascii_lowercase(), &args[1]), (2, b"get".to_vec(), key));
-            rest = &rest[len..];
+        let gets = gets_ahead(&input).map(|(key, len)| (vec![b"get", key], len));
+        let sets = sets_ahead(&input).map(|(key, value, len)| (vec![b"set", key, value], len));
+        for ahead in [gets.collect::<Vec<_>>(), sets.collect()] {
+            let (mut parser, mut rest) = (Parser::default(), &input[..]);
+            for (expected, len) in ahead {
+                prop_assert_eq!(parser.parse(rest, &Limits::new(1024)), Ok(Parsed::Command { consumed: len }));
+                let args = parser.args(rest);
+                let found: Vec<_> = (0..args.len()).map(|at| args.get(at).unwrap()).collect();
+                prop_assert!(found[0].eq_ignore_ascii_case(expected[0]));
+                prop_assert_eq!(&found[1..], &expected[1..]);
+                rest = &rest[len..];
+            }
         }
     }
 
@@ -347,6 +358,25 @@ proptest! {
         }
         let is_part = !rest.is_empty() || cut.is_empty();
         prop_assert_eq!(commands_ahead(cut).any(|command| command.is_err()), is_part);
+    }
+}
+
+#[test]
+fn the_glance_ahead_sees_whole_plain_sets_and_stops_at_anything_else() {
+    let ahead = |input: &[u8]| sets_ahead(input).map(|(key, value, _)| [key, value].concat()).collect::<Vec<_>>();
+    let sets = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n*3\r\n$3\r\nset\r\n$2\r\n\r\n\r\n$1\r\nb\r\n";
+    assert_eq!(ahead(sets), [b"a".to_vec(), b"\r\nb".to_vec()]);
+    for end in 0..sets.len() {
+        assert_eq!(ahead(&sets[..end]).len(), usize::from(end >= 26), "cut at {end}");
+    }
+    for other in [
+        "*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n",
+        "*4\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n$2\r\nNX\r\n",
+        "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$01\r\nb\r\n",
+        "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$9999999999\r\nb\r\n",
+        "*3\r\n$3\r\nSET\r\n$1\r\na\r\n:1\r\nb\r\n",
+    ] {
+        assert_eq!(ahead(other.as_bytes()), Vec::<Vec<u8>>::new());
     }
 }
 

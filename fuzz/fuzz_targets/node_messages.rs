@@ -5,6 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
 
+#[path = "../../crates/source/src/client_mark.rs"]
+mod client_mark;
 #[path = "../../crates/source/src/copy_metadata.rs"]
 mod copy_metadata;
 #[path = "../../crates/ring/src/peer/messages.rs"]

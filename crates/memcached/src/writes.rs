@@ -109,7 +109,7 @@ pub(crate) fn bad_key(meta: &Meta<'_>) -> &'static str {
     }
 }
 
-/// An entry that expires before this moment is to be made again.
+/// The client makes an entry again that expires before this moment.
 fn recache_at(recache: Option<i64>, now: Millis) -> Option<Millis> {
     match Expires::of(recache?, now) {
         Expires::At(at) => Some(at),

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_service_manager_gets_one_line() {
         let expected = "Serving http://127.0.0.1:8080, http://[::1]:80, https://127.0.0.1:8443, \
-            rediss://127.0.0.1:6390, admin 127.0.0.1:8081";
+            rediss://127.0.0.1:6390, memcached://127.0.0.1:11211, admin 127.0.0.1:8081";
         assert_eq!(message().status(), expected);
     }
 

@@ -1,6 +1,6 @@
 //! Random commands to Larder and to memcached: the replies are compared byte for byte. Versions
 //! (cas) are each server's own: they are masked, and a command that needs one gets that of its
-//! server.
+//! server. No entry has the version 999999.
 //!
 //! Numbers only grow here: whether memcached changes a number that becomes shorter in place, and keeps
 //! its length, depends on what it has yet to send. The table has those.
@@ -58,16 +58,28 @@ fn command(random: &mut Random) -> String {
             format!("mg {key}{binary}{more}{opaque}\r\n")
         }
         12 | 13 => {
-            let more = random
-                .pick(&["", " F7", " T1000", " ME", " MA", " MP", " MR", " MS", " F1 MA", " C1", " C1 MA", " MX"]);
+            let more = random.pick(&[
+                "",
+                " F7",
+                " T1000",
+                " ME",
+                " MA",
+                " MP",
+                " MR",
+                " MS",
+                " F1 MA",
+                " C999999",
+                " C999999 MA",
+                " MX",
+            ]);
             format!("ms {key} {length}{binary}{more}{opaque}\r\n{value}\r\n")
         }
         14 => {
-            let more = random.pick(&["", " I", " I T30", " C1", " I C1"]);
+            let more = random.pick(&["", " I", " I T30", " C999999", " I C999999"]);
             format!("md {key}{binary}{more}{opaque}\r\n")
         }
         15 => {
-            let more = random.pick(&["", " v", " D5 v", " D7 v", " N0 J5 v", " N1000", " D3", " C1", " MX"]);
+            let more = random.pick(&["", " v", " D5 v", " D7 v", " N0 J5 v", " N1000", " D3", " C999999", " MX"]);
             format!("ma {key}{binary}{more}{opaque}\r\n")
         }
         _ => random

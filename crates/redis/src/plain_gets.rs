@@ -15,8 +15,9 @@ use larder_proto::{
 use larder_source::Fetch;
 use smallvec::SmallVec;
 
-/// Bytes of a plain GET before its name and after its key: `*2`, `$3`, and three ends of lines.
-const AROUND: usize = 10;
+/// Bytes of a plain command before its name and after its last argument: `*2`, `$3`, and three ends of
+/// lines.
+pub(super) const AROUND: usize = 10;
 
 /// How far a run of plain commands was begun.
 #[derive(Default)]

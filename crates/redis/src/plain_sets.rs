@@ -4,7 +4,7 @@ use super::{
     command_counts::count_calls,
     command_lookup::SET,
     key_prefetch::AHEAD,
-    plain_gets::{PlainRun, is_plain},
+    plain_gets::{AROUND, PlainRun, is_plain},
     session::{Backend, Session},
 };
 use larder_core::app::Worker;
@@ -56,7 +56,6 @@ pub(super) fn begin(
     }
     let before = out.len();
     let (mut reply, mut tier) = (Reply::new(out, session.resp3), group.cache.tier());
-    let mut received = 0;
     for &(key, value, len) in &row {
         let expiry = group.lifetime(key.bytes());
         let write = Write { value, expiry, attributes: Attributes::NONE, condition: Condition::Always };
@@ -66,11 +65,10 @@ pub(super) fn begin(
         reply.ok();
         sets.commands += 1;
         sets.consumed += len;
-        received += SET.name.len() + key.bytes().len() + value.len();
     }
     if sets.commands > 0 {
-        let sent = reply.output().len() - before;
-        count_calls(worker, session, SET, sets.commands as u64, (received, sent));
+        let bytes = (sets.consumed - sets.commands * AROUND, reply.output().len() - before);
+        count_calls(worker, session, SET, sets.commands as u64, bytes);
         session.times.end_sets(worker, &session.client, sets.commands as u32);
     }
     sets

@@ -280,14 +280,14 @@ pub(super) fn warnings(settings: &Settings, machine: &Machine) -> Vec<String> {
     warnings
 }
 
-/// A group that keeps for ever what an HTTP API says no lifetime of.
+/// A group that keeps for ever what its source says no lifetime of.
 fn endless_copies(group: &GroupSettings) -> Option<String> {
-    (matches!(group.source, SourceUrl::Http(_)) && group.freshness.ttl.is_none()).then(|| {
-        format!(
-            "group {} has no ttl: what its HTTP source sends without Cache-Control or Expires is never renewed",
-            group.name
-        )
-    })
+    let never_seen = match group.source {
+        SourceUrl::Http(_) => "what its HTTP source sends without Cache-Control or Expires is never renewed",
+        SourceUrl::Cassandra(_) => "what other programs and other Larders write to its cluster is never seen",
+        _ => return None,
+    };
+    group.freshness.ttl.is_none().then(|| format!("group {} has no ttl: {never_seen}", group.name))
 }
 
 /// Whether a soft timeout is the default of the table.

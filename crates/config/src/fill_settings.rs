@@ -295,9 +295,10 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
     }
 }
 
-/// What is on one machine alone is not shared.
+/// What is on one machine alone is not shared. A cluster has its own way to share.
 fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
-    let is_local = matches!(source(scope, &[]).class(), SourceClass::Store | SourceClass::Table);
+    let is_local =
+        matches!(source(scope, &[]).class(), SourceClass::Store | SourceClass::SharedStore | SourceClass::Table);
     !top.effective("peers").values.is_empty() && scope.is_on("peer-shared") && !is_local
 }
 

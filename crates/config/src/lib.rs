@@ -12,6 +12,7 @@
 //! its place. Nothing here reads the process's environment or arguments: they are arguments
 //! ([`ConfigInput`]), and so is the machine.
 mod allowed_hosts;
+mod cassandra_url;
 mod check_jwt;
 mod check_settings;
 mod command_line_flags;
@@ -67,6 +68,7 @@ mod trusted_proxies;
 mod url_parts;
 
 pub use allowed_hosts::AllowedHosts;
+pub use cassandra_url::{CassandraConsistency, CassandraUrl};
 pub use check_settings::CheckedConfig;
 pub use command_line_flags::{flag_args, flag_layer, with_candidates};
 pub use command_lists::{AccessSettings, Categories, CommandList};

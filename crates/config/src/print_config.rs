@@ -129,6 +129,8 @@ fn holds_secret(value: &SettingValue) -> bool {
             url.password.is_some()
                 || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())
         }
+        SettingValue::Source(SourceUrl::Postgres(url)) => url.password.is_some(),
+        SettingValue::Source(SourceUrl::Cassandra(url)) => url.password.is_some(),
         _ => false,
     }
 }

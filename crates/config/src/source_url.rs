@@ -1,5 +1,7 @@
-//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `http://`, `https://`, `postgres://`, `demo:`.
+//! The URL that names a source: `none:`, `table:FILE`, `disk:DIR`, `redis://`, `rediss://`, `unix://`, `http://`, `https://`, `postgres://`,
+//! `cassandra://`, `demo:`.
 use super::{
+    cassandra_url::CassandraUrl,
     demo_url::DemoUrl,
     origin_url::OriginUrl,
     postgres_url::PostgresUrl,
@@ -26,6 +28,8 @@ pub enum SourceUrl {
     Http(OriginUrl),
     /// `postgres://user@host/database`: rows of a PostgreSQL database.
     Postgres(Box<PostgresUrl>),
+    /// `cassandra://host/keyspace`: a table of a Cassandra or ScyllaDB cluster.
+    Cassandra(Box<CassandraUrl>),
     /// `demo:`: answers that are made up, with a delay and faults.
     Demo(DemoUrl),
 }
@@ -39,6 +43,8 @@ pub enum SourceClass {
     Table,
     /// A store on this machine. All its changes go through Larder.
     Store,
+    /// A store of a cluster, which other programs change as well.
+    SharedStore,
     /// A Redis server, which may announce changes.
     Redis,
     /// A server of single values.
@@ -53,6 +59,7 @@ impl SourceUrl {
             SourceUrl::Table(_) => SourceClass::Table,
             SourceUrl::Disk(_) => SourceClass::Store,
             SourceUrl::Redis(_) => SourceClass::Redis,
+            SourceUrl::Cassandra(_) => SourceClass::SharedStore,
             SourceUrl::Http(_) | SourceUrl::Postgres(_) | SourceUrl::Demo(_) => SourceClass::Values,
         }
     }
@@ -71,7 +78,10 @@ impl SourceUrl {
     }
     /// Whether several servers stand behind it, each with a part of the keys.
     pub fn is_cluster(&self) -> bool {
-        matches!(self, SourceUrl::Redis(RedisUrl { deployment: Deployment::Cluster { .. }, .. }))
+        matches!(
+            self,
+            SourceUrl::Redis(RedisUrl { deployment: Deployment::Cluster { .. }, .. }) | SourceUrl::Cassandra(_)
+        )
     }
 }
 
@@ -151,6 +161,7 @@ impl fmt::Display for SourceUrl {
             SourceUrl::Redis(url) => url.fmt(f),
             SourceUrl::Http(url) => url.fmt(f),
             SourceUrl::Postgres(url) => url.fmt(f),
+            SourceUrl::Cassandra(url) => url.fmt(f),
             SourceUrl::Demo(url) => url.fmt(f),
         }
     }

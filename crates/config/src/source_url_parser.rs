@@ -1,6 +1,7 @@
 //! Reads the URL of a source. An error says what is wrong and what would be right, and never shows
 //! a password.
 use super::{
+    cassandra_url::CassandraUrl,
     demo_url::DemoUrl,
     nearest_name::nearest,
     origin_url::OriginUrl,
@@ -27,10 +28,11 @@ const SCHEMES: &[&str] = &[
     "https",
     "postgres",
     "postgresql",
+    "cassandra",
     "demo",
 ];
 const VALID: &str = "sources are none:, table:FILE, disk:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH?db=N, \
-    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, postgres://USER@HOST/DATABASE?table=TABLE, demo:";
+    redis+cluster://HOST:PORT,…, redis+sentinel://HOST:PORT,…/SERVICE/DB, http://HOST:PORT/PATH/{key}, https://HOST:PORT/PATH/{key}, postgres://USER@HOST/DATABASE?table=TABLE, cassandra://HOST,…/KEYSPACE, demo:";
 const DEFAULT_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
@@ -89,6 +91,9 @@ impl FromStr for SourceUrl {
         }
         if scheme == "postgres" || scheme == "postgresql" {
             return PostgresUrl::parse(rest).map(Box::new).map(SourceUrl::Postgres);
+        }
+        if scheme == "cassandra" {
+            return CassandraUrl::parse(rest).map(Box::new).map(SourceUrl::Cassandra);
         }
         if scheme == "demo" {
             return DemoUrl::parse(rest).map(SourceUrl::Demo);

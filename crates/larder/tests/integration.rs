@@ -6,6 +6,7 @@
 //! of Larder, the second counts with an allocator of its own.
 #![expect(clippy::unwrap_used, unreachable_pub, reason = "a panic is how a test fails")]
 
+mod cassandra;
 mod cli;
 mod cluster;
 mod coherence;

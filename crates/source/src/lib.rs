@@ -8,6 +8,7 @@
 //! disk/     disk:    the durable store of this machine
 //! http_origin/    http:, https:    an HTTP API; a key is one of its URLs
 //! postgres/ postgres:    rows of a PostgreSQL database
+//! cassandra/ cassandra:  a table of a Cassandra or ScyllaDB cluster
 //! table/    table:   an immutable table, read from its memory map
 //! ```
 //!
@@ -33,6 +34,7 @@
 //! import an implementation only where a name in the contract needs it ([`SourceKind::Table`]).
 mod admission;
 mod busy_server;
+mod cassandra;
 mod client_mark;
 mod copy_metadata;
 mod demo;
@@ -75,6 +77,7 @@ mod user_servers;
 mod value_stream;
 
 pub use admission::{BreakerState, ServerLoads};
+pub use cassandra::{apply_schema as apply_cassandra_schema, schema as cassandra_schema};
 pub use client_mark::{ClientMark, EncodedMark};
 pub use copy_metadata::{CopyMetadata, CopyMetadataView, FreshUntil, Validators};
 pub use documents::{DOCUMENT_ATTRIBUTES, DOCUMENT_METADATA, KindMetadata, is_document, kind_of, metadata_of};
@@ -86,7 +89,7 @@ pub use inspection::{Inspected, Inspection, InspectionCounts};
 pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use jittered_wait::jittered;
 pub use local_future::LocalFuture;
-pub use local_store::{LocalStore, Page, Scan};
+pub use local_store::{LocalStore, Page, Revision, Scan, SharedStore};
 pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};
 pub use postgres::triggers as postgres_triggers;
 pub use prefix_table::PrefixTable;

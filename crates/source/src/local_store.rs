@@ -1,4 +1,5 @@
-//! What a source on this machine can do besides: scans, and changes of several keys at once.
+//! What a store can do besides: scans, changes of several keys at once, and changes that rest on what
+//! was read.
 use super::{local_future::LocalFuture, source_error::SourceError};
 use bytes::Bytes;
 use larder_store::StoredValue;
@@ -31,8 +32,8 @@ pub struct Page {
     pub next: Option<Bytes>,
 }
 
-/// A source that keeps its entries on this machine. Only Larder changes them, so it can scan them
-/// and change several at once.
+/// A source whose entries Larder scans, and changes several of at once. It is on this machine and
+/// only Larder changes it, or it is a [`SharedStore`].
 ///
 /// Like in [`Source`](super::Source), no call blocks the core.
 pub trait LocalStore {
@@ -66,7 +67,47 @@ pub trait LocalStore {
     }
     /// Deletes everything.
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>>;
+    /// The same store, if other programs change it too.
+    fn shared(&self) -> Option<&dyn SharedStore> {
+        None
+    }
     /// How long a client waits for a change before it gets an error with unknown outcome:
     /// `source-timeout`, or `source-slow-timeout` if `slow` (many entries).
     fn patience(&self, slow: bool) -> Duration;
+}
+
+/// What a [`SharedStore`] had under a key when it was read. Each write makes another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revision(
+    /// The version of the row; `None`: there was none.
+    pub Option<i64>,
+);
+
+/// A store that other programs change as well, such as other Larders. Key locks keep out only the
+/// writers of this process, so a change that rests on what was read says what it was. Several
+/// keys cannot be changed as one: [`LocalStore::apply`] writes them one by one.
+pub trait SharedStore: LocalStore {
+    /// The entry of a key, and its revision.
+    fn read<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<(Option<StoredValue>, Revision), SourceError>>;
+    /// Stores (or with `None` deletes) an entry if the key still has this revision; whether it had.
+    /// If not, nothing has changed.
+    fn change_if<'a>(
+        &'a self,
+        key: &'a [u8],
+        to: Option<&'a StoredValue>,
+        revision: Revision,
+    ) -> LocalFuture<'a, Result<bool, SourceError>>;
+}
+
+/// Whether a key is between two bounds.
+pub(super) fn is_within(low: &Bound<Bytes>, high: &Bound<Bytes>, key: &[u8]) -> bool {
+    (match low {
+        Bound::Included(low) => key >= &low[..],
+        Bound::Excluded(low) => key > &low[..],
+        Bound::Unbounded => true,
+    }) && match high {
+        Bound::Included(high) => key <= &high[..],
+        Bound::Excluded(high) => key < &high[..],
+        Bound::Unbounded => true,
+    }
 }

@@ -1,6 +1,6 @@
 //! From a source's URL to the source: one line for each implementation.
 use super::{
-    admission::ServerLoads, demo, disk, http_origin, none, postgres, redis, source_health::SourceHealth,
+    admission::ServerLoads, cassandra, demo, disk, http_origin, none, postgres, redis, source_health::SourceHealth,
     source_limits::SourceLimits, source_setup::SourceSetup, table,
 };
 use larder_base::buffers::Buffers;
@@ -42,6 +42,7 @@ impl SourceSetup {
             SourceUrl::Disk(dir) => disk::setup(dir, limits, health, buffers.clone()),
             SourceUrl::Http(url) => http_origin::setup(url, limits, health, buffers.clone()),
             SourceUrl::Postgres(url) => postgres::setup(url, limits, health, buffers.clone()),
+            SourceUrl::Cassandra(url) => cassandra::setup(url, limits, health, buffers.clone()),
             SourceUrl::Demo(url) => Ok(demo::setup(*url, limits, health)),
             SourceUrl::Redis(url) => redis::setup(url, limits, health, buffers.clone()),
         }

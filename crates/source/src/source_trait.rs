@@ -57,7 +57,8 @@ pub enum SourceKind<'s> {
     Memory,
     /// A Redis server. Commands are relayed to it verbatim.
     Redis(&'s dyn RedisServer),
-    /// A store on this machine, which also scans and changes several keys at once.
+    /// A store, which also scans and changes several keys at once: on this machine, or shared with
+    /// other programs ([`LocalStore::shared`]).
     Store(&'s dyn LocalStore),
     /// A table on this machine, which takes no writes. Reads look in its memory map instead of
     /// the memory tier, and fetch a key that the map cannot answer without waiting for the disk.

@@ -20,7 +20,7 @@ pub(super) const SOURCE: &[SettingSpec] = &[
         per_group: true,
         also: &["REDIS_HOST", "REDIS_PORT"],
         example: "redis://127.0.0.1:6379/0",
-        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true&http2=false]` (docs/http-origin.md), `postgres://USER[:PASSWORD]@HOST[:PORT][,…]/DATABASE?table=TABLE` (docs/postgres.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
+        help: "URL of the source, which answers misses and takes writes: `none:`, `table:FILE` (docs/tables.md), `disk:DIR` (docs/disk-store.md), `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`, `rediss://…` (TLS; `?ca=FILE&cert=FILE&key=FILE&insecure=true`), `unix:///PATH[?db=N]`, `redis+cluster://HOST[:PORT],…[?read-from=replica]` or `redis+sentinel://HOST[:PORT],…/SERVICE[/DB][?sentinel-user=USER&sentinel-password=PASSWORD]` (and `rediss+…`), `http://HOST[:PORT]/PATH/{key}` or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true&http2=false]` (docs/http-origin.md), `postgres://USER[:PASSWORD]@HOST[:PORT][,…]/DATABASE?table=TABLE` (docs/postgres.md), `cassandra://[USER[:PASSWORD]@]HOST[:PORT][,…]/KEYSPACE[?table=TABLE]` (docs/cassandra.md), `demo:[?delay=DURATION&fail=SHARE&absent=SHARE]` (generated answers).",
         ..ROW
     },
     SettingSpec {

@@ -4,7 +4,7 @@ use super::{group::Group, write_through::too_large};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Stored, Write};
 use larder_source::SourceError;
-use larder_store::clock;
+use larder_store::{StoredValue, clock};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ impl Group {
     /// Like [`put_tagged`](Group::put_tagged), if `condition` holds for the version of the entry
     /// (`None`: there is no such key).
     ///
-    /// This is atomic without a source, and with a source on this machine. With other sources the
+    /// This is atomic without a source, and with a store. With other sources the
     /// key is read through first, and a write of another client between that read and this
     /// write goes unnoticed.
     ///
@@ -29,6 +29,10 @@ impl Group {
         tags: &[Box<[u8]>],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
+        if let Some(store) = self.shared() {
+            let to = StoredValue::string(value, expiry);
+            return self.change_shared_if(store, key, Some(to), condition).await;
+        }
         if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {
@@ -69,6 +73,14 @@ impl Group {
         key: &[u8],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
+        if let Some(store) = self.shared() {
+            let changed = self.change_shared_if(store, key, None, condition).await?;
+            return Ok(match changed {
+                Stored::Unmet => None,
+                Stored::Replaced(_) => Some(true),
+                Stored::Created(_) => Some(false),
+            });
+        }
         if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;
             if !condition(self.version_of(key).await?) {

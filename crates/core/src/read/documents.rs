@@ -1,11 +1,11 @@
 //! Changes of documents: reading, computing and writing back as one step for all other writers,
 //! without a source and on a store of this machine.
-use super::{group::Group, write_through::too_large};
+use super::{group::Group, shared_changes::overtaken, write_through::too_large};
 use bytes::Bytes;
 use larder_engine::{Change, Entry, Expiry, Millis, Stored};
 use larder_source::{DOCUMENT_ATTRIBUTES, SourceError, SourceKind, is_document};
 use larder_store::{StoredValue, ValueKind, clock};
-use std::rc::Rc;
+use std::{rc::Rc, time::Instant};
 
 /// What a change of a document sees.
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +45,12 @@ impl Group {
         expiry: Option<Millis>,
     ) -> Result<Stored, SourceError> {
         let end = expiry.map_or_else(|| self.policy.lifetime(key), Expiry::At);
-        self.change_document(key, end, |_| (DocumentChange::Store(text), ())).await.map(|(stored, ())| stored)
+        self.change_document(key, end, |_| (DocumentChange::Store(text.clone()), ())).await.map(|(stored, ())| stored)
     }
 
     /// Changes the entry of a key as `change` says, which sees what is there (`None`: there is no
-    /// such key). A document that is stored expires as `expiry` says. The version in the answer
+    /// such key). It is asked again if the entry of a shared store changes meanwhile. A document that is
+    /// stored expires as `expiry` says. The version in the answer
     /// is 0 where the tier has no copy; [`Stored::Unmet`]: the entry was kept.
     ///
     /// # Errors
@@ -59,7 +60,7 @@ impl Group {
         self: &Rc<Self>,
         key: &[u8],
         expiry: Expiry,
-        change: impl FnOnce(Option<HeldValue<'_>>) -> (DocumentChange, R),
+        mut change: impl FnMut(Option<HeldValue<'_>>) -> (DocumentChange, R),
     ) -> Result<(Stored, R), SourceError> {
         if self.is_stored_here(key) {
             let (stored, answer) = self.change_document_here(key, expiry, change)?;
@@ -73,26 +74,46 @@ impl Group {
         }
         let held = self.hold([key]).await?;
         let owned = Bytes::copy_from_slice(key);
-        let found = self.load(self.local()?, std::slice::from_ref(&owned)).await?.pop().flatten();
         let tier_version = || self.cache.tier().peek(self.cache.key(key), clock::now(), |entry| entry.version());
-        let (wanted, answer) = change(found.as_ref().map(|found| HeldValue {
-            value: &found.value,
-            is_document: found.kind == ValueKind::Document,
-            version: tier_version().unwrap_or(0),
-        }));
-        let DocumentChange::Store(value) = wanted else { return Ok((Stored::Unmet, answer)) };
-        let now = clock::now();
-        let expiry = match expiry {
-            Expiry::Keep => found.as_ref().and_then(|found| found.expiry),
-            Expiry::At(at) => Some(at),
-            Expiry::FreshFor(ttl) => Some(now.saturating_add(ttl)),
-            Expiry::FreshUntil(at) => Some(at),
-            Expiry::Default | Expiry::Never => None,
-        };
-        let stored = StoredValue { value, expiry, kind: ValueKind::Document };
-        self.commit(&held, vec![(owned, Some(stored))], 0).await?;
-        let version = tier_version().unwrap_or(0);
-        Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer))
+        let until = Instant::now() + self.local()?.patience(false);
+        loop {
+            let (found, revision) = match self.shared() {
+                Some(store) => store.read(key).await.map(|(found, revision)| (found, Some(revision)))?,
+                None => (self.load(self.local()?, std::slice::from_ref(&owned)).await?.pop().flatten(), None),
+            };
+            let version = match (&found, revision) {
+                (Some(found), Some(_)) => self.version_of_entry(key, found),
+                _ => tier_version().unwrap_or(0),
+            };
+            let (wanted, answer) = change(found.as_ref().map(|found| HeldValue {
+                value: &found.value,
+                is_document: found.kind == ValueKind::Document,
+                version,
+            }));
+            let DocumentChange::Store(value) = wanted else { return Ok((Stored::Unmet, answer)) };
+            let now = clock::now();
+            let expiry = match expiry {
+                Expiry::Keep => found.as_ref().and_then(|found| found.expiry),
+                Expiry::At(at) => Some(at),
+                Expiry::FreshFor(ttl) => Some(now.saturating_add(ttl)),
+                Expiry::FreshUntil(at) => Some(at),
+                Expiry::Default | Expiry::Never => None,
+            };
+            let stored = StoredValue { value, expiry, kind: ValueKind::Document };
+            match revision {
+                None => self.commit(&held, vec![(owned.clone(), Some(stored))], 0).await?,
+                Some(revision) => {
+                    if !self.commit_if(&held, owned.clone(), Some(stored), revision, 0).await? {
+                        if Instant::now() >= until {
+                            return Err(overtaken());
+                        }
+                        continue;
+                    }
+                }
+            }
+            let version = tier_version().unwrap_or(0);
+            return Ok((if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) }, answer));
+        }
     }
 
     /// [`change_document`](Group::change_document) for a key whose only store is the tier of this

@@ -252,7 +252,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
         SourceClass::Store => Coherence::Ttl,
         SourceClass::Redis | SourceClass::Values if group.source.announces_changes() => group.coherence,
         // Announces no change: a lifetime alone bounds the age of a copy.
-        SourceClass::Redis | SourceClass::Values => Coherence::Ttl,
+        SourceClass::Redis | SourceClass::SharedStore | SourceClass::Values => Coherence::Ttl,
     };
     FillPolicy {
         freshness: freshness.clone(),
@@ -268,7 +268,7 @@ fn policy(group: &GroupSettings, freshness: &Arc<Freshness>, modes: &Arc<ModeRul
 
 /// The policies of a group's keys.
 fn freshness_table(group: &GroupSettings) -> FreshnessTable {
-    let is_remote = matches!(group.source.class(), SourceClass::Redis | SourceClass::Values);
+    let is_remote = matches!(group.source.class(), SourceClass::Redis | SourceClass::SharedStore | SourceClass::Values);
     let of_keys = |freshness| match is_remote {
         true => KeyPolicy::from(freshness),
         // What is on this machine does not outlive its lifetime.

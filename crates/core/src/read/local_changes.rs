@@ -24,7 +24,9 @@ impl Group {
     /// # Errors
     /// The source's error.
     pub async fn load(&self, store: &dyn LocalStore, keys: &[Bytes]) -> Result<Vec<Option<StoredValue>>, SourceError> {
-        let mut found: Vec<Option<StoredValue>> = keys.iter().map(|key| self.tier_copy(key)).collect();
+        // Other programs may have changed what the tier has a copy of.
+        let copy = |key: &Bytes| if store.shared().is_some() { None } else { self.tier_copy(key) };
+        let mut found: Vec<Option<StoredValue>> = keys.iter().map(copy).collect();
         let lacking: Vec<usize> = (0..keys.len()).filter(|at| found[*at].is_none()).collect();
         if lacking.is_empty() {
             return Ok(found);
@@ -103,7 +105,7 @@ impl Group {
     }
 
     /// The version of the tier's copy of the last entry; 0: there is none.
-    fn finish_commit<K: AsRef<[u8]>>(
+    pub(super) fn finish_commit<K: AsRef<[u8]>>(
         &self,
         changes: &[(K, Option<StoredValue>)],
         applied: &Result<(), SourceError>,
@@ -124,7 +126,7 @@ impl Group {
 
     /// Applies the changes to the tier atomically, and fences fetches in flight. The version of the
     /// copy of the last entry; 0: there is none.
-    fn apply_to_tier<K: AsRef<[u8]>>(&self, changes: &[(K, Option<StoredValue>)], actor: u64) -> u64 {
+    pub(super) fn apply_to_tier<K: AsRef<[u8]>>(&self, changes: &[(K, Option<StoredValue>)], actor: u64) -> u64 {
         let now = clock::now();
         let mut version = 0;
         let mut untold: Vec<Key<'_>> = Vec::new();

@@ -26,6 +26,8 @@
 //! - On a source on this machine, a writer locks its keys ([`KeyGuard`], `key_locks`) until source
 //!   and tier agree. So several keys can be read, computed and written as one step
 //!   (`local_changes`), and conditions hold (`conditional_writes`).
+//! - On a store that other programs change as well, a change that rests on what was read demands at
+//!   the source that it is still there, and is made again if not (`shared_changes`).
 //! - Replies of commands are cached under the same rules as values, and are forgotten with their
 //!   key (`reply_cache`).
 //! - When two writes of one key overlap, the order of their replies need not be the order at the
@@ -41,6 +43,7 @@ mod local_changes;
 mod peer_requests;
 mod pending_writes;
 mod reply_cache;
+mod shared_changes;
 #[cfg(test)]
 mod tests;
 mod tier_contents;
@@ -59,6 +62,7 @@ pub use key_locks::KeyGuard;
 pub use local_changes::KeyChanges;
 pub use peer_requests::{PeerRequest, message_of};
 pub use pending_writes::{PendingWrite, PendingWrites};
+pub use shared_changes::overtaken;
 pub use tier_contents::{TierContents, TierPart};
 pub use value_changes::ValueEdit;
 pub use watched_keys::WatchedKeys;

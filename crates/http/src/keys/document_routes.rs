@@ -75,7 +75,7 @@ pub(crate) async fn put(
     check_place(request, key)?;
     let changed = request.group.change_document(key, expiry, |held| {
         match preconditions.of_write(held.map(|held| held.version ^ instance)) {
-            true => (DocumentChange::Store(text), ()),
+            true => (DocumentChange::Store(text.clone()), ()),
             false => (DocumentChange::Keep, ()),
         }
     });

@@ -1,5 +1,6 @@
 //! The whole command line, and `larder serve` and `larder config`.
 use super::{
+    cassandra_commands,
     client_commands::{self, URL_VARIABLE},
     examples,
     exit_codes::{self, USAGE},
@@ -59,6 +60,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             Some((what, matches)) => show_config(what, matches, configured(matches, None, vars)),
             None => unreachable!("clap demands a subcommand"),
         },
+        Some(("cassandra", matches)) => cassandra_commands::run(matches),
         Some(("postgres", matches)) => match matches.subcommand() {
             Some((_, matches)) => show_triggers(configured(matches, None, vars)),
             None => unreachable!("clap demands a subcommand"),
@@ -148,6 +150,7 @@ pub(super) fn command() -> Command {
         .subcommand(client_commands::advise_command())
         .subcommand(config)
         .subcommand(postgres)
+        .subcommand(cassandra_commands::command())
         .subcommands(shell_files::commands())
         .after_help(format!(
             "`larder` without a command is `larder serve`. `larder serve --help` lists its options.\n\n{}",

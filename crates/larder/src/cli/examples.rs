@@ -3,7 +3,7 @@ use super::exit_codes;
 use clap::Command;
 
 /// The words after `larder`, and lines to type.
-const EXAMPLES: [(&str, &[&str]); 34] = [
+const EXAMPLES: [(&str, &[&str]); 35] = [
     (
         "serve",
         &[
@@ -65,6 +65,13 @@ const EXAMPLES: [(&str, &[&str]); 34] = [
     ("completions", &["larder completions bash > /etc/bash_completion.d/larder"]),
     ("man", &["larder man | man -l -", "larder man --out /usr/local/share/man/man1"]),
     ("table", &["larder table build users.csv -o users.ltab", "larder serve users.ltab"]),
+    (
+        "cassandra schema",
+        &[
+            "larder cassandra schema cassandra://db/shop | cqlsh db",
+            "larder cassandra schema --apply cassandra://db/shop",
+        ],
+    ),
     ("postgres triggers", &["larder postgres triggers --config larder.toml | psql shop"]),
     ("config", &["larder config sample > larder.toml", "larder config check --config larder.toml"]),
 ];

@@ -1,7 +1,8 @@
 //! The command line: `larder` (which is `larder serve`), `larder config …`, `larder snapshot …`,
-//! `larder store …`, `larder table …`, and the client `larder get|set|del`.
+//! `larder store …`, `larder table …`, `larder cassandra …`, and the client `larder get|set|del`.
 //!
 //! The exit codes of all of them are one table (`exit_codes`).
+mod cassandra_commands;
 mod client_commands;
 mod command_line;
 mod convert_command;

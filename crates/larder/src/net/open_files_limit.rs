@@ -51,7 +51,7 @@ fn reserve(settings: &Settings, limit: u64) -> u64 {
         // Those that read, those that write, and the two of the change stream.
         SourceUrl::Postgres(_) => 2 * settings.connections_to(source) as u64 + 2,
         // The tables of the store, the connections to each node, one for each fetch.
-        SourceUrl::Redis(_) | SourceUrl::Disk(_) | SourceUrl::Http(_) => limit / 4,
+        SourceUrl::Redis(_) | SourceUrl::Cassandra(_) | SourceUrl::Disk(_) | SourceUrl::Http(_) => limit / 4,
     };
     let groups = settings.groups.iter().map(|group| of_group(&group.source));
     let peers = if settings.peers.are_set() { limit / 4 } else { 0 };

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+mod cassandra;
 mod demo;
 mod disk;
 mod fake;

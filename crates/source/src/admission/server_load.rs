@@ -41,6 +41,7 @@ fn server(url: &SourceUrl) -> Option<String> {
         SourceUrl::Redis(url) => Some(format!("{}{:?}", url.address, url.deployment)),
         SourceUrl::Http(url) => Some(url.origin()),
         SourceUrl::Postgres(url) => Some(format!("postgres://{}", url.origin())),
+        SourceUrl::Cassandra(url) => Some(format!("cassandra://{}", url.origin())),
         // Each has a delay of its own.
         SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_) | SourceUrl::Demo(_) => None,
     }
@@ -52,6 +53,7 @@ pub(super) fn server_name(url: &SourceUrl) -> String {
         SourceUrl::Redis(url) => url.address.to_string(),
         SourceUrl::Http(url) => url.origin(),
         SourceUrl::Postgres(url) => url.origin(),
+        SourceUrl::Cassandra(url) => url.origin(),
         SourceUrl::None | SourceUrl::Table(_) | SourceUrl::Disk(_) | SourceUrl::Demo(_) => url.to_string(),
     }
 }

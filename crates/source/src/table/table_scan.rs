@@ -1,6 +1,6 @@
 //! Scans of a table, page by page.
 use super::{table_map_reads::stored_value, table_reload::ServedTable};
-use crate::local_store::{Page, Scan};
+use crate::local_store::{Page, Scan, is_within};
 use bytes::Bytes;
 use larder_store::table::{Position, Table, TableError};
 use std::{borrow::Cow, ops::Bound};
@@ -23,17 +23,6 @@ pub(super) fn page(served: &ServedTable, scan: &Scan) -> Result<Page, TableError
     // A cursor is not a key, so only the other bound limits the keys.
     let begin = if cursor.is_some() { &Bound::Unbounded } else { begin };
     let (low, high) = if scan.reverse { (end, begin) } else { (begin, end) };
-    let within = |key: &[u8]| {
-        (match low {
-            Bound::Included(low) => key >= &low[..],
-            Bound::Excluded(low) => key > &low[..],
-            Bound::Unbounded => true,
-        }) && match high {
-            Bound::Included(high) => key <= &high[..],
-            Bound::Excluded(high) => key < &high[..],
-            Bound::Unbounded => true,
-        }
-    };
     let mut page = Page::default();
     let mut bytes = 0;
     for _ in 0..PAGE {
@@ -42,7 +31,7 @@ pub(super) fn page(served: &ServedTable, scan: &Scan) -> Result<Page, TableError
         }
         let Some(entry) = entries.next() else { return Ok(page) };
         let (key, value) = entry?;
-        if within(key) {
+        if is_within(low, high, key) {
             let value = if scan.keys_only { Cow::default() } else { value };
             bytes += key.len() + value.len();
             page.entries.push((Bytes::copy_from_slice(key), stored_value(table, value)));

@@ -11,6 +11,10 @@
 //! ones are still running, or belong to one transaction. SCAN and the other keyspace commands
 //! (`commands/keyspace.rs`) read the store itself.
 //!
+//! On a store that other programs change as well, each command but a plain SET runs alone
+//! (`shared_commands`): what it changes demands the revision that was loaded, and it runs again if
+//! another client was faster.
+//!
 //! Invariants:
 //! - No command is answered before the store has taken its change, as durably as the store
 //!   promises.
@@ -21,4 +25,5 @@
 pub(super) mod pipeline;
 mod prepared;
 mod scratch;
+mod shared_commands;
 pub(super) mod store_executor;

@@ -82,7 +82,7 @@ pub(super) fn set_now(call: &mut CommandContext<'_>) -> Result<bool, CommandErro
     Ok(true)
 }
 
-fn is_plain_set(command: &Command, args: Args<'_>, max_value: usize) -> bool {
+pub(super) fn is_plain_set(command: &Command, args: Args<'_>, max_value: usize) -> bool {
     command.name == "set" && args.len() == 3 && args[2].len() <= max_value
 }
 

@@ -32,6 +32,13 @@ enum Look {
     Entry,
 }
 
+impl WantedKey {
+    /// Whether commands read nothing of the key's value.
+    pub(super) fn is_unread(&self) -> bool {
+        self.look != Look::Entry
+    }
+}
+
 /// The keys of commands, without duplicates.
 pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<'a>)>) -> Vec<WantedKey> {
     let mut keys: Vec<WantedKey> = commands
@@ -77,15 +84,25 @@ impl Scratch {
                 .extend(found.into_iter().map(|found| found.map(|found| StoredValue { value: Bytes::new(), ..found })));
         }
         let mut exist = exist.into_iter();
+        Ok(Scratch::with(group, keys, |look| match look {
+            Look::Away => Some(StoredValue::string(Bytes::new(), None)),
+            Look::Existence => exist.next().flatten(),
+            Look::Entry => found.next().flatten(),
+        }))
+    }
+
+    /// A scratch tier with one key, which has this entry.
+    pub(super) fn of(group: &Group, key: WantedKey, mut entry: Option<StoredValue>) -> Scratch {
+        Scratch::with(group, vec![key], |_| entry.take())
+    }
+
+    /// `entry` is asked for the entry of each key, in order.
+    fn with(group: &Group, keys: Vec<WantedKey>, mut entry: impl FnMut(Look) -> Option<StoredValue>) -> Scratch {
         let now = clock::now();
         let cache = group.cache.scratch();
         let mut tier = cache.tier();
         let before = keys.iter().map(|key| {
-            let StoredValue { value, expiry, kind } = match key.look {
-                Look::Away => Some(StoredValue::string(Bytes::new(), None)),
-                Look::Existence => exist.next().flatten(),
-                Look::Entry => found.next().flatten(),
-            }?;
+            let StoredValue { value, expiry, kind } = entry(key.look)?;
             let metadata = metadata_of(kind);
             let write = Write {
                 value: &value,
@@ -100,13 +117,18 @@ impl Scratch {
         });
         let before = before.collect();
         drop(tier);
-        Ok(Scratch { cache, keys, before, now })
+        Scratch { cache, keys, before, now }
     }
 
     pub(super) fn run(&mut self, call: &mut CommandContext<'_>) -> Done {
         call.now = self.now;
         let tier = &mut self.cache.tier();
         run_on(call, tier)
+    }
+
+    /// The last key, for another scratch tier.
+    pub(super) fn into_key(mut self) -> Option<WantedKey> {
+        self.keys.pop()
     }
 
     pub(super) fn changes(&self) -> KeyChanges {

@@ -8,8 +8,9 @@ use crate::{
     commands::{get, keyspace},
     executor::{
         local_store::{
-            prepared::set_now,
+            prepared::{is_plain_set, set_now},
             scratch::{Scratch, wanted},
+            shared_commands,
         },
         tier_commands,
     },
@@ -19,7 +20,7 @@ use crate::{
 };
 use larder_core::read::{Group, KeyGuard};
 use larder_proto::resp::Args;
-use larder_source::SourceError;
+use larder_source::{Revision, SourceError};
 use larder_store::clock;
 use std::{future::poll_fn, mem, rc::Rc};
 
@@ -31,7 +32,10 @@ pub(in crate::executor) fn begin(call: &mut CommandContext<'_>, waits: &mut Wait
     if tier_commands::answer_without_entries(call)? || tier_commands::answer(call)? {
         return Ok(Flow::Done);
     }
-    if call.command.flags.has(Flags::FLUSH) {
+    let is_apart = || {
+        call.group().shared().is_some() && !is_plain_set(call.command, call.args, call.worker.app.settings.max_value)
+    };
+    if call.command.flags.has(Flags::FLUSH) || is_apart() {
         Ok(Flow::Alone(call.command))
     } else {
         Ok(waits.forward(call, Outstanding::Forwarded))
@@ -47,6 +51,7 @@ pub(in crate::executor) async fn run(call: &mut CommandContext<'_>) -> Done {
             let held = if call.command.flags.has(Flags::FLUSH) { Some(call.group().hold_all().await?) } else { None };
             on_keyspace(call, held.as_ref()).await?;
         }
+        _ if call.group().shared().is_some() => return shared_commands::run(call).await,
         _ => {
             let mut queue = CommandQueue::default();
             queue.push(call.command, call.args);
@@ -86,6 +91,9 @@ async fn exec(call: &mut CommandContext<'_>) -> Done {
     let (queue, watch) = transaction::end(call);
     let watch = if let Watch::Store(watch) = watch { Some(watch) } else { None };
     let group = call.group();
+    if group.shared().is_some() {
+        return shared_commands::exec(call, &queue, watch).await;
+    }
     let watched = watch.iter().flat_map(|watch| watch.keys());
     let held = hold(group, &queue, watched).await?;
     call.now = clock::now();
@@ -169,13 +177,24 @@ async fn watch(call: &mut CommandContext<'_>) -> CommandResult {
     let group = call.group();
     let keys: Vec<bytes::Bytes> = call.command.keys.of(call.args).map(bytes::Bytes::copy_from_slice).collect();
     let _held = group.hold(&keys).await?;
-    let found = group.load(group.local()?, &keys).await?;
+    let mut found = Vec::with_capacity(keys.len());
+    match group.shared() {
+        Some(store) => {
+            for key in &keys {
+                found.push(store.read(key).await?);
+            }
+        }
+        None => {
+            let entries = group.load(group.local()?, &keys).await?;
+            found.extend(entries.into_iter().map(|entry| (entry, Revision(None))));
+        }
+    }
     let mut watched = match mem::take(&mut call.session.watch) {
         Watch::Store(watched) => watched,
         _ => group.watch(),
     };
-    for (key, found) in keys.iter().zip(found) {
-        watched.add(key, found.as_ref());
+    for (key, (entry, revision)) in keys.iter().zip(found) {
+        watched.add(key, entry.as_ref(), revision);
     }
     call.session.watch = Watch::Store(watched);
     call.reply.ok();

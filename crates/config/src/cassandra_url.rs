@@ -1,0 +1,236 @@
+//! The URL of a Cassandra or ScyllaDB cluster:
+//! `cassandra://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/KEYSPACE[?table=TABLE]`.
+use super::{
+    secret::Secret,
+    url_parts::{RESERVED, RESERVED_IN_PATH, decode, host_port, parameters},
+};
+use larder_units::{parse_duration, show_duration};
+use percent_encoding::utf8_percent_encode;
+use std::{fmt, path::PathBuf, time::Duration};
+
+const DEFAULT_PORT: u16 = 9042;
+const DEFAULT_TABLE: &str = "kv";
+const PARAMETERS: &str = "table, consistency, read-consistency, dc, speculative and password-file";
+
+/// A Cassandra source. Its `Display` is the URL with the password masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CassandraUrl {
+    /// The nodes to ask first, which name the others: host (IPv6 without brackets) and port.
+    pub nodes: Vec<(String, u16)>,
+    pub user: Option<String>,
+    pub password: Option<Secret>,
+    /// The file that holds it instead; read again for each new session.
+    pub password_file: Option<PathBuf>,
+    pub keyspace: String,
+    pub table: String,
+    /// How many replicas acknowledge a write.
+    pub consistency: CassandraConsistency,
+    /// How many replicas answer a read; `None`: as many as a write.
+    pub read_consistency: Option<CassandraConsistency>,
+    /// `dc`: the data centre whose nodes are asked first.
+    pub datacenter: Option<String>,
+    /// `speculative`: a read that takes longer is sent to another replica as well.
+    pub speculative: Option<Duration>,
+}
+
+/// How many replicas take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CassandraConsistency {
+    One,
+    LocalOne,
+    Two,
+    Three,
+    Quorum,
+    #[default]
+    LocalQuorum,
+    EachQuorum,
+    All,
+}
+impl CassandraConsistency {
+    const NAMES: [(&str, CassandraConsistency); 8] = [
+        ("one", CassandraConsistency::One),
+        ("local_one", CassandraConsistency::LocalOne),
+        ("two", CassandraConsistency::Two),
+        ("three", CassandraConsistency::Three),
+        ("quorum", CassandraConsistency::Quorum),
+        ("local_quorum", CassandraConsistency::LocalQuorum),
+        ("each_quorum", CassandraConsistency::EachQuorum),
+        ("all", CassandraConsistency::All),
+    ];
+    fn parse(parameter: &str, text: &str) -> Result<CassandraConsistency, String> {
+        let lower = text.to_ascii_lowercase();
+        let found = Self::NAMES.iter().find(|(name, _)| *name == lower).map(|(_, value)| *value);
+        found.ok_or_else(|| {
+            let all: Vec<_> = Self::NAMES.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is no {parameter}: write one of {}", all.join(", "))
+        })
+    }
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    }
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl CassandraUrl {
+    /// Reads what follows `cassandra:`. No error shows a part of the password.
+    pub(super) fn parse(rest: &str) -> Result<CassandraUrl, String> {
+        let Some(rest) = rest.strip_prefix("//") else {
+            return Err("write two slashes after cassandra:, as in cassandra://HOST/KEYSPACE".to_owned());
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (userinfo, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if path.contains('@') {
+            // Nothing of it may be shown: it is part of a password.
+            return Err("a / in a user or password is written %2F".to_owned());
+        }
+        let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+        let nodes = hosts.split(',').map(|host| host_port(host, DEFAULT_PORT, "cassandra"));
+        let mut url = CassandraUrl {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            user: some(decode(user, "user")?),
+            password: some(decode(password, "password")?).map(Secret::from),
+            password_file: None,
+            keyspace: decode(path.trim_start_matches('/'), "keyspace")?,
+            table: DEFAULT_TABLE.to_owned(),
+            consistency: CassandraConsistency::default(),
+            read_consistency: None,
+            datacenter: None,
+            speculative: None,
+        };
+        for parameter in parameters(query) {
+            let (name, text) = parameter?;
+            match name {
+                "table" if !text.is_empty() => url.table = text,
+                "consistency" => url.consistency = CassandraConsistency::parse(name, &text)?,
+                "read-consistency" => url.read_consistency = Some(CassandraConsistency::parse(name, &text)?),
+                "dc" => url.datacenter = some(text),
+                "speculative" => {
+                    url.speculative = Some(parse_duration(&text).map_err(|error| format!("speculative: {error}"))?);
+                }
+                "password-file" => url.password_file = some(text).map(PathBuf::from),
+                _ => return Err(format!("unknown parameter `{name}`: cassandra:// takes {PARAMETERS}")),
+            }
+        }
+        url.check()?;
+        Ok(url)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.keyspace.is_empty() {
+            return Err("the keyspace is missing: write cassandra://HOST/KEYSPACE".to_owned());
+        }
+        if self.password.is_some() && self.password_file.is_some() {
+            return Err("give the password in the URL or in password-file, not in both".to_owned());
+        }
+        if self.user.is_none() && (self.password.is_some() || self.password_file.is_some()) {
+            return Err("the user is missing: write cassandra://USER@HOST/KEYSPACE".to_owned());
+        }
+        if self.read_consistency == Some(CassandraConsistency::EachQuorum) {
+            return Err("read-consistency cannot be each_quorum: Cassandra reads with local_quorum".to_owned());
+        }
+        Ok(())
+    }
+
+    /// How many replicas answer a read. No read takes `each_quorum`.
+    pub fn consistency_of_reads(&self) -> CassandraConsistency {
+        match self.read_consistency.unwrap_or(self.consistency) {
+            CassandraConsistency::EachQuorum => CassandraConsistency::LocalQuorum,
+            of_reads => of_reads,
+        }
+    }
+
+    /// The nodes, for errors and logs.
+    pub fn origin(&self) -> String {
+        let all: Vec<_> = self.nodes.iter().map(|(host, port)| shown_node(host, *port)).collect();
+        all.join(",")
+    }
+}
+
+fn shown_node(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{}:{port}", utf8_percent_encode(host, RESERVED)),
+    }
+}
+
+impl fmt::Display for CassandraUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
+        f.write_str("cassandra://")?;
+        if let Some(user) = &self.user {
+            let password = if self.password.is_some() { ":***" } else { "" };
+            write!(f, "{}{password}@", text(user))?;
+        }
+        write!(f, "{}/{}", self.origin(), text(&self.keyspace))?;
+        let consistency = Some(self.consistency).filter(|of| *of != CassandraConsistency::default());
+        let parameters = [
+            ("table", (self.table != DEFAULT_TABLE).then(|| text(&self.table))),
+            ("consistency", consistency.map(|of| of.name().to_owned())),
+            ("read-consistency", self.read_consistency.map(|of| of.name().to_owned())),
+            ("dc", self.datacenter.as_deref().map(text)),
+            ("speculative", self.speculative.map(show_duration)),
+            (
+                "password-file",
+                self.password_file
+                    .as_ref()
+                    .map(|file| utf8_percent_encode(&file.to_string_lossy(), RESERVED_IN_PATH).to_string()),
+            ),
+        ];
+        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given
+            .enumerate()
+            .try_for_each(|(at, (name, value))| write!(f, "{}{name}={value}", if at == 0 { "?" } else { "&" }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::SourceUrl;
+
+    #[test]
+    fn urls_are_read_and_shown() {
+        for (text, shown) in [
+            ("cassandra://db/shop", "cassandra://db:9042/shop"),
+            ("cassandra://db/shop?table=kv&consistency=LOCAL_QUORUM", "cassandra://db:9042/shop"),
+            (
+                "cassandra://app:p%40ss@a,b:9043,[::1]/shop?table=carts&consistency=quorum&read-consistency=local_one",
+                "cassandra://app:***@a:9042,b:9043,[::1]:9042/shop?table=carts&consistency=quorum&read-consistency=local_one",
+            ),
+            (
+                "cassandra://app@db/shop?dc=eu&speculative=20ms&password-file=/run/p",
+                "cassandra://app@db:9042/shop?dc=eu&speculative=20ms&password-file=/run/p",
+            ),
+        ] {
+            let url: SourceUrl = text.parse().expect(text);
+            assert_eq!(url.to_string(), shown);
+            let again: SourceUrl = shown.replace(":***", ":p%40ss").parse().expect(shown);
+            assert_eq!(again, url);
+        }
+    }
+
+    #[test]
+    fn wrong_urls_say_what_would_be_right() {
+        for (text, expected) in [
+            ("cassandra:db/shop", "write two slashes after cassandra:"),
+            ("cassandra:///shop", "the source's host is missing: write cassandra://HOST:PORT"),
+            ("cassandra://db", "the keyspace is missing: write cassandra://HOST/KEYSPACE"),
+            ("cassandra://db:0/shop", "`0` is not a port"),
+            ("cassandra://app:se/cret@db/shop", "a / in a user or password is written %2F"),
+            ("cassandra://:secret@db/shop", "the user is missing"),
+            ("cassandra://a:secret@db/shop?password-file=f", "give the password in the URL or in password-file"),
+            ("cassandra://db/shop?tables=users", "unknown parameter `tables`: cassandra:// takes table, consistency"),
+            ("cassandra://db/shop?consistency=any", "`any` is no consistency: write one of one, local_one,"),
+            ("cassandra://db/shop?read-consistency=each_quorum", "read-consistency cannot be each_quorum"),
+            ("cassandra://db/shop?speculative=x", "speculative: "),
+            ("casandra://db/shop", "unknown source casandra:, did you mean cassandra:?"),
+        ] {
+            let error = text.parse::<SourceUrl>().expect_err(text);
+            assert!(error.starts_with(expected), "{text}: {error}");
+            assert!(!error.contains("cret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Reads and writes of one row.
+use super::{
+    cassandra_settings::CassandraSettings,
+    cluster_session::ClusterSession,
+    cql_error::{Fate, describe, fate},
+    stored_row::{LONGEST_KEY, decode, encode, lifetime, new_version, table_key},
+};
+use crate::{local_store::Revision, source_error::SourceError};
+use bytes::Bytes;
+use larder_store::{StoredValue, clock};
+use scylla::{
+    errors::ExecutionError, response::query_result::QueryResult, statement::prepared::PreparedStatement, value::Row,
+};
+use tokio::time::{Instant, sleep};
+
+/// Wait before an undecided transaction is looked at again.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The entry of a key, also an expired one, and its revision.
+pub(super) async fn read_row(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    key: &[u8],
+) -> Result<(Option<StoredValue>, Revision), SourceError> {
+    if key.len() > LONGEST_KEY {
+        return Ok((None, Revision(None)));
+    }
+    read_with(settings, session, &session.get, &table_key(key)).await
+}
+
+/// As [`read_row`], without expired entries.
+pub(super) async fn read_live(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    key: &[u8],
+) -> Result<(Option<StoredValue>, Revision), SourceError> {
+    let (entry, revision) = read_row(settings, session, key).await?;
+    let now = clock::now();
+    Ok((entry.filter(|entry| entry.expiry.is_none_or(|at| at > now)), revision))
+}
+
+async fn read_with(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    statement: &PreparedStatement,
+    row_key: &[u8],
+) -> Result<(Option<StoredValue>, Revision), SourceError> {
+    let read = session.session.execute_unpaged(statement, (row_key,)).await;
+    let result = read.map_err(|error| settings.read_error(&error))?;
+    let unreadable = |error: &dyn std::fmt::Display| settings.refused(error);
+    let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
+    let row: Option<(Option<Bytes>, Option<i64>)> = rows.maybe_first_row().map_err(|error| unreadable(&error))?;
+    let Some((value, version)) = row else { return Ok((None, Revision(None))) };
+    let Some(value) = value else { return Ok((None, Revision(version))) };
+    let entry = decode(value).ok_or_else(|| settings.refused("the row was not written by Larder"))?;
+    Ok((Some(entry), Revision(version)))
+}
+
+fn check_key(settings: &CassandraSettings, key: &[u8]) -> Result<(), SourceError> {
+    match table_key(key).len() > LONGEST_KEY {
+        true => {
+            Err(settings
+                .refused(format!("a key of {} bytes is longer than Cassandra takes ({LONGEST_KEY})", key.len())))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Stores an entry (or with `None` deletes it), whatever is there.
+pub(super) async fn write_row(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    key: &[u8],
+    to: Option<&StoredValue>,
+) -> Result<(), SourceError> {
+    check_key(settings, key)?;
+    let (row_key, now) = (table_key(key), clock::now());
+    let written = match to.filter(|entry| entry.expiry.is_none_or(|at| at > now)) {
+        Some(entry) => {
+            let values = (lifetime(entry.expiry, now), encode(entry), new_version(entry.kind), &*row_key);
+            session.session.execute_unpaged(&session.put, values).await
+        }
+        None => session.session.execute_unpaged(&session.delete, (&*row_key,)).await,
+    };
+    written.map(drop).map_err(|error| settings.write_error(&error))
+}
+
+/// The same if the row still has this revision; whether it had.
+///
+/// # Errors
+/// `Lost`: the cluster did not decide, and what it has now does not tell either.
+pub(super) async fn write_row_if(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    key: &[u8],
+    to: Option<&StoredValue>,
+    Revision(expected): Revision,
+) -> Result<bool, SourceError> {
+    check_key(settings, key)?;
+    let (row_key, now) = (table_key(key), clock::now());
+    let entry = to.filter(|entry| entry.expiry.is_none_or(|at| at > now));
+    let version = entry.map(|entry| new_version(entry.kind));
+    let answer = match (entry, version) {
+        (Some(entry), Some(version)) => {
+            let values = (lifetime(entry.expiry, now), encode(entry), version, &*row_key, expected);
+            session.session.execute_unpaged(&session.put_if, values).await
+        }
+        // There is nothing to delete, and nothing was there.
+        _ if expected.is_none() => return Ok(true),
+        _ => session.session.execute_unpaged(&session.delete_if, (&*row_key, expected)).await,
+    };
+    let error = match answer {
+        Ok(result) => return is_applied(settings, result),
+        Err(error) => error,
+    };
+    match fate(&error) {
+        Fate::Refused => Err(settings.refused(describe(&error))),
+        // Another round of the same transaction may have been accepted by some replicas.
+        Fate::NotSent if !matches!(error, ExecutionError::LastAttemptError(_)) => {
+            Err(settings.unavailable(describe(&error)))
+        }
+        Fate::NotSent | Fate::Unknown => {
+            let found = look_back(settings, session, &row_key).await;
+            decided(settings, &error, found, version, expected)
+        }
+    }
+}
+
+/// What a row that was read back says about a transaction with this version.
+fn decided(
+    settings: &CassandraSettings,
+    error: &ExecutionError,
+    found: Result<Revision, SourceError>,
+    version: Option<i64>,
+    expected: Option<i64>,
+) -> Result<bool, SourceError> {
+    match found {
+        Ok(Revision(Some(found))) if Some(found) == version => Ok(true),
+        // The read at serial consistency has ended all transactions before it.
+        Ok(Revision(Some(found))) if Some(found) == expected => {
+            Err(settings.unavailable(format!("{} (nothing has changed)", describe(error))))
+        }
+        // It may have been applied and replaced since.
+        _ => Err(settings.lost(describe(error))),
+    }
+}
+
+/// The revision of a row once all transactions before are decided.
+async fn look_back(
+    settings: &CassandraSettings,
+    session: &ClusterSession,
+    row_key: &[u8],
+) -> Result<Revision, SourceError> {
+    let until = Instant::now() + settings.limits.timeout;
+    loop {
+        match read_with(settings, session, &session.get_serial, row_key).await {
+            Ok((_, revision)) => return Ok(revision),
+            Err(error) if Instant::now() >= until => return Err(error),
+            Err(_) => sleep(LOOK_AGAIN).await,
+        }
+    }
+}
+
+fn is_applied(settings: &CassandraSettings, result: QueryResult) -> Result<bool, SourceError> {
+    let unreadable = |error: &dyn std::fmt::Display| settings.lost(error);
+    let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
+    // ScyllaDB answers with more columns than Cassandra.
+    let row: Row = rows.single_row().map_err(|error| unreadable(&error))?;
+    let applied = row.columns.first().and_then(|column| column.as_ref()?.as_boolean());
+    applied.ok_or_else(|| settings.lost("the answer to a transaction says nothing"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,9 @@ fn a_node_that_stops_loses_nothing_that_was_acknowledged() {
     assert!(reply.starts_with("ERR source unavailable: "), "{reply}");
     wait_until("the source to be down", || larder.metric("larder_source_up") == 0.0);
     node.signal(Signal::CONT);
-    wait_until("an answer", || text(&mut client, &["GET", "k"]) != "" && text(&mut client, &["EXISTS", "n"]) == "1");
+    wait_until("an answer", || {
+        !text(&mut client, &["GET", "k"]).is_empty() && text(&mut client, &["EXISTS", "n"]) == "1"
+    });
     // The INCR without an answer counts once or not at all.
     let now = text(&mut client, &["INCRBY", "n", "0"]).parse::<i64>().unwrap();
     assert!(now == 10 || now == 11, "{now}");

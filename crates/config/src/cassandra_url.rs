@@ -2,10 +2,9 @@
 //! `cassandra://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/KEYSPACE[?table=TABLE]`.
 use super::{
     secret::Secret,
-    url_parts::{RESERVED, RESERVED_IN_PATH, decode, host_port, parameters},
+    url_parts::{DatabaseUrl, escaped, escaped_file, host_port, name_of, named, parameters, show_parameters, some},
 };
 use larder_units::{parse_duration, show_duration};
-use percent_encoding::utf8_percent_encode;
 use std::{fmt, path::PathBuf, time::Duration};
 
 const DEFAULT_PORT: u16 = 9042;
@@ -59,42 +58,26 @@ impl CassandraConsistency {
     ];
     fn parse(parameter: &str, text: &str) -> Result<CassandraConsistency, String> {
         let lower = text.to_ascii_lowercase();
-        let found = Self::NAMES.iter().find(|(name, _)| *name == lower).map(|(_, value)| *value);
-        found.ok_or_else(|| {
-            let all: Vec<_> = Self::NAMES.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is no {parameter}: write one of {}", all.join(", "))
-        })
+        // An error shows what was written.
+        named(parameter, &Self::NAMES, &lower).or_else(|_| named(parameter, &Self::NAMES, text))
     }
     fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+        name_of(&Self::NAMES, &self)
     }
-}
-
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
 }
 
 impl CassandraUrl {
     /// Reads what follows `cassandra:`. No error shows a part of the password.
     pub(super) fn parse(rest: &str) -> Result<CassandraUrl, String> {
-        let Some(rest) = rest.strip_prefix("//") else {
-            return Err("write two slashes after cassandra:, as in cassandra://HOST/KEYSPACE".to_owned());
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (userinfo, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if path.contains('@') {
-            // Nothing of it may be shown: it is part of a password.
-            return Err("a / in a user or password is written %2F".to_owned());
-        }
-        let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+        let parts = DatabaseUrl::of(rest, "cassandra://HOST/KEYSPACE", "keyspace")?;
+        let DatabaseUrl { user, password, hosts, path: keyspace, query } = parts;
         let nodes = hosts.split(',').map(|host| host_port(host, DEFAULT_PORT, "cassandra"));
         let mut url = CassandraUrl {
             nodes: nodes.collect::<Result<_, _>>()?,
-            user: some(decode(user, "user")?),
-            password: some(decode(password, "password")?).map(Secret::from),
+            user,
+            password,
             password_file: None,
-            keyspace: decode(path.trim_start_matches('/'), "keyspace")?,
+            keyspace,
             table: DEFAULT_TABLE.to_owned(),
             consistency: CassandraConsistency::default(),
             read_consistency: None,
@@ -153,37 +136,30 @@ impl CassandraUrl {
 fn shown_node(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
-        false => format!("{}:{port}", utf8_percent_encode(host, RESERVED)),
+        false => format!("{}:{port}", escaped(host)),
     }
 }
 
 impl fmt::Display for CassandraUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
         f.write_str("cassandra://")?;
         if let Some(user) = &self.user {
             let password = if self.password.is_some() { ":***" } else { "" };
-            write!(f, "{}{password}@", text(user))?;
+            write!(f, "{}{password}@", escaped(user))?;
         }
-        write!(f, "{}/{}", self.origin(), text(&self.keyspace))?;
+        write!(f, "{}/{}", self.origin(), escaped(&self.keyspace))?;
         let consistency = Some(self.consistency).filter(|of| *of != CassandraConsistency::default());
-        let parameters = [
-            ("table", (self.table != DEFAULT_TABLE).then(|| text(&self.table))),
-            ("consistency", consistency.map(|of| of.name().to_owned())),
-            ("read-consistency", self.read_consistency.map(|of| of.name().to_owned())),
-            ("dc", self.datacenter.as_deref().map(text)),
-            ("speculative", self.speculative.map(show_duration)),
-            (
-                "password-file",
-                self.password_file
-                    .as_ref()
-                    .map(|file| utf8_percent_encode(&file.to_string_lossy(), RESERVED_IN_PATH).to_string()),
-            ),
-        ];
-        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given
-            .enumerate()
-            .try_for_each(|(at, (name, value))| write!(f, "{}{name}={value}", if at == 0 { "?" } else { "&" }))
+        show_parameters(
+            f,
+            [
+                ("table", (self.table != DEFAULT_TABLE).then(|| escaped(&self.table))),
+                ("consistency", consistency.map(|of| of.name().to_owned())),
+                ("read-consistency", self.read_consistency.map(|of| of.name().to_owned())),
+                ("dc", self.datacenter.as_deref().map(escaped)),
+                ("speculative", self.speculative.map(show_duration)),
+                ("password-file", self.password_file.as_deref().map(escaped_file)),
+            ],
+        )
     }
 }
 

@@ -4,9 +4,8 @@ use super::{
     secret::Secret,
     source_url::RedisAddress,
     tls_client_settings::TlsClientSettings,
-    url_parts::{RESERVED, RESERVED_IN_PATH, decode, host_port, parameters},
+    url_parts::{DatabaseUrl, escaped, escaped_file, host_port, name_of, named, parameters, show_parameters, some},
 };
-use percent_encoding::utf8_percent_encode;
 use std::{fmt, path::PathBuf};
 
 const DEFAULT_PORT: u16 = 5432;
@@ -142,40 +141,12 @@ impl PostgresChanges {
         [("stream", PostgresChanges::Stream), ("notify", PostgresChanges::Notify), ("off", PostgresChanges::Off)];
 }
 
-/// The value of that name, or an error with all names.
-fn named<T: Copy>(parameter: &str, names: &[(&str, T)], text: &str) -> Result<T, String> {
-    let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let all: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-        format!("`{text}` is no {parameter}: write one of {}", all.join(", "))
-    })
-}
-
-/// The name of a value; the first if it has several.
-fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
-    names.iter().find(|(_, of)| of == value).map_or("", |(name, _)| name)
-}
-
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
 impl PostgresUrl {
     /// Reads what follows `postgres:`. No error shows a part of the password.
     pub(super) fn parse(rest: &str) -> Result<PostgresUrl, String> {
-        let Some(rest) = rest.strip_prefix("//") else {
-            return Err("write two slashes after postgres:, as in postgres://USER@HOST/DATABASE?table=TABLE".to_owned());
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (userinfo, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if path.contains('@') {
-            // Nothing of it may be shown: it is part of a password.
-            return Err("a / in a user or password is written %2F".to_owned());
-        }
-        let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-        let (mut user, mut password) = (decode(user, "user")?, some(decode(password, "password")?));
-        let mut database = decode(path.trim_start_matches('/'), "database")?;
+        let parts = DatabaseUrl::of(rest, "postgres://USER@HOST/DATABASE?table=TABLE", "database")?;
+        let DatabaseUrl { user, mut password, hosts, path: mut database, query } = parts;
+        let mut user = user.unwrap_or_default();
         let (mut hosts, mut port) = (hosts.to_owned(), String::new());
         let mut url = PostgresUrl {
             addresses: Vec::new(),
@@ -202,7 +173,7 @@ impl PostgresUrl {
                 "host" => hosts = value.split(',').map(escaped_host).collect::<Vec<_>>().join(","),
                 "port" => port = value,
                 "user" => user = value,
-                "password" => password = some(value),
+                "password" => password = some(value).map(Secret::from),
                 "dbname" => database = value,
                 "password-file" => url.password_file = file(),
                 "sslmode" => url.tls_mode = named(name, &PostgresTlsMode::NAMES, &value)?,
@@ -233,7 +204,7 @@ impl PostgresUrl {
         };
         url.addresses = hosts.split(',').map(|host| address(host, default_port)).collect::<Result<_, _>>()?;
         url.database = if database.is_empty() { user.clone() } else { database };
-        (url.user, url.password) = (user, password.map(Secret::from));
+        (url.user, url.password) = (user, password);
         url.check()?;
         Ok(url)
     }
@@ -279,7 +250,7 @@ impl PostgresUrl {
 
 /// A host of the parameter `host`, as it is written before the path.
 fn escaped_host(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { utf8_percent_encode(host, RESERVED).to_string() }
+    if host.contains(':') { format!("[{host}]") } else { escaped(host) }
 }
 
 /// `HOST[:PORT]`, or the directory of a socket, percent-encoded.
@@ -297,43 +268,40 @@ fn address(text: &str, default_port: u16) -> Result<RedisAddress, String> {
 
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
-        let file = |file: &PathBuf| utf8_percent_encode(&file.to_string_lossy(), RESERVED_IN_PATH).to_string();
         let addresses = self.addresses.iter().map(|address| match address {
             RedisAddress::Tcp { .. } => address.to_string(),
             RedisAddress::Unix(socket) => {
                 let directory = socket.parent().map(|of| of.to_string_lossy().into_owned()).unwrap_or_default();
                 let port = socket.extension().map(|of| of.to_string_lossy().into_owned()).unwrap_or_default();
-                format!("{}:{port}", text(&directory))
+                format!("{}:{port}", escaped(&directory))
             }
         });
         let addresses: Vec<_> = addresses.collect();
         let password = if self.password.is_some() { ":***" } else { "" };
-        write!(f, "postgres://{}{password}@{}/{}", text(&self.user), addresses.join(","), text(&self.database))?;
+        write!(f, "postgres://{}{password}@{}/{}", escaped(&self.user), addresses.join(","), escaped(&self.database))?;
         let mode = Some(self.tls_mode).filter(|mode| *mode != PostgresTlsMode::default());
         let target = Some(self.target).filter(|target| *target != TargetServer::default());
         let changes = Some(self.changes).filter(|changes| *changes != PostgresChanges::default());
         let columns = (!self.columns.is_empty())
-            .then(|| self.columns.iter().map(|column| text(column)).collect::<Vec<_>>().join(","));
-        let parameters = [
-            ("password-file", self.password_file.as_ref().map(file)),
-            ("sslmode", mode.map(|mode| name_of(&PostgresTlsMode::NAMES, &mode).to_owned())),
-            ("sslrootcert", self.tls.ca.as_ref().map(file)),
-            ("sslcert", self.tls.cert.as_ref().map(file)),
-            ("sslkey", self.tls.key.as_ref().map(file)),
-            ("target_session_attrs", target.map(|target| name_of(&TargetServer::NAMES, &target).to_owned())),
-            ("read-from", self.from_replicas.then(|| "replica".to_owned())),
-            ("table", self.table.as_deref().map(text)),
-            ("key", self.key.as_deref().map(text)),
-            ("columns", columns),
-            ("changes", changes.map(|changes| name_of(&PostgresChanges::NAMES, &changes).to_owned())),
-            ("publication", self.publication.as_deref().map(text)),
-            ("slot", self.slot.as_deref().map(text)),
-        ];
-        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given
-            .enumerate()
-            .try_for_each(|(at, (name, value))| write!(f, "{}{name}={value}", if at == 0 { "?" } else { "&" }))
+            .then(|| self.columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(","));
+        show_parameters(
+            f,
+            [
+                ("password-file", self.password_file.as_deref().map(escaped_file)),
+                ("sslmode", mode.map(|mode| name_of(&PostgresTlsMode::NAMES, &mode).to_owned())),
+                ("sslrootcert", self.tls.ca.as_deref().map(escaped_file)),
+                ("sslcert", self.tls.cert.as_deref().map(escaped_file)),
+                ("sslkey", self.tls.key.as_deref().map(escaped_file)),
+                ("target_session_attrs", target.map(|target| name_of(&TargetServer::NAMES, &target).to_owned())),
+                ("read-from", self.from_replicas.then(|| "replica".to_owned())),
+                ("table", self.table.as_deref().map(escaped)),
+                ("key", self.key.as_deref().map(escaped)),
+                ("columns", columns),
+                ("changes", changes.map(|changes| name_of(&PostgresChanges::NAMES, &changes).to_owned())),
+                ("publication", self.publication.as_deref().map(escaped)),
+                ("slot", self.slot.as_deref().map(escaped)),
+            ],
+        )
     }
 }
 

@@ -101,17 +101,7 @@ mod tests {
     use super::*;
 
     fn server() -> Arc<BusyServer> {
-        let limits = SourceLimits {
-            timeout: Duration::from_secs(1),
-            slow_timeout: Duration::from_secs(60),
-            max_in_flight: 1,
-            adaptive: false,
-            breaker: None,
-            connections: 1,
-            max_value: 1,
-            max_backlog: 1,
-            store: larder_store::disk::StoreSettings::DEFAULT,
-        };
+        let limits = SourceLimits { slow_timeout: Duration::from_secs(60), ..SourceLimits::SMALLEST };
         Arc::new(BusyServer::new(&limits))
     }
 

@@ -37,6 +37,22 @@ pub struct SourceLimits {
     /// Settings of a disk store.
     pub store: StoreSettings,
 }
+
+#[cfg(test)]
+impl SourceLimits {
+    /// For tests that need some.
+    pub(crate) const SMALLEST: SourceLimits = SourceLimits {
+        timeout: Duration::from_secs(1),
+        slow_timeout: Duration::from_secs(1),
+        max_in_flight: 1,
+        adaptive: false,
+        breaker: None,
+        connections: 1,
+        max_value: 1,
+        max_backlog: 1,
+        store: larder_store::disk::StoreSettings::DEFAULT,
+    };
+}
 impl SourceLimits {
     /// How long a client waits for a write; see
     /// [`LocalStore::patience`](super::LocalStore::patience).

@@ -185,17 +185,7 @@ mod tests {
     use larder_base::buffers::Buffers;
     use larder_config::SourceUrl;
 
-    const LIMITS: SourceLimits = SourceLimits {
-        timeout: Duration::from_secs(1),
-        slow_timeout: Duration::from_secs(1),
-        max_in_flight: 1,
-        adaptive: true,
-        breaker: None,
-        connections: 1,
-        max_value: 1,
-        max_backlog: 1,
-        store: larder_store::disk::StoreSettings::DEFAULT,
-    };
+    const LIMITS: SourceLimits = SourceLimits { adaptive: true, ..SourceLimits::SMALLEST };
 
     fn choice() -> AddressChoice {
         let Ok(SourceUrl::Http(url)) = "http://a,b,c/{key}".parse() else { panic!("a URL") };

@@ -7,18 +7,8 @@ use scylla::errors::{DbError, RequestAttemptError, WriteType};
 
 fn settings() -> CassandraSettings {
     let Ok(SourceUrl::Cassandra(url)) = "cassandra://db/shop".parse() else { panic!("a URL") };
-    let limits = crate::SourceLimits {
-        timeout: std::time::Duration::from_secs(1),
-        slow_timeout: std::time::Duration::from_secs(1),
-        max_in_flight: 1,
-        adaptive: false,
-        breaker: None,
-        connections: 1,
-        max_value: 1,
-        max_backlog: 1,
-        store: larder_store::disk::StoreSettings::DEFAULT,
-    };
-    CassandraSettings::new(&url, limits, SourceHealth::always_up(), Buffers::unbounded()).expect("settings")
+    CassandraSettings::new(&url, crate::SourceLimits::SMALLEST, SourceHealth::always_up(), Buffers::unbounded())
+        .expect("settings")
 }
 
 #[test]

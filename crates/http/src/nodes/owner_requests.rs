@@ -20,6 +20,7 @@ use larder_ring::peer::{HeaderField, HttpWrite, OwnerAnswer, OwnerRequest};
 use prost::Message;
 use std::rc::Rc;
 
+/// The fields that a write depends on.
 pub(crate) const WRITE_FIELDS: [HeaderName; 5] = [
     header::IF_MATCH,
     header::IF_NONE_MATCH,

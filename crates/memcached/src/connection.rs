@@ -20,7 +20,7 @@ use larder_base::{
 use larder_core::{
     app::Worker,
     clients::Client,
-    connection::{self, BufferPool, ByteCounters, CommandInput, Flow, Protocol},
+    connection::{self, BufferPool, ByteCounters, CommandInput, Flow, JUDGED, MAX_DUE, Protocol, TURN},
     gate::{self, Door},
     read::Group,
 };
@@ -42,14 +42,6 @@ use std::{
     time::Instant,
 };
 
-/// Commands processed before the worker's other connections get their turn.
-const TURN: usize = 1024;
-/// Commands between two looks at the line in front of the core.
-const JUDGED: usize = 32;
-/// Unsent bytes above which no more commands of the client are processed (backpressure).
-const MAX_DUE: usize = 1 << 20;
-/// Keys that are prefetched together.
-const AHEAD: usize = 16;
 /// The first byte of memcached's binary protocol.
 const BINARY: u8 = 0x80;
 
@@ -142,7 +134,8 @@ impl MemcachedConnection {
                 }
             }
             if prefetched == 0 && self.parser.is_fresh() {
-                prefetched = prefetch(group, self.input.unread()).max(1);
+                let ahead = keys_ahead(self.input.unread());
+                prefetched = if group.is_tier_alone() { group.prefetch_ahead(ahead).max(1) } else { 1 };
             }
             prefetched = prefetched.saturating_sub(1);
             begun += 1;
@@ -265,7 +258,7 @@ impl Protocol for MemcachedConnection {
     fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
         let group = worker.groups.default();
         let key = keys_ahead(self.input.unread()).next().filter(|_| self.parser.is_fresh())??;
-        Some(group.cache.key(key))
+        group.key_ahead(key)
     }
 
     fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow<()> {
@@ -350,23 +343,6 @@ impl Protocol for MemcachedConnection {
     fn is_full(&self) -> bool {
         self.out.len() + self.held >= self.max_due || self.queue.len() >= self.max_waiting
     }
-}
-
-/// Prefetches for the commands at the start of the input. Returns their number; 0 if there is only
-/// one.
-#[inline]
-fn prefetch(group: &Group, input: &[u8]) -> usize {
-    if !group.is_tier_alone() {
-        return 0;
-    }
-    let mut commands = 0;
-    let keys: smallvec::SmallVec<[Key<'_>; AHEAD]> =
-        keys_ahead(input).take(AHEAD).inspect(|_| commands += 1).flatten().map(|key| group.cache.key(key)).collect();
-    if keys.len() > 1 {
-        group.cache.prefetch(keys.iter().copied());
-        return commands;
-    }
-    0
 }
 
 /// Begins a request: answers it, or says that it must run alone.

@@ -9,7 +9,7 @@ use larder_base::{special::Special, telemetry::RecordedOperation};
 use larder_core::{
     app::Worker,
     gate,
-    read::{Group, StartedRead},
+    read::{Group, KEYS_AHEAD, StartedRead},
 };
 use larder_engine::{Entry, Millis, Value};
 use larder_proto::{
@@ -19,9 +19,6 @@ use larder_proto::{
 use larder_source::Fetch;
 use smallvec::SmallVec;
 use std::time::Instant;
-
-/// Keys that are prefetched together.
-const AHEAD: usize = 16;
 
 /// Flags of `mg` that are about the entry.
 const OF_GET: &[u8] = b"Okcfshlt";
@@ -46,12 +43,14 @@ impl Reader<'_> {
         let mut names = keys.into_iter();
         let (mut read, mut missed) = (0, 0);
         loop {
-            let row: SmallVec<[_; AHEAD]> = names.by_ref().take(AHEAD).map(|name| self.group.cache.key(name)).collect();
+            // Filled in place and borrowed: to move the row takes longer than to find it.
+            let mut row: SmallVec<[_; KEYS_AHEAD]> = SmallVec::new();
+            row.extend(names.by_ref().take(KEYS_AHEAD).map(|name| self.group.cache.key(name)));
             if row.len() > 1 {
                 self.group.prefetch(row.iter().copied());
             }
-            let is_last = row.len() < AHEAD;
-            for key in row {
+            let is_last = row.len() < KEYS_AHEAD;
+            for &key in &row {
                 read += 1;
                 self.note(key.bytes());
                 let is_tier_alone = self.is_tier_alone;

@@ -1,24 +1,18 @@
 //! A glance at the keys of the commands to come: the processor fetches from memory what they will
 //! look at, while other work is done. Without it each of them waits for memory by itself.
-use larder_core::app::Worker;
+use larder_core::{app::Worker, read::KEYS_AHEAD};
 use larder_engine::{Cache, Key};
 use larder_proto::resp;
 use larder_source::SourceKind;
 use smallvec::SmallVec;
 
-/// Keys that are prefetched together: about as many cache misses as a core can have in progress.
-pub(super) const AHEAD: usize = 16;
-
-/// A longer argument is seldom a key, and to hash it takes longer than to wait for memory.
-const LONGEST: usize = 256;
-
 /// Keys in rows that are prefetched together.
 pub(super) fn rows<'k>(
     cache: &Cache,
     mut names: impl Iterator<Item = &'k [u8]>,
-) -> impl Iterator<Item = SmallVec<[Key<'k>; AHEAD]>> {
+) -> impl Iterator<Item = SmallVec<[Key<'k>; KEYS_AHEAD]>> {
     std::iter::from_fn(move || {
-        let row: SmallVec<_> = names.by_ref().take(AHEAD).map(|name| cache.key(name)).collect();
+        let row: SmallVec<_> = names.by_ref().take(KEYS_AHEAD).map(|name| cache.key(name)).collect();
         (!row.is_empty()).then_some(row)
     })
 }
@@ -30,14 +24,11 @@ pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
     let group = worker.groups.default();
     match group.source.kind() {
         SourceKind::Table(_) => None,
-        _ => {
-            let key = resp::first_arguments(input).next()??;
-            (key.len() <= LONGEST).then(|| group.cache.key(key))
-        }
+        _ => group.key_ahead(resp::first_arguments(input).next()??),
     }
 }
 
-/// Prefetches for the commands at the start of `input`, [`AHEAD`] of them at most. Returns their
+/// Prefetches for the commands at the start of `input`, [`KEYS_AHEAD`] of them at most. Returns their
 /// number; 0 if there is only one, or if they go to a source.
 #[inline]
 pub fn prefetch(worker: &Worker, input: &[u8]) -> usize {
@@ -45,19 +36,5 @@ pub fn prefetch(worker: &Worker, input: &[u8]) -> usize {
     if group.source.reads_through() {
         return 0;
     }
-    let mut commands = 0;
-    // Filled in place: to move the keys takes longer than to find them.
-    let mut keys: SmallVec<[Key<'_>; AHEAD]> = SmallVec::new();
-    keys.extend(
-        resp::first_arguments(input)
-            .take(AHEAD)
-            .inspect(|_| commands += 1)
-            .filter_map(|argument| argument.filter(|key| key.len() <= LONGEST))
-            .map(|key| group.cache.key(key)),
-    );
-    if keys.len() < 2 {
-        return 0;
-    }
-    group.cache.prefetch(keys.iter().copied());
-    commands
+    group.prefetch_ahead(resp::first_arguments(input))
 }

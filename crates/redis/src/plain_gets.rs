@@ -3,10 +3,10 @@
 //! together. All other input goes to [`begin`](super::begin_command::begin), which begins one
 //! command.
 use super::{
-    command_counts::count_calls, command_lookup::GET, commands::get::read_one, key_prefetch::AHEAD,
-    pending_read::PendingRead, session::Session,
+    command_counts::count_calls, command_lookup::GET, commands::get::read_one, pending_read::PendingRead,
+    session::Session,
 };
-use larder_core::{app::Worker, gate::Door};
+use larder_core::{app::Worker, gate::Door, read::KEYS_AHEAD};
 use larder_engine::{Key, Millis};
 use larder_proto::{
     output::Output,
@@ -61,7 +61,7 @@ pub fn begin(
     let group = worker.groups.default();
     let longest = worker.app.settings.max_key;
     let mut ahead = resp::gets_ahead(input)
-        .take(AHEAD)
+        .take(KEYS_AHEAD)
         .take_while(|(key, _)| key.len() <= longest && session.may_get(key))
         .map(|(key, len)| (group.cache.key(key), len))
         .peekable();
@@ -69,7 +69,7 @@ pub fn begin(
         return gets;
     }
     // Filled in place and borrowed: to move the row takes longer than to find it.
-    let mut row: SmallVec<[(Key<'_>, usize); AHEAD]> = SmallVec::new();
+    let mut row: SmallVec<[(Key<'_>, usize); KEYS_AHEAD]> = SmallVec::new();
     row.extend(ahead);
     session.times.end_short(worker, &session.client);
     let _one_table = group.one_table();

@@ -3,11 +3,10 @@
 use super::{
     command_counts::count_calls,
     command_lookup::SET,
-    key_prefetch::AHEAD,
     plain_gets::{AROUND, PlainRun, is_plain},
     session::{Backend, Session},
 };
-use larder_core::app::Worker;
+use larder_core::{app::Worker, read::KEYS_AHEAD};
 use larder_engine::{Attributes, Condition, Key, Millis, Write};
 use larder_proto::{
     output::Output,
@@ -40,7 +39,7 @@ pub(super) fn begin(
     }
     let (longest_key, longest) = (settings.max_key, settings.max_value.min(LONGEST));
     let mut ahead = sets_ahead(input)
-        .take(AHEAD)
+        .take(KEYS_AHEAD)
         .take_while(|(key, value, _)| key.len() <= longest_key && value.len() <= longest)
         .map(|(key, value, len)| (group.cache.key(key), value, len))
         .peekable();
@@ -49,7 +48,7 @@ pub(super) fn begin(
     }
     session.times.end_short(worker, &session.client);
     // Filled in place and borrowed: to move the row takes longer than to find it.
-    let mut row: SmallVec<[(Key<'_>, &[u8], usize); AHEAD]> = SmallVec::new();
+    let mut row: SmallVec<[(Key<'_>, &[u8], usize); KEYS_AHEAD]> = SmallVec::new();
     row.extend(ahead);
     if row.len() > 1 {
         group.cache.prefetch(row.iter().map(|(key, ..)| *key));

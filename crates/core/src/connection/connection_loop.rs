@@ -177,19 +177,17 @@ impl<P: Protocol, S: ClientStream> ConnectionLoop<'_, P, S> {
                     Flow::Done => {
                         self.process();
                         if self.next == Flow::Done {
-                            if let Err(error) = self.flush() {
+                            if let Err(error) = self.end_turn() {
                                 break Err(error);
                             }
-                            self.account();
                             tokio::task::yield_now().await;
                         }
                     }
                     Flow::Behind if !self.conn.is_waiting() => self.next = Flow::Done,
                     Flow::Alone(command) if !self.conn.is_waiting() => {
-                        if let Err(error) = self.flush() {
+                        if let Err(error) = self.end_turn() {
                             break Err(error);
                         }
-                        self.account();
                         match self.run_alone(command).await {
                             Ok(next) => self.next = next,
                             Err(error) => break Err(error),
@@ -202,6 +200,13 @@ impl<P: Protocol, S: ClientStream> ConnectionLoop<'_, P, S> {
                 return if self.holder.is_cut() { self.cut() } else { End::Gone };
             }
         }
+    }
+
+    /// Sends the replies of the turn: something else comes first now.
+    fn end_turn(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.account();
+        Ok(())
     }
 
     /// The connection held too much.

@@ -13,6 +13,14 @@ mod connection_loop;
 mod protocol;
 mod socket_io;
 
+/// Commands processed before the worker's other connections get their turn.
+pub const TURN: usize = 1024;
+/// Commands between two looks at the line in front of the core.
+pub const JUDGED: usize = 32;
+/// Unsent bytes above which no more commands of a client are processed (backpressure). One reply
+/// may exceed it. Large values are referenced, not copied, so they add only references.
+pub const MAX_DUE: usize = 1 << 20;
+
 pub use command_input::{BufferPool, CommandInput};
 pub use connection_loop::serve;
 pub use protocol::{ByteCounters, Flow, Protocol};

@@ -6,7 +6,13 @@ use larder_engine::{Cache, Entry, Expiry, Key, Lead, Lookup, Millis, Outcome, Wa
 use larder_ring::peer::PeerGroup;
 use larder_source::{Fetch, FillPolicy, PinnedTable, Source, SourceError, SourceKind, TableLookup};
 use larder_store::clock;
+use smallvec::SmallVec;
 use std::{rc::Rc, sync::Arc, time::Duration};
+
+/// Keys that are prefetched together: about as many cache misses as a core can have in progress.
+pub const KEYS_AHEAD: usize = 16;
+/// A longer argument is seldom a key, and to hash it takes longer than to wait for memory.
+const LONGEST_AHEAD: usize = 256;
 
 /// One core's handle on a group.
 #[derive(Clone)]
@@ -236,6 +242,27 @@ impl Group {
             SourceKind::Table(table) => keys.for_each(|key| table.prefetch(key.bytes())),
             _ => self.cache.prefetch(keys),
         }
+    }
+
+    /// An argument of a command to come, as a key, if it is likely to be one.
+    #[inline]
+    pub fn key_ahead<'k>(&self, argument: &'k [u8]) -> Option<Key<'k>> {
+        (argument.len() <= LONGEST_AHEAD).then(|| self.cache.key(argument))
+    }
+
+    /// Prefetches for the commands to come, [`KEYS_AHEAD`] of them at most: `keys` has the key of each,
+    /// if it has one. Returns their number; 0 if there are not two keys.
+    #[inline]
+    pub fn prefetch_ahead<'k>(&self, keys: impl Iterator<Item = Option<&'k [u8]>>) -> usize {
+        let mut commands = 0;
+        // Filled in place: to move the keys takes longer than to find them.
+        let mut row: SmallVec<[Key<'_>; KEYS_AHEAD]> = SmallVec::new();
+        row.extend(keys.take(KEYS_AHEAD).inspect(|_| commands += 1).filter_map(|key| self.key_ahead(key?)));
+        if row.len() < 2 {
+            return 0;
+        }
+        self.cache.prefetch(row.iter().copied());
+        commands
     }
 
     /// The expiry of an entry that a client stores without one.

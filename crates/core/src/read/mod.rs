@@ -55,7 +55,7 @@ mod write_through;
 
 pub use documents::{DocumentChange, HeldValue};
 pub use explained_key::{Fact, explain_key};
-pub use group::{Group, StartedRead};
+pub use group::{Group, KEYS_AHEAD, StartedRead};
 pub(crate) use groups::Tier;
 pub use groups::{Groups, ProcessGroup, millis};
 pub use key_locks::KeyGuard;

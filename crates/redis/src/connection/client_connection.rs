@@ -27,7 +27,7 @@ use larder_base::{
 use larder_core::{
     app::Worker,
     clients::Client,
-    connection::{self, BufferPool, ByteCounters, CommandInput, Protocol},
+    connection::{self, BufferPool, ByteCounters, CommandInput, JUDGED, MAX_DUE, Protocol, TURN},
     gate::{self, Door},
 };
 use larder_engine::{Key, Millis};
@@ -47,13 +47,6 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Commands processed before the worker's other connections get their turn.
-const TURN: usize = 1024;
-/// Commands between two looks at the line in front of the core.
-const JUDGED: usize = 32;
-/// Unsent bytes above which no more commands of the client are processed (backpressure). One reply
-/// may exceed it. Large values are referenced, not copied, so they add only references.
-const MAX_DUE: usize = 1 << 20;
 /// Capacity for waiting replies that is kept between batches.
 const KEPT_QUEUE: usize = 64;
 

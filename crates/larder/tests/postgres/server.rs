@@ -86,14 +86,26 @@ impl PostgresServer {
 
     /// Ends it as a crash would, with all its processes.
     pub fn kill(&mut self) {
-        // Its children end when it is gone. Already dead is as good.
+        let children = self.children();
+        // Already dead is as good.
         let _ = self.child.kill();
         self.child.wait().unwrap();
+        // A child that notices its parent's end late would still answer a query.
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+            wait_until("the end of a child of PostgreSQL", || has_ended(child));
+        }
+    }
+    /// The processes of its clients, and those of its own work.
+    fn children(&self) -> Vec<Pid> {
+        let id = self.child.id();
+        let pids = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
     }
     /// Starts it again on the same port, with the same data.
     pub fn restart(&mut self) {
         self.kill();
-        // What a killed server leaves behind; its children may still hold the shared memory.
+        // A killed server leaves it behind.
         let _ = fs::remove_file(self.dir.path().join("postmaster.pid"));
         let start = Instant::now();
         loop {
@@ -137,6 +149,12 @@ impl Drop for PostgresServer {
         self.signal(Signal::INT);
         wait_until("the end of PostgreSQL", || self.child.try_wait().unwrap().is_some());
     }
+}
+
+/// Whether nothing of it runs any more: its parent may not have asked for its end yet.
+fn has_ended(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['Z', 'X'])))
 }
 
 /// A program of PostgreSQL.

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// A directory that is ours alone until this is dropped.
 pub(super) struct Dir {
     path: PathBuf,
-    _lock: File,
+    pub(super) lock: File,
 }
 
 impl Dir {
@@ -48,7 +48,7 @@ impl Dir {
             atomic_files::write(&mark, format!("{WHAT}{VERSION}\n").as_bytes())
                 .map_err(|error| failed(&mark, "cannot be written", error))?;
         }
-        Ok(Dir { path: path.to_path_buf(), _lock: lock })
+        Ok(Dir { path: path.to_path_buf(), lock })
     }
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -67,6 +67,13 @@ impl Dir {
             atomic_files::rename(&new, &path).map_err(failed)?;
         }
         Ok(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child process that starts in this moment has it until its `exec`.
+        let _ = self.lock.unlock();
     }
 }
 

@@ -127,6 +127,18 @@ fn who_counts_shares_it_and_holds_no_reader_up() {
 }
 
 #[test]
+fn a_child_that_has_not_begun_its_program_does_not_keep_the_store() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Dir::lock(dir.path()).expect("a store");
+    // It shares the lock, as a child does between `fork` and `exec`.
+    let of_child = store.lock.try_clone().expect("a file");
+    assert!(Dir::lock(dir.path()).is_err());
+    drop(store);
+    assert!(Dir::lock(dir.path()).is_ok());
+    drop(of_child);
+}
+
+#[test]
 fn a_backup_has_what_is_live_as_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name| dir.path().join(name);

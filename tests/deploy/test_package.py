@@ -230,7 +230,7 @@ class Package(unittest.TestCase):
         secret = machine.path("/etc/larder/credentials/password")
         secret.write_text("hunter2\n")
         secret.chmod(0o600)
-        self.configure(f'password-file = "{CREDENTIALS}/larder_password"', 'source = "disk:/var/lib/larder/store"', "threads = 1")
+        self.configure(f'password = "@{CREDENTIALS}/larder_password"', 'source = "disk:/var/lib/larder/store"', "threads = 1")
         machine.path("/etc/larder/env").write_text("# as for compose\nLARDER_TTL=7s\nLARDER_MAX_VALUE='1MiB'\n")
         self.restart()
         self.larder("get", "greeting", code=3)

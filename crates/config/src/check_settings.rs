@@ -13,13 +13,15 @@ use super::{
     fill_settings::settings,
     load_config::ConfigInput,
     machine_limits::Machine,
+    parse_setting::{is_off, parse},
     query_settings::check_queries,
     raw_settings::{Layer, RawSettings, RawTable, RawValue, SettingOrigin},
     secret_files::read_secret_files,
-    setting_value::{SettingValue, is_off, parse},
+    setting_value::SettingValue,
     settings::Settings,
     settings_table::{Fallback, all_settings},
 };
+use std::net::SocketAddr;
 
 /// A configuration without problems.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,10 +122,8 @@ fn overridden(env: &Env, top: &EffectiveSettings, machine: &Machine) -> Vec<Stri
         // `PROXY_PORT` alone names no interface.
         let is_port = origin == SettingOrigin::Env("PROXY_PORT".to_owned());
         let holds = |wanted: &SettingValue| {
-            let same = |value: &SettingValue| match (value, wanted) {
-                (SettingValue::Address(at), SettingValue::Address(wanted)) if is_port => at.port() == wanted.port(),
-                _ => value == wanted,
-            };
+            let port = |value: &SettingValue| value.get().map(SocketAddr::port);
+            let same = |value: &SettingValue| if is_port { port(value) == port(wanted) } else { value == wanted };
             values.iter().any(same)
         };
         let is_held = |text: &String| is_off(text) || parse(setting, text, machine).is_ok_and(|wanted| holds(&wanted));
@@ -192,7 +192,7 @@ fn scope(table: Option<NamedTable>, layer: &Layer, machine: &Machine, problems: 
     for at in 0..scope.values.len() {
         let EffectiveValue { setting, origin, .. } = &scope.values[at];
         if matches!(setting.default, Fallback::Computed(_)) && *origin == SettingOrigin::Default {
-            scope.values[at].values = computed(setting.name, &scope, machine);
+            scope.values[at].values = computed(setting.name, &scope, machine).into_iter().collect();
         }
     }
     scope

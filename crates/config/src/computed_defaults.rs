@@ -4,35 +4,36 @@ use super::{
     machine_limits::Machine,
     peer_entry::{PeerAddress, PeerEntry, ZonedPeerEntry},
     rate_limit::Rate,
-    setting_value::SettingValue,
+    setting_value::{SettingValue, Size},
 };
 
-/// The default of the setting `name`; none: it is off.
-pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine) -> Vec<SettingValue> {
-    let value = match name {
-        "max-memory" => Some(SettingValue::Size(((machine.memory / 4) >> 20 << 20).max(1 << 20))),
-        "max-buffers" => Some(SettingValue::Size(((machine.memory / 8) >> 20 << 20).max(32 << 20))),
-        "max-body" => scope.one("max-value").cloned(),
-        "threads" => Some(SettingValue::Count(machine.cores as u64)),
-        "store-block-cache" => Some(SettingValue::Size(((machine.memory / 16) >> 20 << 20).max(32 << 20))),
-        "peer-self" => only_http_address(scope),
-        "peer-zone" => zone_in_list(scope),
-        "peer-gossip" | "peers-dns-server" => None,
+/// The default of the setting `name`; `None`: it is off, or is worked out later.
+pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine) -> Option<SettingValue> {
+    // Whole MiB, and not less than so many.
+    let part_of_memory =
+        |part: u64, least: u64| SettingValue::new(Size(((machine.memory / part) >> 20).max(least) << 20));
+    Some(match name {
+        "max-memory" => part_of_memory(4, 1),
+        "max-buffers" => part_of_memory(8, 32),
+        "store-block-cache" => part_of_memory(16, 32),
+        "max-body" => scope.effective("max-value").values.first()?.clone(),
+        "threads" => SettingValue::new(machine.cores as u64),
+        "peer-self" => SettingValue::new(only_http_address(scope)?),
+        "peer-zone" => SettingValue::new(own_entry(scope)?.zone.clone()?),
         "throttle-admin" => {
-            let tenth = |rate: Rate| SettingValue::Rate(Rate { requests: (rate.requests / 10).max(1), ..rate });
-            scope.rate("throttle").map(tenth)
+            let rate: Rate = *scope.one("throttle")?;
+            SettingValue::new(Rate { requests: (rate.requests / 10).max(1), ..rate })
         }
-        _ => None,
-    };
-    value.into_iter().collect()
+        _ => return None,
+    })
 }
 
 /// Where others reach this process, if that is known before it listens.
-fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
-    let listener = if scope.one("peer-tls-ca").is_some() { "https" } else { "http" };
+fn only_http_address(scope: &EffectiveSettings) -> Option<PeerAddress> {
+    let listener = if scope.is_set("peer-tls-ca") { "https" } else { "http" };
     match scope.addresses(listener)[..] {
         [only] if !only.ip().is_unspecified() && only.port() != 0 => {
-            Some(SettingValue::Peer(PeerAddress { host: only.ip().to_string(), port: only.port() }))
+            Some(PeerAddress { host: only.ip().to_string(), port: only.port() })
         }
         _ => None,
     }
@@ -41,11 +42,6 @@ fn only_http_address(scope: &EffectiveSettings) -> Option<SettingValue> {
 /// The item of `peers` that is this node; `None`: the nodes are not listed, or this one is not
 /// among them.
 pub(super) fn own_entry(scope: &EffectiveSettings) -> Option<&ZonedPeerEntry> {
-    let Some(SettingValue::Peer(this)) = scope.one("peer-self") else { return None };
-    let mut entries = scope.effective("peers").values.iter().filter_map(SettingValue::as_peer_entry);
-    entries.find(|of| matches!(&of.entry, PeerEntry::Node(address) if address == this))
-}
-
-fn zone_in_list(scope: &EffectiveSettings) -> Option<SettingValue> {
-    own_entry(scope)?.zone.clone().map(SettingValue::Zone)
+    let this: &PeerAddress = scope.one("peer-self")?;
+    scope.all::<ZonedPeerEntry>("peers").find(|of| matches!(&of.entry, PeerEntry::Node(address) if address == this))
 }

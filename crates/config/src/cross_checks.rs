@@ -2,11 +2,11 @@
 //! warnings.
 use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
+    fill_settings::passthrough,
     machine_limits::Machine,
     otlp_settings::{FIXED_HEADERS, IS_BUILT_IN},
     peer_checks::check_peers,
-    replication_settings::ReplicaWrites,
-    setting_value::SettingValue,
+    sent_header::SentHeader,
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
     snapshot_settings::BucketSettings,
@@ -37,7 +37,7 @@ pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) 
             }
         }
     }
-    let unset = |name: &str| scope.effective(name).values.is_empty();
+    let unset = |name: &str| !scope.is_set(name);
     let serves_nothing = LISTENERS.into_iter().filter(|name| *name != "admin").all(unset);
     if problems.is_empty() && serves_nothing && !scopes.iter().any(|scope| is_listener(&scope)) {
         let origin = &scope.effective("http").origin;
@@ -50,20 +50,13 @@ pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) 
         ));
     }
     check_peers(scope, problems);
-    if let (Some(shortest), Some(longest)) = (scope.duration("item-min-ttl"), scope.duration("item-max-ttl"))
-        && shortest > longest
-    {
-        let origin = &scope.effective("item-min-ttl").origin;
-        let (shortest, longest) = (show_duration(shortest), show_duration(longest));
-        problems.push(format!("{origin}: item-min-ttl: {shortest} is longer than item-max-ttl ({longest})"));
-    }
 }
 
 /// Listeners that serve other machines without asking who they are.
 pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let top = &scopes[0];
-    let is_set = |name: &str| !top.effective(name).values.is_empty();
-    let asks_source = top.text("auth") == Some("passthrough");
+    let is_set = |name: &str| top.is_set(name);
+    let asks_source = passthrough(top).is_some();
     if !problems.is_empty() || top.is_on("insecure") || is_set("password") || is_set("users-file") || asks_source {
         return;
     }
@@ -79,8 +72,7 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
         if wants_certificates && speaks_tls || origin.to_string().contains("PROXY_") {
             continue;
         }
-        if let Some(address) =
-            scope.addresses(name).into_iter().find(|address| !address.ip().to_canonical().is_loopback())
+        if let Some(address) = scope.all(name).find(|address: &&SocketAddr| !address.ip().to_canonical().is_loopback())
         {
             let whole = format!("{}{name}", prefix(scope.table.as_ref()));
             open.push(format!(
@@ -94,7 +86,7 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
 /// TLS settings that lack another.
 pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>) {
     let top = &scopes[0];
-    let is_set = |name: &str| !top.effective(name).values.is_empty();
+    let is_set = |name: &str| top.is_set(name);
     let mut problem = |scope: &EffectiveSettings, name: &str, what: &str| {
         let path = prefix(scope.table.as_ref());
         problems.push(format!("{}: {path}{name}: {what}", scope.effective(name).origin));
@@ -106,12 +98,12 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
     }
     let listens = |scope: &&EffectiveSettings| matches!(scope.table, None | Some(NamedTable::Listener(_)));
     for scope in scopes.iter().filter(listens).filter(|_| certificates == 0) {
-        if !scope.addresses("rediss").is_empty() {
+        if scope.is_set("rediss") {
             problem(scope, "rediss", "tls-cert and tls-key must be set");
         }
     }
     for name in ["https", "memcacheds", "admin-tls", "peer-tls-ca"] {
-        if certificates == 0 && (is_set(name) && top.one(name) != Some(&SettingValue::Switch(false))) {
+        if certificates == 0 && (is_set(name) && top.one(name) != Some(&false)) {
             problem(top, name, "tls-cert and tls-key must be set");
         }
     }
@@ -135,21 +127,21 @@ pub(super) fn check_tls(scopes: &[EffectiveSettings], problems: &mut Vec<String>
 /// `auth = "passthrough"` needs a source that checks users, and listeners whose clients it can
 /// check.
 pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<String>) {
-    if top.text("auth") != Some("passthrough") {
+    if passthrough(top).is_none() {
         return;
     }
     let mut problem =
         |what: &str| problems.push(format!("{}: auth: passthrough: {what}", top.effective("auth").origin));
     let has_users = |source: &SourceUrl| matches!(source, SourceUrl::Redis(url) if !matches!(url.deployment, Deployment::Cluster { .. }));
-    if !matches!(top.one("source"), Some(SettingValue::Source(source)) if has_users(source)) {
+    if !top.one("source").is_some_and(has_users) {
         problem("source must be one Redis, which checks the users (redis:, rediss:, unix: or redis+sentinel:)");
     }
     for name in ["password", "users-file"] {
-        if !top.effective(name).values.is_empty() {
+        if top.is_set(name) {
             problem(&format!("{name} has no meaning: the source checks the users"));
         }
     }
-    if !top.effective("peers").values.is_empty() {
+    if top.is_set("peers") {
         problem("peers has no meaning: nodes serve each other without asking for users");
     }
 }
@@ -173,12 +165,12 @@ pub(super) fn compare_prefixes(scope: &EffectiveSettings, problems: &mut Vec<Str
 /// A collector that this build cannot send to, or none.
 pub(super) fn check_otlp(settings: &Settings, top: &EffectiveSettings, problems: &mut Vec<String>) {
     let mut problem = |name: &str, what: &str| problems.push(format!("{}: {name}: {what}", top.effective(name).origin));
-    let headers = top.headers("otlp-headers");
-    if let Some(fixed) = headers.iter().find(|header| FIXED_HEADERS.contains(&header.name.as_str())) {
+    let mut headers = top.all::<SentHeader>("otlp-headers");
+    if let Some(fixed) = headers.find(|header| FIXED_HEADERS.contains(&header.name.as_str())) {
         problem("otlp-headers", &format!("Larder itself decides about `{}`", fixed.name));
     }
     match top.text("otlp-endpoint") {
-        None if !headers.is_empty() => problem("otlp-headers", "has no meaning without otlp-endpoint"),
+        None if top.is_set("otlp-headers") => problem("otlp-headers", "has no meaning without otlp-endpoint"),
         None => {}
         Some(_) if !IS_BUILT_IN => problem(
             "otlp-endpoint",
@@ -368,11 +360,10 @@ fn trusted_by_all(settings: &Settings) -> Option<String> {
 /// A replica with a password that it may not send where HTTP writes go.
 fn no_login_at_primary(settings: &Settings) -> Option<String> {
     let replication = &settings.replication;
-    let forwards = replication.replica_of.is_some() && replication.writes == ReplicaWrites::Forward;
-    let primary = replication.primary_http.as_ref().filter(|primary| forwards && primary.0.tls.is_none())?;
-    settings.password.is_some().then(|| {
+    let primary = replication.writes.primary_http().filter(|primary| primary.0.tls.is_none())?;
+    (replication.replica_of.is_some() && settings.password.is_some()).then(|| {
         format!(
-            "primary-http ({primary}) is without TLS, so the password is not sent there: a primary that asks for it refuses writes over HTTP; write https://host:port?ca=FILE"
+            "replica-writes = forward:{primary} is without TLS, so the password is not sent there: a primary that asks for it refuses writes over HTTP; write forward:https://host:port?ca=FILE"
         )
     })
 }

@@ -1,17 +1,11 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each
 //! value comes from.
 use super::{
-    rate_limit::{Rate, RateLimit},
     raw_settings::SettingOrigin,
-    save_point::SavePoint,
-    secret::Secret,
-    sent_header::SentHeader,
-    setting_value::SettingValue,
-    settings::RefreshAhead,
+    setting_value::{Percent, SettingValue, Share, Size, Span},
     settings_table::{SettingSpec, ValueKind},
 };
-use ipnet::IpNet;
-use std::{net::SocketAddr, time::Duration};
+use std::{any::Any, net::SocketAddr, time::Duration};
 
 /// One setting's effective value.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,80 +94,41 @@ impl EffectiveSettings {
         let found = self.values.iter().find(|effective| effective.setting.name == name);
         found.expect("the name is in the table and in this scope")
     }
-    pub(super) fn one(&self, name: &str) -> Option<&SettingValue> {
-        self.effective(name).values.first()
+    /// The only or first value; `None`: the setting is off.
+    pub(super) fn one<T: Any>(&self, name: &str) -> Option<&T> {
+        self.effective(name).values.first()?.get()
+    }
+    pub(super) fn all<T: Any>(&self, name: &str) -> impl Iterator<Item = &T> {
+        self.effective(name).values.iter().filter_map(SettingValue::get)
+    }
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        !self.effective(name).values.is_empty()
     }
     pub(super) fn is_on(&self, name: &str) -> bool {
-        self.one(name) == Some(&SettingValue::Switch(true))
+        self.one(name) == Some(&true)
     }
     pub(super) fn count(&self, name: &str) -> Option<usize> {
-        match self.one(name) {
-            Some(SettingValue::Size(n) | SettingValue::Count(n) | SettingValue::Percent(n)) => Some(*n as usize),
-            _ => None,
-        }
+        let value = self.effective(name).values.first()?;
+        let number = value.get::<Size>().map(|size| size.0).or_else(|| value.get::<Percent>().map(|of| of.0));
+        number.or_else(|| value.get().copied()).map(|number| number as usize)
     }
     pub(super) fn number(&self, name: &str) -> usize {
         self.count(name).expect("a setting that is not optional has a number")
     }
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
-        match self.one(name) {
-            Some(SettingValue::Duration(duration)) => Some(*duration),
-            _ => None,
-        }
-    }
-    pub(super) fn refresh_ahead(&self, name: &str) -> Option<RefreshAhead> {
-        match self.one(name) {
-            Some(SettingValue::RefreshAhead(when)) => Some(*when),
-            _ => None,
-        }
+        self.one::<Span>(name).map(|span| span.0)
     }
     pub(super) fn share(&self, name: &str) -> Option<u32> {
-        match self.one(name) {
-            Some(SettingValue::Share(millionths)) => Some(*millionths),
-            _ => None,
-        }
-    }
-    pub(super) fn rate(&self, name: &str) -> Option<Rate> {
-        match self.one(name) {
-            Some(SettingValue::Rate(n)) => Some(*n),
-            _ => None,
-        }
-    }
-    pub(super) fn save_points(&self, name: &str) -> Vec<SavePoint> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::SavePoint(point) = v { Some(*point) } else { None }).collect()
-    }
-    pub(super) fn rate_limits(&self, name: &str) -> Vec<RateLimit> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::RateLimit(limit) = v { Some(limit.clone()) } else { None }).collect()
+        self.one::<Share>(name).map(|share| share.0)
     }
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        match self.one(name) {
-            Some(SettingValue::Text(text)) => Some(text),
-            _ => None,
-        }
+        self.one::<String>(name).map(String::as_str)
     }
     pub(super) fn texts(&self, name: &str) -> Vec<&str> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::Text(text) = v { Some(text.as_str()) } else { None }).collect()
-    }
-    pub(super) fn secret(&self, name: &str) -> Option<Secret> {
-        match self.one(name) {
-            Some(SettingValue::Secret(secret)) => Some(secret.clone()),
-            _ => None,
-        }
+        self.all::<String>(name).map(String::as_str).collect()
     }
     pub(super) fn addresses(&self, name: &str) -> Vec<SocketAddr> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::Address(a) = v { Some(*a) } else { None }).collect()
-    }
-    pub(super) fn address_ranges(&self, name: &str) -> Vec<IpNet> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::AddressRange(range) = v { Some(*range) } else { None }).collect()
-    }
-    pub(super) fn headers(&self, name: &str) -> Vec<SentHeader> {
-        let values = self.effective(name).values.iter();
-        values.filter_map(|v| if let SettingValue::Header(header) = v { Some(header.clone()) } else { None }).collect()
+        self.all(name).copied().collect()
     }
     /// The prefixes of tracked keys. A prefix of every key is written `*`.
     pub(super) fn tracking_prefixes(&self) -> Vec<&str> {

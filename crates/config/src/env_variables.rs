@@ -83,11 +83,18 @@ pub(super) fn foreign(env: &Env) -> Layer {
     if let Some(millis) = filled("PROXY_TTL_MS") {
         set("ttl", format!("{millis}ms"), "PROXY_TTL_MS");
     }
-    if let Some(name) = filled(SERVICE_NAME) {
-        set("otlp-service-name", name.to_string(), SERVICE_NAME);
-    }
-    if let Some(attributes) = filled(RESOURCE_ATTRIBUTES).filter(|text| wrong_attribute(text).is_none()) {
-        set("otlp-resource-attributes", attributes.to_string(), RESOURCE_ATTRIBUTES);
+    let attributes = filled(RESOURCE_ATTRIBUTES).filter(|text| wrong_attribute(text).is_none());
+    // The last one of a name counts.
+    let name = filled(SERVICE_NAME);
+    let name = name.map(|name| format!("service.name={}", name.replace('%', "%25").replace(',', "%2C")));
+    let origin = match (attributes, &name) {
+        (Some(_), Some(_)) => &format!("{RESOURCE_ATTRIBUTES}, {SERVICE_NAME}"),
+        (None, Some(_)) => SERVICE_NAME,
+        _ => RESOURCE_ATTRIBUTES,
+    };
+    let all: Vec<&str> = attributes.into_iter().chain(name.as_deref()).collect();
+    if !all.is_empty() {
+        set("otlp-resource-attributes", all.join(","), origin);
     }
     layer
 }
@@ -269,7 +276,11 @@ mod tests {
             (&[("PROXY_HOST", "::1")], "http=[::1]:8080 (env PROXY_HOST)"),
             (&[("PROXY_MAX_KEYS", "5")], "max-keys=5 (env PROXY_MAX_KEYS)"),
             (&[("PROXY_TTL_MS", "1500")], "ttl=1500ms (env PROXY_TTL_MS)"),
-            (&[("OTEL_SERVICE_NAME", "a b")], "otlp-service-name=a b (env OTEL_SERVICE_NAME)"),
+            (&[("OTEL_SERVICE_NAME", "a,b")], "otlp-resource-attributes=service.name=a%2Cb (env OTEL_SERVICE_NAME)"),
+            (
+                &[("OTEL_SERVICE_NAME", "a"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=b,c=d")],
+                "otlp-resource-attributes=service.name=b|c=d|service.name=a (env OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME)",
+            ),
             (
                 &[("OTEL_RESOURCE_ATTRIBUTES", "a=b, c=d,")],
                 "otlp-resource-attributes=a=b|c=d (env OTEL_RESOURCE_ATTRIBUTES)",

@@ -1,16 +1,17 @@
 //! From values to [`Settings`]: fills the structs that the rest of the server reads.
 use super::{
     allowed_hosts::AllowedHosts,
+    auth_mode::AuthMode,
     check_jwt::jwt,
     command_lists::{AccessSettings, CommandList},
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable},
     eviction,
+    in_flight::InFlight,
     origin_options::OriginOptions,
     otlp_settings::{OtlpSettings, endpoint, resource_attribute},
     peer_settings::{PeerDiscovery, PeerHash, PeerSettings, PeerTransport},
     query_settings::postgres_options,
-    replication_settings::{ReplicaWrites, ReplicationMode, ReplicationSettings},
-    setting_value::SettingValue,
+    replication_settings::ReplicationSettings,
     settings::{
         Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, Settings,
         TierMode,
@@ -19,15 +20,17 @@ use super::{
     source_url::{SourceClass, SourceUrl},
     tls_settings::{CertificateFiles, PeerTls, TlsClientAuth, TlsClientUser, TlsSettings},
     transport::Transport,
-    trusted_proxies::{ForwardedHeader, ProxyProtocol, ProxySettings},
+    trusted_proxies::{AddressRange, ForwardedHeader, ProxyProtocol, ProxySettings},
 };
 use larder_store::{disk::StoreSettings, snapshot::SnapshotCompression};
+use std::time::Duration;
 
 /// Fills the checked settings. The values are those of a configuration without problems.
 pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
     let top = &scopes[0];
     let groups: Vec<GroupSettings> = scopes.iter().filter_map(|scope| group(scope, scopes)).collect();
     let number = |name: &str| groups.iter().position(|group| group.name == name);
+    let in_flight: InFlight = *top.one("source-max-in-flight").expect("it is not optional");
     Settings {
         http: top.addresses("http"),
         https: top.addresses("https"),
@@ -39,7 +42,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         tls: tls(top),
         allowed_hosts: AllowedHosts::new(&top.texts("allowed-hosts")),
         proxies: ProxySettings {
-            trusted: top.address_ranges("trusted-proxies"),
+            trusted: top.all::<AddressRange>("trusted-proxies").map(|range| range.0).collect(),
             header: ForwardedHeader::from_name(top.text("forwarded-header").unwrap_or_default()),
         },
         proxy_protocol: proxy_protocol(top),
@@ -57,10 +60,10 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         transport: Transport::from_name(top.text("transport").unwrap_or_default()),
         data_dir: top.text("data-dir").map(Into::into),
         snapshot: snapshot(top),
-        password: top.secret("password"),
+        password: top.one("password").cloned(),
         users_file: top.text("users-file").map(Into::into),
         jwt: jwt(top),
-        passthrough: (top.text("auth") == Some("passthrough")).then(|| top.duration("auth-cache").unwrap_or_default()),
+        passthrough: passthrough(top),
         max_key: top.number("max-key"),
         max_value: top.number("max-value"),
         max_body: top.number("max-body"),
@@ -72,27 +75,25 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),
         item_prefix: top.text("item-prefix").map(Into::into),
-        item_min_ttl: top.duration("item-min-ttl").unwrap_or_default(),
-        item_max_ttl: top.duration("item-max-ttl").unwrap_or_default(),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         max_queue_delay: top.duration("max-queue-delay"),
         grace: top.duration("grace").unwrap_or_default(),
         moving_endpoint: top.text("moving-endpoint").map(Into::into),
         source_slow_timeout: top.duration("source-slow-timeout").unwrap_or_default(),
-        source_max_in_flight: top.number("source-max-in-flight"),
-        source_adaptive: top.is_on("source-adaptive"),
+        source_max_in_flight: in_flight.limit,
+        source_adaptive: in_flight.is_adaptive,
         source_breaker: top.count("source-breaker").map(|share| share as u8),
         source_connections: top.count("source-connections"),
-        throttle_client: top.rate("throttle"),
-        throttle_user: top.rate("throttle-user"),
-        throttle_commands: top.rate_limits("throttle-commands"),
-        throttle_prefixes: top.rate_limits("throttle-prefixes"),
+        throttle_client: top.one("throttle").copied(),
+        throttle_user: top.one("throttle-user").copied(),
+        throttle_commands: top.all("throttle-commands").cloned().collect(),
+        throttle_prefixes: top.all("throttle-prefixes").cloned().collect(),
         throttle_headers: top.is_on("throttle-headers"),
         otlp: otlp(top),
         allow_faults: top.is_on("allow-faults"),
-        throttle_total: top.rate("throttle-total"),
-        throttle_admin: top.rate("throttle-admin"),
+        throttle_total: top.one("throttle-total").copied(),
+        throttle_admin: top.one("throttle-admin").copied(),
         log_level: top.text("log-level").and_then(LogLevel::from_name).unwrap_or(LogLevel::Info),
         log_format: LogFormat::from_name(top.text("log-format").unwrap_or_default()),
         access_log: top.share("access-log"),
@@ -102,14 +103,21 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
     }
 }
 
+/// How long what the source says of a user counts; `None`: this process checks users.
+pub(super) fn passthrough(top: &EffectiveSettings) -> Option<Duration> {
+    match top.one("auth")? {
+        AuthMode::Passthrough(age) => Some(*age),
+        AuthMode::Larder => None,
+    }
+}
+
 fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
     let (endpoint, ca) = scope.text("otlp-endpoint").and_then(endpoint)?;
     Some(OtlpSettings {
         endpoint,
         ca,
         sample: scope.share("otlp-sample").unwrap_or_default(),
-        headers: scope.headers("otlp-headers"),
-        service_name: scope.text("otlp-service-name").map(str::to_owned),
+        headers: scope.all("otlp-headers").cloned().collect(),
         attributes: scope
             .texts("otlp-resource-attributes")
             .into_iter()
@@ -121,7 +129,7 @@ fn otlp(scope: &EffectiveSettings) -> Option<OtlpSettings> {
 fn snapshot(scope: &EffectiveSettings) -> SnapshotSettings {
     SnapshotSettings {
         file: scope.text("snapshot-file").map(place),
-        interval: scope.save_points("snapshot-interval"),
+        interval: scope.all("snapshot-interval").copied().collect(),
         compression: SnapshotCompression::from_name(scope.text("snapshot-compression").unwrap_or_default()),
         restore: scope.text("restore") != Some("false"),
         salvage: scope.text("restore") == Some("salvage"),
@@ -201,10 +209,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
         tracking_prefixes: scope.tracking_prefixes().into_iter().map(str::to_string).collect(),
         cache_replies: scope.count("cache-replies"),
         store: StoreSettings {
-            durability: match scope.one("durability") {
-                Some(SettingValue::Durability(durability)) => *durability,
-                _ => StoreSettings::DEFAULT.durability,
-            },
+            durability: scope.one("durability").copied().unwrap_or(StoreSettings::DEFAULT.durability),
             // Small machines, which have a small cache, get small buffers.
             write_buffer: StoreSettings::DEFAULT.write_buffer.min(scope.number("store-block-cache") as u64),
             block_cache: scope.number("store-block-cache") as u64,
@@ -224,7 +229,7 @@ fn freshness(scope: &EffectiveSettings) -> FreshnessSettings {
         stale_if_error: duration("stale-if-error"),
         source_timeout: duration("source-timeout"),
         soft_timeout: scope.duration("soft-timeout"),
-        refresh_ahead: scope.refresh_ahead("refresh-ahead"),
+        refresh_ahead: scope.one("refresh-ahead").copied(),
         max_stale: scope.duration("max-stale"),
     }
 }
@@ -234,64 +239,34 @@ fn mode(scope: &EffectiveSettings) -> TierMode {
 }
 
 fn peers(scope: &EffectiveSettings) -> PeerSettings {
-    let this = match scope.one("peer-self") {
-        Some(SettingValue::Peer(peer)) => Some(peer.clone()),
-        _ => None,
-    };
-    let address = |name| if let Some(SettingValue::Address(address)) = scope.one(name) { Some(*address) } else { None };
     let mut settings = PeerSettings {
         peers: Vec::new(),
         discovery: PeerDiscovery::Fixed,
         refresh: scope.duration("peers-refresh").unwrap_or_default(),
-        dns_server: address("peers-dns-server"),
         service_account: scope.text("peers-service-account").unwrap_or_default().into(),
-        gossip: address("peer-gossip"),
-        this,
-        zone: match scope.one("peer-zone") {
-            Some(SettingValue::Zone(zone)) => Some(zone.clone()),
-            _ => None,
-        },
-        bounded_load: match scope.one("peer-bounded-load") {
-            Some(SettingValue::LoadFactor(factor)) => Some(*factor),
-            _ => None,
-        },
+        gossip: scope.one("peer-gossip").copied(),
+        this: scope.one("peer-self").cloned(),
+        zone: scope.one("peer-zone").cloned(),
+        bounded_load: scope.one("peer-bounded-load").copied(),
         transport: if scope.text("peer-transport") == Some("grpc") { PeerTransport::Grpc } else { PeerTransport::Http },
         hash: PeerHash::from_name(scope.text("peer-hash").unwrap_or_default()),
-        hot_copy_ttl: scope.duration("hot-copy-ttl").unwrap_or_default(),
-        hot_copy_after: scope.number("hot-copy-after") as u8,
-        secret: scope.secret("peer-secret"),
+        hot_copies: scope.one("hot-copy-ttl").copied().unwrap_or_default(),
+        secret: scope.one("peer-secret").cloned(),
         tls: peer_tls(scope),
         handover: scope.number("peer-handover"),
         connect_timeout: scope.duration("source-timeout").unwrap_or_default() / 4,
     };
-    for value in &scope.effective("peers").values {
-        if let SettingValue::PeerEntry(entry) = value {
-            settings.add(entry.clone());
-        }
-    }
+    scope.all("peers").cloned().for_each(|entry| settings.add(entry));
     settings
 }
 
 fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
     ReplicationSettings {
-        replica_of: match scope.one("replica-of") {
-            Some(SettingValue::Primary(primary)) => Some(primary.clone()),
-            _ => None,
-        },
-        secret: scope.secret("replication-secret"),
+        replica_of: scope.one("replica-of").cloned(),
+        secret: scope.one("replication-secret").cloned(),
         backlog: scope.number("replication-backlog"),
-        mode: match scope.one("replication-mode") {
-            Some(SettingValue::ReplicationMode(mode)) => *mode,
-            _ => ReplicationMode::default(),
-        },
-        writes: match scope.text("replica-writes") {
-            Some("forward") => ReplicaWrites::Forward,
-            _ => ReplicaWrites::Refuse,
-        },
-        primary_http: match scope.one("primary-http") {
-            Some(SettingValue::PrimaryHttp(address)) => Some(address.clone()),
-            _ => None,
-        },
+        mode: scope.one("replication-mode").copied().unwrap_or_default(),
+        writes: scope.one("replica-writes").cloned().unwrap_or_default(),
     }
 }
 
@@ -299,20 +274,17 @@ fn replication(scope: &EffectiveSettings) -> ReplicationSettings {
 fn is_shared(top: &EffectiveSettings, scope: &EffectiveSettings) -> bool {
     let is_local =
         matches!(source(scope, &[]).class(), SourceClass::Store | SourceClass::SharedStore | SourceClass::Table);
-    !top.effective("peers").values.is_empty() && scope.is_on("peer-shared") && !is_local
+    top.is_set("peers") && scope.is_on("peer-shared") && !is_local
 }
 
 fn source(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> SourceUrl {
-    let mut source = match scope.one("source") {
-        Some(SettingValue::Source(url)) => url.clone(),
-        _ => SourceUrl::None,
-    };
+    let mut source = scope.one("source").cloned().unwrap_or(SourceUrl::None);
     if let SourceUrl::Http(origin) = &mut source {
         origin.options = OriginOptions {
+            vary: std::mem::take(&mut origin.options.vary),
             // An address that does not answer leaves the other half for the next one.
             connect_timeout: scope.duration("source-timeout").map(|timeout| timeout / 2),
-            headers: scope.headers("source-headers"),
-            vary: scope.texts("source-vary").into_iter().map(str::to_string).collect(),
+            headers: scope.all("source-headers").cloned().collect(),
             takes_writes: scope.text("source-writes") == Some("through"),
             http2: origin.options.http2,
         };

@@ -3,7 +3,7 @@
 //! ```text
 //!  flags ──┐
 //!  LARDER_…┤                    check_settings,                       cross_checks,
-//!  PROXY_… ┼─> RawSettings ───> setting_value  ─> EffectiveSettings ─> fill_settings ─> Settings (the rest of the server reads only this)
+//!  PROXY_… ┼─> RawSettings ───> parse_setting  ─> EffectiveSettings ─> fill_settings ─> Settings (the rest of the server reads only this)
 //!  file  ──┘   text + origin                      value + origin    └> config print
 //! ```
 //!
@@ -12,9 +12,11 @@
 //! its place. Nothing here reads the process's environment or arguments: they are arguments
 //! ([`ConfigInput`]), and so is the machine.
 mod allowed_hosts;
+mod auth_mode;
 mod cassandra_url;
 mod check_jwt;
 mod check_settings;
+mod checked_texts;
 mod command_line_flags;
 mod command_lists;
 mod computed_defaults;
@@ -28,6 +30,7 @@ mod env_variables;
 mod eviction;
 mod fill_settings;
 mod gcache_file;
+mod in_flight;
 mod jwt_settings;
 mod key_length;
 mod listen_address;
@@ -37,6 +40,7 @@ mod nearest_name;
 mod origin_options;
 mod origin_url;
 mod otlp_settings;
+mod parse_setting;
 mod peer_checks;
 mod peer_entry;
 mod peer_settings;
@@ -70,6 +74,7 @@ mod url_parts;
 pub use allowed_hosts::AllowedHosts;
 pub use cassandra_url::{CassandraConsistency, CassandraUrl};
 pub use check_settings::CheckedConfig;
+pub use checked_texts::RESERVED_SEGMENTS;
 pub use command_line_flags::{flag_args, flag_layer, with_candidates};
 pub use command_lists::{AccessSettings, Categories, CommandList};
 pub use config_changes::{ConfigChange, ConfigChanges};
@@ -87,8 +92,8 @@ pub use nearest_name::nearest;
 pub use origin_options::OriginOptions;
 pub use origin_url::{OriginAddress, OriginUrl};
 pub use otlp_settings::OtlpSettings;
-pub use peer_entry::{GOSSIP_PORT, PeerAddress, PeerEntry, PeerNode, PodSelector, Zone, ZonedPeerEntry};
-pub use peer_settings::{LoadFactor, PeerDiscovery, PeerHash, PeerSettings, PeerTransport};
+pub use peer_entry::{GOSSIP_PORT, PeerAddress, PeerEntry, PeerNode, PodSelector, SrvName, Zone, ZonedPeerEntry};
+pub use peer_settings::{HotCopies, LoadFactor, PeerDiscovery, PeerHash, PeerSettings, PeerTransport};
 pub use postgres_url::{PostgresChanges, PostgresOptions, PostgresQuery, PostgresTlsMode, PostgresUrl, TargetServer};
 pub use print_config::{ShownSetting, print_config, shown_settings};
 pub use rate_limit::{Rate, RateLimit};
@@ -99,7 +104,6 @@ pub use sample_file::sample_file;
 pub use save_point::SavePoint;
 pub use secret::Secret;
 pub use sent_header::{SentHeader, SentValue, read_headers};
-pub use setting_value::RESERVED_SEGMENTS;
 pub use setting_value::SettingValue;
 pub use settings::{
     Coherence, FreshnessSettings, GroupSettings, ListenerSettings, LogFormat, LogLevel, PrefixSettings, RefreshAhead,

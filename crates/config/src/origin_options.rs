@@ -10,7 +10,7 @@ pub struct OriginOptions {
     /// Further header fields of each request (`source-headers`).
     pub headers: Vec<SentHeader>,
     /// Fields of which an answer may depend (`Vary`) and be kept: Larder always sends the same
-    /// (`source-vary`). In lower case.
+    /// (`#vary=accept,x-tenant` behind the URL). In lower case.
     pub vary: Vec<String>,
     /// Writes go through as `PUT` and `DELETE` (`source-writes`).
     pub takes_writes: bool,

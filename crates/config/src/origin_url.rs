@@ -1,5 +1,7 @@
-//! The URL of an HTTP API: `http://HOST[:PORT][,HOST[:PORT]…]/PATH/{key}`, or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]`.
+//! The URL of an HTTP API: `http://HOST[:PORT][,HOST[:PORT]…]/PATH/{key}`, or `https://…[#ca=FILE&cert=FILE&key=FILE&insecure=true]`;
+//! both take `#vary=FIELD,FIELD`.
 use super::{
+    checked_texts::header_name,
     origin_options::OriginOptions,
     tls_client_settings::TlsClientSettings,
     url_parts::{RESERVED, host_port, parameters},
@@ -80,11 +82,17 @@ impl OriginUrl {
         let mut options = OriginOptions::default();
         for parameter in parameters(fragment) {
             let (name, value) = parameter?;
-            let tls = tls.as_mut().ok_or("http:// takes no parameters behind #")?;
+            if name == "vary" {
+                options.vary = value.split(',').map(header_name).collect::<Result<_, _>>()?;
+                continue;
+            }
+            let tls = tls.as_mut().ok_or("http:// takes no parameters behind # but vary")?;
             if name == "http2" {
                 options.http2 = value.parse().map_err(|_| format!("http2 is true or false, not `{value}`"))?;
             } else if !tls.set(name, &value)? {
-                return Err(format!("unknown parameter `{name}`: https:// takes #ca, cert, key, insecure and http2"));
+                return Err(format!(
+                    "unknown parameter `{name}`: https:// takes #ca, cert, key, insecure, http2 and vary"
+                ));
             }
         }
         tls.as_ref().map_or(Ok(()), TlsClientSettings::check)?;
@@ -137,6 +145,8 @@ impl fmt::Display for OriginUrl {
         write!(f, "{}{}{PLACEHOLDER}{}", self.origin(), self.before_key, self.after_key)?;
         let mut parameters: Vec<String> = self.tls.iter().flat_map(TlsClientSettings::parameters).collect();
         parameters.extend((!self.options.http2).then(|| "http2=false".to_owned()));
+        let vary = self.options.vary.join(",");
+        parameters.extend((!vary.is_empty()).then(|| format!("vary={vary}")));
         let mark = if parameters.is_empty() { "" } else { "#" };
         write!(f, "{mark}{}", parameters.join("&"))
     }
@@ -154,6 +164,7 @@ mod tests {
             ("https://h?id={key}&v=1", ("h", 443, "/?id=", "&v=1"), "https://h/?id={key}&v=1"),
             ("http://a:80,b:8000,[::1]/{key}", ("a", 80, "/", ""), "http://a,b:8000,[::1]/{key}"),
             ("http://[::1]:8000/a%20b-{key}", ("::1", 8000, "/a%20b-", ""), "http://[::1]:8000/a%20b-{key}"),
+            ("http://h/{key}#vary=Accept,x-tenant", ("h", 80, "/", ""), "http://h/{key}#vary=accept,x-tenant"),
             (
                 "https://h:1/{key}#ca=/c%20a&insecure=true",
                 ("h", 1, "/", ""),
@@ -187,8 +198,9 @@ mod tests {
             ("http://h/ä/{key}", "`/ä/` cannot be part of a URL"),
             ("http://h/a b/{key}", "cannot be part of a URL"),
             ("http://h/%zz/{key}", "cannot be part of a URL"),
-            ("http://h/{key}#ca=x", "http:// takes no parameters behind #"),
-            ("https://h/{key}#pa=x", "unknown parameter `pa`: https:// takes #ca, cert, key, insecure and http2"),
+            ("http://h/{key}#ca=x", "http:// takes no parameters behind # but vary"),
+            ("http://h/{key}#vary=a,", "`` is not the name of a header"),
+            ("https://h/{key}#pa=x", "unknown parameter `pa`: https:// takes #ca, cert, key, insecure, http2 and vary"),
             ("https://h/{key}#http2=no", "http2 is true or false, not `no`"),
             ("https://h/{key}#cert=x", "cert and key go together"),
         ] {

@@ -14,8 +14,6 @@ pub struct OtlpSettings {
     pub ca: Option<PathBuf>,
     /// Header fields of each message, for instance the credentials of a vendor.
     pub headers: Vec<SentHeader>,
-    /// `service.name`; `None`: that of `attributes`, or `larder`.
-    pub service_name: Option<String>,
     /// Attributes of the resource, by name. The last one of a name counts.
     pub attributes: Vec<(String, String)>,
 }

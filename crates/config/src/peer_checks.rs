@@ -1,14 +1,16 @@
 //! Checks of the settings of peers against each other.
 use super::{
-    computed_defaults::own_entry, effective_values::EffectiveSettings, peer_entry::PeerEntry,
-    setting_value::SettingValue,
+    computed_defaults::own_entry,
+    effective_values::EffectiveSettings,
+    peer_entry::{PeerAddress, PeerEntry, Zone, ZonedPeerEntry},
+    peer_settings::HotCopies,
 };
 use std::net::IpAddr;
 
 /// `peers` has one way to find nodes, and what is said about zones and load goes together.
 pub(super) fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>) {
     let peers = scope.effective("peers");
-    let entries = || peers.values.iter().filter_map(SettingValue::as_peer_entry);
+    let entries = || scope.all::<ZonedPeerEntry>("peers");
     let Some(first) = entries().next() else { return };
     if let Some(other) = entries().find(|of| of.entry.scheme() != first.entry.scheme()) {
         problems.push(format!(
@@ -24,7 +26,7 @@ pub(super) fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>)
     if matches!(first.entry, PeerEntry::Pods(_)) {
         check_pods(scope, problems);
     }
-    let Some(SettingValue::Zone(zone)) = scope.one("peer-zone") else {
+    let Some(zone) = scope.one::<Zone>("peer-zone") else {
         if let Some(zoned) = entries().find(|of| of.zone.is_some()) {
             problems
                 .push(format!("{}: peers: `{zoned}` has a zone, and this node has none: set peer-zone", peers.origin));
@@ -32,13 +34,13 @@ pub(super) fn check_peers(scope: &EffectiveSettings, problems: &mut Vec<String>)
         return;
     };
     let origin = &scope.effective("peer-zone").origin;
-    if scope.one("peer-bounded-load").is_some() {
+    if scope.is_set("peer-bounded-load") {
         let origin = &scope.effective("peer-bounded-load").origin;
         problems.push(format!(
             "{origin}: peer-bounded-load: cannot be set together with peer-zone: a zone's reader would pass a key on to a node that asks that reader for it"
         ));
     }
-    if scope.duration("hot-copy-ttl").is_some_and(|ttl| ttl.is_zero()) {
+    if scope.one("hot-copy-ttl").is_some_and(|copies: &HotCopies| copies.ttl.is_zero()) {
         problems.push(format!(
             "{origin}: peer-zone: needs a hot-copy-ttl: without copies a zone's reader has nothing to answer with"
         ));
@@ -57,13 +59,13 @@ fn check_pods(scope: &EffectiveSettings, problems: &mut Vec<String>) {
     if peers.values.len() > 1 {
         problems.push(format!("{}: peers: one label selector chooses all pods", peers.origin));
     }
-    if let Some(zoned) = peers.values.iter().filter_map(SettingValue::as_peer_entry).find(|of| of.zone.is_some()) {
+    if let Some(zoned) = scope.all::<ZonedPeerEntry>("peers").find(|of| of.zone.is_some()) {
         problems.push(format!(
             "{}: peers: `{zoned}`: the zone of a pod is its label topology.kubernetes.io/zone",
             peers.origin
         ));
     }
-    if let Some(SettingValue::Peer(this)) = scope.one("peer-self")
+    if let Some(this) = scope.one::<PeerAddress>("peer-self")
         && this.host.parse::<IpAddr>().is_err()
     {
         let origin = &scope.effective("peer-self").origin;

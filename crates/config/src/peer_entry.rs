@@ -1,7 +1,7 @@
 //! One item of `peers`: the address of a node, as an address or as a URL; or a way to find nodes.
 //! And the zone of those nodes.
 use super::url_parts::host_port;
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, net::SocketAddr, str::FromStr, sync::Arc};
 
 /// What stands between an item and the zone of its nodes.
 const ZONE: &str = ";zone=";
@@ -24,7 +24,7 @@ pub enum PeerEntry {
     /// `dns:host:port`: every address of the name is a node.
     Name(PeerAddress),
     /// `dns+srv:name`: every target of the name's SRV records is a node.
-    Srv(String),
+    Srv(SrvName),
     /// `gossip:host:port`: a node that knows others, by its UDP address.
     Seed(PeerAddress),
     /// `pods:selector:port`: every ready pod that the selector chooses is a node.
@@ -49,7 +49,7 @@ impl fmt::Display for PeerEntry {
         f.write_str(self.scheme())?;
         match self {
             PeerEntry::Node(address) | PeerEntry::Name(address) | PeerEntry::Seed(address) => address.fmt(f),
-            PeerEntry::Srv(name) => f.write_str(name),
+            PeerEntry::Srv(name) => name.fmt(f),
             PeerEntry::Pods(pods) => write!(f, "{}:{}", pods.labels, pods.port),
         }
     }
@@ -59,10 +59,13 @@ impl FromStr for PeerEntry {
     type Err = String;
     fn from_str(text: &str) -> Result<PeerEntry, String> {
         if let Some(name) = text.strip_prefix("dns+srv:") {
+            let (name, server) = name.split_once('@').map_or((name, None), |(name, server)| (name, Some(server)));
+            let wrong = |_| format!("`{text}`: the name server is not an address: write @127.0.0.1:8600");
+            let server = server.map(str::parse).transpose().map_err(wrong)?;
             let is_name = |label: &str| !label.is_empty() && label.len() < 64 && label.bytes().all(is_label_byte);
             let labels = name.strip_suffix('.').unwrap_or(name);
             return match labels.len() < 254 && labels.split('.').count() > 1 && labels.split('.').all(is_name) {
-                true => Ok(PeerEntry::Srv(labels.to_owned())),
+                true => Ok(PeerEntry::Srv(SrvName { name: labels.to_owned(), server })),
                 false => Err(format!("`{text}` does not name SRV records: write dns+srv:_http._tcp.larder.example")),
             };
         }
@@ -81,6 +84,22 @@ impl FromStr for PeerEntry {
                 .ok_or_else(|| format!("`{text}` does not select pods: write pods:app=larder:8080"));
         }
         text.parse().map(PeerEntry::Node)
+    }
+}
+
+/// A name with SRV records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SrvName {
+    /// Complete, without the dot at its end.
+    pub name: String,
+    /// The name server to ask; `None`: the system's first.
+    pub server: Option<SocketAddr>,
+}
+
+impl fmt::Display for SrvName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.server.iter().try_for_each(|server| write!(f, "@{server}"))
     }
 }
 
@@ -236,6 +255,7 @@ mod tests {
             ("http://[::1]:1/;zone=a", "[::1]:1;zone=a"),
             ("dns:a;zone=A_1.b", "dns:a:8080;zone=A_1.b"),
             ("dns+srv:_http._tcp.a.b.;zone=z", "dns+srv:_http._tcp.a.b;zone=z"),
+            ("dns+srv:a.consul@127.0.0.1:8600", "dns+srv:a.consul@127.0.0.1:8600"),
             ("gossip:a", "gossip:a:7946"),
             ("gossip:[::1]:1", "gossip:[::1]:1"),
             ("pods:a=b", "pods:a=b:8080"),
@@ -252,6 +272,9 @@ mod tests {
             "dns:",
             "dns+srv:a",
             "dns+srv:a..b",
+            "dns+srv:a.b@",
+            "dns+srv:a.b@c:53",
+            "dns+srv:a.b@1.2.3.4",
             "pods:",
             "pods::80",
             "pods:a=b:0",

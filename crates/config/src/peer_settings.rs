@@ -1,9 +1,10 @@
 //! The settings of the nodes that share their caches.
 use super::{
-    peer_entry::{PeerAddress, PeerEntry, PeerNode, PodSelector, Zone, ZonedPeerEntry},
+    peer_entry::{PeerAddress, PeerEntry, PeerNode, PodSelector, SrvName, Zone, ZonedPeerEntry},
     secret::Secret,
     tls_settings::PeerTls,
 };
+use larder_units::{parse_duration, show_duration};
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// The settings of the nodes that share their caches.
@@ -15,8 +16,6 @@ pub struct PeerSettings {
     pub discovery: PeerDiscovery,
     /// Time between two look-ups.
     pub refresh: Duration,
-    /// The name server that is asked for SRV records; `None`: the system's first.
-    pub dns_server: Option<SocketAddr>,
     /// The folder with the token of this pod's service account, the API server's authority and the
     /// namespace.
     pub service_account: PathBuf,
@@ -30,10 +29,7 @@ pub struct PeerSettings {
     pub bounded_load: Option<LoadFactor>,
     pub hash: PeerHash,
     pub transport: PeerTransport,
-    /// Zero: no copies.
-    pub hot_copy_ttl: Duration,
-    /// Reads of a key at this node.
-    pub hot_copy_after: u8,
+    pub hot_copies: HotCopies,
     pub secret: Option<Secret>,
     /// `None`: the nodes speak plain HTTP.
     pub tls: Option<PeerTls>,
@@ -99,7 +95,7 @@ pub enum PeerDiscovery {
     /// Every address of these names.
     Names(Vec<PeerNode>),
     /// Every target of the SRV records of these names; and the zone of those of each.
-    Srv(Vec<(String, Option<Zone>)>),
+    Srv(Vec<(SrvName, Option<Zone>)>),
     /// Whom these nodes know, and who knows them.
     Gossip(Vec<PeerAddress>),
     /// The ready pods that these labels select.
@@ -135,6 +131,47 @@ impl FromStr for LoadFactor {
         match hundredths.filter(|n| (f64::from(Self::LEAST)..=f64::from(Self::MOST)).contains(n)) {
             Some(hundredths) => Ok(LoadFactor(hundredths as u32)),
             None => Err(format!("`{text}` is not a factor between 1 and 100: write 1.25")),
+        }
+    }
+}
+
+/// Which keys of other nodes are copied, and for how long: `10s`, `10s:5`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HotCopies {
+    /// Zero: no copies.
+    pub ttl: Duration,
+    /// Reads of a key at this node within ten seconds.
+    pub after: u8,
+}
+impl HotCopies {
+    const LONGEST: Duration = Duration::from_secs(86_400);
+}
+impl Default for HotCopies {
+    fn default() -> HotCopies {
+        HotCopies { ttl: Duration::ZERO, after: 2 }
+    }
+}
+impl FromStr for HotCopies {
+    type Err = String;
+    fn from_str(text: &str) -> Result<HotCopies, String> {
+        let (ttl, after) = text.split_once(':').map_or((text, None), |(ttl, after)| (ttl, Some(after)));
+        let ttl = if ttl == "0" { Duration::ZERO } else { parse_duration(ttl)? };
+        if ttl > HotCopies::LONGEST {
+            return Err(format!("{} is too large: the most is 1d", show_duration(ttl)));
+        }
+        let Some(after) = after else { return Ok(HotCopies { ttl, ..HotCopies::default() }) };
+        match after.parse() {
+            Ok(after @ 1..=100) => Ok(HotCopies { ttl, after }),
+            _ => Err(format!("`{text}`: what follows the colon is not a number of reads from 1 to 100")),
+        }
+    }
+}
+impl fmt::Display for HotCopies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&show_duration(self.ttl))?;
+        match self.after == HotCopies::default().after {
+            true => Ok(()),
+            false => write!(f, ":{}", self.after),
         }
     }
 }

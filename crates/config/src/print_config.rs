@@ -3,7 +3,8 @@ use super::{
     check_settings::CheckedConfig,
     effective_values::{EffectiveValue, NamedTable, quote},
     raw_settings::SettingOrigin,
-    sent_header::SentValue,
+    secret::Secret,
+    sent_header::{SentHeader, SentValue},
     setting_value::SettingValue,
     settings_table::{Fallback, SettingSection},
     source_url::{Deployment, SourceUrl},
@@ -122,23 +123,23 @@ fn array(values: &[SettingValue]) -> String {
 }
 
 fn holds_secret(value: &SettingValue) -> bool {
-    match value {
-        SettingValue::Secret(_) => true,
-        SettingValue::Header(header) => matches!(header.value, SentValue::Text(_)),
-        SettingValue::Source(SourceUrl::Redis(url)) => {
+    let has_password = |url: &SourceUrl| match url {
+        SourceUrl::Redis(url) => {
             url.password.is_some()
                 || matches!(&url.deployment, Deployment::Sentinel(sentinels) if sentinels.password.is_some())
         }
-        SettingValue::Source(SourceUrl::Postgres(url)) => url.password.is_some(),
-        SettingValue::Source(SourceUrl::Cassandra(url)) => url.password.is_some(),
+        SourceUrl::Postgres(url) => url.password.is_some(),
+        SourceUrl::Cassandra(url) => url.password.is_some(),
         _ => false,
-    }
+    };
+    value.get::<Secret>().is_some()
+        || value.get::<SentHeader>().is_some_and(|header| matches!(header.value, SentValue::Text(_)))
+        || value.get().is_some_and(has_password)
 }
 
 fn toml(value: &SettingValue) -> String {
-    match value {
-        SettingValue::Count(n) => n.to_string(),
-        SettingValue::Switch(on) => on.to_string(),
-        other => quote(&other.to_string()),
+    match value.get::<u64>().is_some() || value.get::<bool>().is_some() {
+        true => value.to_string(),
+        false => quote(&value.to_string()),
     }
 }

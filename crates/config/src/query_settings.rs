@@ -3,7 +3,6 @@ use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     postgres_url::{PostgresOptions, PostgresQuery},
     raw_settings::SettingOrigin,
-    setting_value::SettingValue,
     source_url::SourceUrl,
 };
 
@@ -81,7 +80,7 @@ pub(super) fn check_queries(all: &[EffectiveSettings], problems: &mut Vec<String
     for group in groups {
         let scopes = scopes_of(group, all);
         let url = match group.one("source") {
-            Some(SettingValue::Source(SourceUrl::Postgres(url))) => Some(url),
+            Some(SourceUrl::Postgres(url)) => Some(url),
             _ => None,
         };
         for scope in &scopes {

@@ -1,8 +1,5 @@
 //! Settings before they are checked: text, and where it comes from.
-use super::{
-    peer_entry::PODS,
-    settings_table::{SettingSpec, ValueKind},
-};
+use super::{peer_entry::PODS, settings_table::SettingSpec};
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 /// Where a value comes from.
@@ -80,7 +77,7 @@ impl RawSettings {
 /// Splits the text of a variable or flag: at commas if the setting takes several values; nothing at
 /// all is no value.
 pub(super) fn split(setting: &SettingSpec, text: &str) -> Vec<String> {
-    if matches!(setting.kind, ValueKind::PeerEntry) && text.trim_start().starts_with(PODS) {
+    if setting.name == "peers" && text.trim_start().starts_with(PODS) {
         // A label selector has commas of its own.
         vec![text.trim().to_string()]
     } else if setting.many {

@@ -68,7 +68,7 @@ forward-admin = true
 
 ## Variables of other programs
 
-`LARDER_…` variables override these, and these override the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`, `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`, `OTEL_SERVICE_NAME` sets `otlp-service-name`, `OTEL_RESOURCE_ATTRIBUTES` sets `otlp-resource-attributes`. If one of them (except OpenTelemetry's) has no effect because a `LARDER_…` variable says something else, Larder warns. Service variables that Kubernetes injects (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
+`LARDER_…` variables override these, and these override the file: `PROXY_HOST` (empty: all interfaces) and `PROXY_PORT` set `http`, `REDIS_HOST` and `REDIS_PORT` set `source`, `PROXY_MAX_KEYS` sets `max-keys`, `PROXY_TTL_MS` sets `ttl`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` set `otlp-resource-attributes`. If one of them (except OpenTelemetry's) has no effect because a `LARDER_…` variable says something else, Larder warns. Service variables that Kubernetes injects (`REDIS_PORT=tcp://…`, `LARDER_SERVICE_HOST`) are ignored.
 ";
 
 /// The Markdown text.
@@ -146,35 +146,8 @@ fn range(kind: ValueKind) -> Option<String> {
         ValueKind::Count { min, max } => Some(format!("{min} to {max}")),
         ValueKind::Percent { max } => Some(format!("0% to {max}%")),
         ValueKind::Duration { min, max } => Some(format!("{} to {}", millis(min), millis(max))),
-        ValueKind::Share => Some("0.0001% to 100%".to_string()),
-        ValueKind::LoadFactor => Some("1 to 100".to_string()),
-        ValueKind::RefreshAhead => Some("`1%` to `99%`, or `xfetch`".to_string()),
         ValueKind::Choice(names) => Some(format!("one of `{}`", names.join("`, `"))),
-        ValueKind::SavePoint
-        | ValueKind::Rate
-        | ValueKind::PrefixRate
-        | ValueKind::CommandRate
-        | ValueKind::Address
-        | ValueKind::AddressRange
-        | ValueKind::Source
-        | ValueKind::Durability
-        | ValueKind::Path
-        | ValueKind::Prefix
-        | ValueKind::RoutePrefix
-        | ValueKind::Endpoint
-        | ValueKind::Hostname
-        | ValueKind::Peer
-        | ValueKind::PeerEntry
-        | ValueKind::Zone
-        | ValueKind::Primary
-        | ValueKind::PrimaryHttp
-        | ValueKind::ReplicationMode
-        | ValueKind::Text
-        | ValueKind::Secret
-        | ValueKind::Header
-        | ValueKind::Attribute
-        | ValueKind::HeaderName
-        | ValueKind::Switch
-        | ValueKind::Command => None,
+        ValueKind::Form(form) => (!form.range.is_empty()).then(|| form.range.to_owned()),
+        ValueKind::Path | ValueKind::Text | ValueKind::Secret | ValueKind::Switch => None,
     }
 }

@@ -30,22 +30,45 @@ pub struct ReplicationSettings {
     pub backlog: usize,
     pub mode: ReplicationMode,
     pub writes: ReplicaWrites,
-    /// Where the primary serves HTTP.
-    pub primary_http: Option<PrimaryHttp>,
 }
 
 /// What a replica does with its clients' writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ReplicaWrites {
     /// It refuses them.
     #[default]
     Refuse,
-    /// It has its primary make them.
-    Forward,
+    /// It has its primary make them; those over HTTP if it is known where the primary serves that.
+    Forward(Option<PrimaryHttp>),
 }
 impl ReplicaWrites {
-    /// In the order of the variants.
-    pub(super) const NAMES: &'static [&'static str] = &["refuse", "forward"];
+    /// Whether it has its primary make those of the Redis protocol.
+    pub fn are_forwarded(&self) -> bool {
+        *self != ReplicaWrites::Refuse
+    }
+    /// Where its primary makes those over HTTP.
+    pub fn primary_http(&self) -> Option<&PrimaryHttp> {
+        if let ReplicaWrites::Forward(primary) = self { primary.as_ref() } else { None }
+    }
+}
+impl FromStr for ReplicaWrites {
+    type Err = String;
+    fn from_str(text: &str) -> Result<ReplicaWrites, String> {
+        match text.split_once(':').map_or((text, None), |(what, primary)| (what, Some(primary))) {
+            ("refuse", None) => Ok(ReplicaWrites::Refuse),
+            ("forward", primary) => primary.map(str::parse).transpose().map(ReplicaWrites::Forward),
+            _ => Err(format!("`{text}` is not one of refuse, forward, forward:http://host:port")),
+        }
+    }
+}
+impl fmt::Display for ReplicaWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplicaWrites::Refuse => f.write_str("refuse"),
+            ReplicaWrites::Forward(None) => f.write_str("forward"),
+            ReplicaWrites::Forward(Some(primary)) => write!(f, "forward:{primary}"),
+        }
+    }
 }
 
 /// Where a primary serves the Redis protocol.

@@ -1,7 +1,7 @@
 //! Text that is not shown.
 use std::{fmt, ops::Deref};
 
-/// Text that must not reach a log: its `Debug` is `***`.
+/// Text that must not reach a log: it shows as `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 impl Deref for Secret {
@@ -11,6 +11,11 @@ impl Deref for Secret {
     }
 }
 impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

@@ -1,37 +1,32 @@
 //! Secrets that stand in files of their own.
-use super::{effective_values::EffectiveSettings, setting_value::SettingValue, short_file::read_short_file};
+use super::{
+    effective_values::{EffectiveSettings, EffectiveValue},
+    secret::Secret,
+    setting_value::SettingValue,
+    short_file::read_short_file,
+};
 use std::{io, path::Path};
 
 /// Longest secret, with the end of its line.
 const LONGEST: u64 = 64 * 1024;
-/// Each secret, and the setting that names its file.
-const FILES: [(&str, &str); 3] = [
-    ("password", "password-file"),
-    ("peer-secret", "peer-secret-file"),
-    ("replication-secret", "replication-secret-file"),
-];
+/// What stands before the name of a file.
+const FILE: char = '@';
 
-/// Gives the secrets of files to the settings whose values they are, so that nothing else has to
-/// know of files.
+/// Replaces each secret that names a file by the line of that file. The name is not shown: it may be a
+/// password that begins with the sign.
 pub(super) fn read_secret_files(top: &mut EffectiveSettings, problems: &mut Vec<String>) {
-    for (name, file) in FILES {
-        let Some(path) = top.text(file).map(str::to_owned) else { continue };
-        let origin = top.effective(file).origin.clone();
-        let secret = match read(&path) {
-            _ if top.one(name).is_some() => Err(format!("cannot be set together with {name}")),
-            Err(error) => Err(format!("cannot read {path}: {error}")),
-            Ok(Err(why)) => Err(format!("{path} {why}")),
-            Ok(Ok(secret)) => Ok(secret),
-        };
-        let effective = top.values.iter_mut().find(|effective| effective.setting.name == name);
-        match (secret, effective) {
-            (Ok(secret), Some(effective)) => {
-                effective.values = vec![SettingValue::Secret(secret.into())];
-                effective.origin = origin;
+    for EffectiveValue { setting, values, origin } in &mut top.values {
+        let Some(value) = values.first_mut() else { continue };
+        let Some(path) = value.get::<Secret>().and_then(|secret| secret.strip_prefix(FILE)) else { continue };
+        let why = match read(path) {
+            Err(error) => format!("the file behind `{FILE}` cannot be read: {error}"),
+            Ok(Err(why)) => format!("the file behind `{FILE}` {why}"),
+            Ok(Ok(secret)) => {
+                *value = SettingValue::new(Secret::from(secret));
+                continue;
             }
-            (Ok(_), None) => {}
-            (Err(why), _) => problems.push(format!("{origin}: {file}: {why}")),
-        }
+        };
+        problems.push(format!("{origin}: {}: {why}", setting.name));
     }
 }
 

@@ -81,8 +81,6 @@ pub struct Settings {
     pub data_group: usize,
     /// Begins with `/` and does not end so; `None`: no item API.
     pub item_prefix: Option<String>,
-    pub item_min_ttl: Duration,
-    pub item_max_ttl: Duration,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
     pub max_queue_delay: Option<Duration>,

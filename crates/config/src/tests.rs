@@ -53,16 +53,11 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
         "auth" => &["--source=redis://redis"],
         "otlp-headers" => &["--otlp-endpoint=http://collector:4318"],
-        "auth-cache" => &["--source=redis://redis", "--auth=passthrough"],
         "peer-tls-name" => return [&NODE[..], &["--peer-tls-ca=a.crt"]].concat().into_iter().map(Into::into).collect(),
         "rows" | "depends-on" | "upsert" | "delete" => &["--source=postgres://app@db/shop", "--query=SELECT $1"],
         _ => &[],
     };
     flags.iter().map(|flag| (*flag).into()).collect()
-}
-/// Settings that name a file, which has to be there.
-fn is_secret_file(setting: &SettingSpec) -> bool {
-    ["password-file", "peer-secret-file", "replication-secret-file"].contains(&setting.name)
 }
 /// Settings that this build refuses.
 fn is_of_a_feature(setting: &SettingSpec) -> bool {
@@ -75,7 +70,6 @@ fn is_of_a_pair(setting: &SettingSpec) -> bool {
     }
     // `http-group` names a group, which needs a file; a query needs a database, which needs a query.
     ["tls-cert", "tls-key", "jwt-jwks", "jwt-issuer", "jwt-audience", "http-group", "query"].contains(&setting.name)
-        || is_secret_file(setting)
 }
 
 #[test]
@@ -86,9 +80,9 @@ fn the_table_is_whole() {
         let name = setting.name;
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name}");
         assert!(setting.help.ends_with('.') && setting.help.len() > 10, "{name}");
-        setting_value::parse(setting, setting.example, &MACHINE).expect(name);
+        parse_setting::parse(setting, setting.example, &MACHINE).expect(name);
         if let Fallback::Is(text) = setting.default {
-            let value = setting_value::parse(setting, text, &MACHINE).expect(name);
+            let value = parse_setting::parse(setting, text, &MACHINE).expect(name);
             assert_eq!(value.to_string(), text, "{name}: its default is written as it is shown");
         }
         let off = matches!(setting.default, Fallback::Off);
@@ -151,7 +145,7 @@ fn flag_outweighs_variable_outweighs_file_outweighs_default() {
             let effective = config.scopes[0].values.iter().find(|e| e.setting.name == *name).unwrap().clone();
             if args != companion || !vars.is_empty() || !file.is_empty() {
                 let shown: Vec<String> = effective.values.iter().map(SettingValue::to_string).collect();
-                let parsed = setting_value::parse(setting, example, &MACHINE).unwrap();
+                let parsed = parse_setting::parse(setting, example, &MACHINE).unwrap();
                 assert_eq!(shown, [parsed.to_string()], "{name}");
             }
             effective.origin.to_string().rsplit('/').next().unwrap().to_string()
@@ -190,19 +184,18 @@ fn secrets_come_from_files() {
         [("hunter 2", "hunter 2"), ("hunter 2\n", "hunter 2"), ("hunter 2\r\n", "hunter 2"), ("\u{e9} ", "\u{e9} ")]
     {
         std::fs::write(&path, content).unwrap();
-        let config = loaded(&[&format!("--password-file={file}"), &format!("--peer-secret-file={file}")], &[], "");
+        let config = loaded(&[&format!("--password=@{file}"), &format!("--peer-secret=@{file}")], &[], "");
         assert_eq!(config.settings.password.as_deref(), Some(expected), "{content:?}");
         assert_eq!(config.settings.peers.secret.as_deref(), Some(expected), "{content:?}");
         let printed = print_config(&config);
         assert!(printed.contains("# password = \"***\"") && !printed.contains(expected), "{printed}");
-        let config = loaded(&[], &[("LARDER_REPLICATION_SECRET_FILE", file.as_str())], "");
+        let config = loaded(&[], &[("LARDER_REPLICATION_SECRET", format!("@{file}").as_str())], "");
         assert_eq!(config.settings.replication.secret.as_deref(), Some(expected), "{content:?}");
     }
     // With a password from a file, other machines are asked who they are.
-    assert!(try_load_guarded(&["--http=:1", &format!("--password-file={file}")], &[], "redis = \"off\"").is_ok());
+    assert!(try_load_guarded(&["--http=:1", &format!("--password=@{file}")], &[], "redis = \"off\"").is_ok());
     let told = |args: &[&str]| problems(args, &[], "").join("; ");
-    let setting = format!("--password-file={file}");
-    assert!(told(&["--password=x", &setting]).contains("password-file: cannot be set together with password"));
+    let setting = format!("--password=@{file}");
     for (content, why) in [
         (&b""[..], "is empty"),
         (b"\n", "is empty"),
@@ -215,7 +208,8 @@ fn secrets_come_from_files() {
         assert!(told.contains(why), "{told}");
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(told(&[&setting]).contains("cannot read"));
+    let told = told(&[&setting]);
+    assert!(told.contains("password: the file behind `@` cannot be read: No such file") && !told.contains(&file));
 }
 
 #[test]
@@ -599,7 +593,6 @@ fn what_is_printed_reads_back_as_the_same_settings() {
     let is_shown = |s: &&SettingSpec| {
         !matches!(s.kind, ValueKind::Secret)
             && !["peer-zone", "auth", "http-group", "query", "rows", "depends-on", "upsert", "delete"].contains(&s.name)
-            && !is_secret_file(s)
             && !is_of_a_feature(s)
     };
     let everything: Vec<String> = all_settings().filter(is_shown).map(|s| flag(s, s.example)).collect();

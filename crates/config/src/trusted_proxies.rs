@@ -1,7 +1,7 @@
 //! Proxies in front of the listeners: who they are, and how they say who the client is.
 use ipnet::IpNet;
 use larder_proto::http::forwarded::ForwardedSyntax;
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// The proxies whose word on the client's address counts, and the ways in which they give it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,16 +81,30 @@ impl ForwardedHeader {
     }
 }
 
-/// Reads `192.0.2.1`, `10.0.0.0/8`, `2001:db8::/32`.
-pub(super) fn parse_range(text: &str) -> Result<IpNet, String> {
-    let what = || format!("`{text}` is not an address or a range: write 192.0.2.1 or 10.0.0.0/8");
-    let range = match text.contains('/') {
-        true => text.parse::<IpNet>().map_err(|_| what())?,
-        false => IpNet::from(text.parse::<IpAddr>().map_err(|_| what())?.to_canonical()),
-    };
-    match range.trunc() == range {
-        true => Ok(range),
-        false => Err(format!("`{text}` has bits set behind its prefix: write {}", range.trunc())),
+/// `192.0.2.1`, `10.0.0.0/8`, `2001:db8::/32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AddressRange(pub IpNet);
+impl FromStr for AddressRange {
+    type Err = String;
+    fn from_str(text: &str) -> Result<AddressRange, String> {
+        let what = || format!("`{text}` is not an address or a range: write 192.0.2.1 or 10.0.0.0/8");
+        let range = match text.contains('/') {
+            true => text.parse::<IpNet>().map_err(|_| what())?,
+            false => IpNet::from(text.parse::<IpAddr>().map_err(|_| what())?.to_canonical()),
+        };
+        match range.trunc() == range {
+            true => Ok(AddressRange(range)),
+            false => Err(format!("`{text}` has bits set behind its prefix: write {}", range.trunc())),
+        }
+    }
+}
+/// A range of one is written as an address.
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.prefix_len() == self.0.max_prefix_len() {
+            true => self.0.addr().fmt(f),
+            false => self.0.fmt(f),
+        }
     }
 }
 
@@ -101,7 +115,7 @@ mod tests {
     #[test]
     fn ranges() {
         let trusted = ["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::ffff:198.51.100.7"];
-        let trusted = trusted.map(|text| parse_range(text).expect("valid")).to_vec();
+        let trusted = trusted.map(|text| text.parse::<AddressRange>().expect("valid").0).to_vec();
         let proxies = ProxySettings { trusted, ..ProxySettings::default() };
         for (address, expected) in [
             ("192.0.2.1", true),
@@ -120,11 +134,11 @@ mod tests {
     #[test]
     fn not_ranges() {
         for text in ["", "localhost", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0", "10.0.0.0/8/8", "1.2.3.4:80"] {
-            let error = parse_range(text).expect_err("refused");
+            let error = text.parse::<AddressRange>().expect_err("refused");
             assert!(error.contains("is not an address or a range: write 192.0.2.1 or 10.0.0.0/8"), "{error}");
         }
         assert_eq!(
-            parse_range("10.0.0.1/8").expect_err("refused"),
+            "10.0.0.1/8".parse::<AddressRange>().expect_err("refused"),
             "`10.0.0.1/8` has bits set behind its prefix: write 10.0.0.0/8"
         );
     }

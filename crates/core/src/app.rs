@@ -209,7 +209,7 @@ impl App {
         if let (Some(_), Some(hindrance)) = (&settings.replication.replica_of, replication.hindrance()) {
             return Err(RunError::Replica(hindrance));
         }
-        let primary_http = settings.replication.primary_http.as_ref().map(|http| (&http.0, "primary-http"));
+        let primary_http = settings.replication.writes.primary_http().map(|http| (&http.0, "replica-writes"));
         let replica_of = settings.replication.replica_of.as_ref().map(|primary| (primary, "replica-of"));
         for (primary, setting) in replica_of.into_iter().chain(primary_http) {
             let named = |error| RunError::Tls(format!("{error} (setting `{setting}`)"));

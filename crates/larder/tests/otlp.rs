@@ -366,7 +366,7 @@ fn the_resource_is_as_opentelemetrys_variables_have_it() {
     assert_eq!(named(&[attributes], &[]), ["service.name=of-all", version, environment]);
     let name = ("OTEL_SERVICE_NAME", "cart cache");
     assert_eq!(named(&[attributes, name], &[]), ["service.name=cart cache", version, environment]);
-    let flags = ["--otlp-service-name=mine", "--otlp-resource-attributes=service.version=9,x=y"];
+    let flags = ["--otlp-resource-attributes=service.name=mine,service.version=9,x=y"];
     assert_eq!(named(&[attributes, name], &flags), ["service.name=mine", "service.version=9", "x=y"]);
     // A variable for all programs of a pod must not stop this one.
     let wrong = ("OTEL_RESOURCE_ATTRIBUTES", "x");

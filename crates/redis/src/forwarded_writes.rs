@@ -9,7 +9,6 @@ use super::{
     transaction,
 };
 use bytes::Bytes;
-use larder_config::ReplicaWrites;
 use larder_core::app::Worker;
 use larder_proto::resp::write_command;
 use larder_ring::peer::{Member, OwnerRequest, PeerGroup};
@@ -35,7 +34,7 @@ pub(super) fn of_client(worker: &Worker, session: &Session) -> WritesGo {
 
 #[cold]
 fn of_replica(worker: &Worker, session: &Session) -> WritesGo {
-    let forwards = worker.app.settings.replication.writes == ReplicaWrites::Forward;
+    let forwards = worker.app.settings.replication.writes.are_forwarded();
     // What was forwarded once goes to a primary, or nowhere: two replicas that follow each other would
     // pass it on for ever.
     if forwards && !session.is_forwarded { WritesGo::ToPrimary } else { WritesGo::Nowhere }

@@ -24,7 +24,7 @@ pub struct SourceLimits {
     pub slow_timeout: Duration,
     /// Fetches in flight, all cores together (`source-max-in-flight`).
     pub max_in_flight: usize,
-    /// Whether latency lowers the limit on fetches in flight (`source-adaptive`).
+    /// Whether latency lowers the limit on fetches in flight (not with `source-max-in-flight = "fixed:N"`).
     pub adaptive: bool,
     /// When fetches fail at once (`source-breaker`); `None`: never.
     pub breaker: Option<BreakerPolicy>,

@@ -48,7 +48,7 @@ pub(crate) struct FleetArgs {
     /// Life of a hot copy, as of `hot-copy-ttl`
     #[arg(long, default_value = "10s", value_parser = larder_units::parse_duration)]
     hot_copy_ttl: Duration,
-    /// Reads of a key within ten seconds before it is copied, as of `hot-copy-after`
+    /// Reads of a key within ten seconds before it is copied, as of `hot-copy-ttl` behind the colon
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     hot_copy_after: u64,
     /// Threads of each node: each has its own connections

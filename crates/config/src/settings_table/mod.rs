@@ -2,8 +2,31 @@
 //! print`. A file for each section.
 //!
 //! To add a setting: a row in the file of its section, a field in
-//! [`Settings`](super::settings::Settings) and the line in `fill_settings.rs` that fills it. Tests
-//! fail until all three agree.
+//! [`Settings`](super::settings::Settings), and the line in `fill_settings.rs` that fills it. Tests
+//! fail until all agree.
+
+/// The rows of a section: `"name": KIND => DEFAULT, FIELD, FIELD(VALUE);` below the help, which is
+/// its documentation comment. The fields are those of [`SettingSpec`].
+macro_rules! settings {
+    ($section:expr; $(
+        $(#[doc = $help:literal])+
+        $name:literal: $kind:expr => $default:expr $(, $field:ident $(($value:expr))?)*;
+    )*) => {
+        pub(super) const ROWS: &[SettingSpec] = &[$(
+            SettingSpec {
+                name: $name,
+                kind: $kind,
+                default: $default,
+                $($field: settings!(@ $($value)?),)*
+                help: concat!($($help),+).trim_ascii_start(),
+                ..SettingSpec::in_section($section)
+            },
+        )*];
+    };
+    (@) => { true };
+    (@ $value:expr) => { $value };
+}
+
 mod disk_store;
 mod freshness;
 mod limits;
@@ -27,18 +50,18 @@ pub use value_kind::ValueKind;
 
 /// The rows of each section, in the order of the documentation.
 const SECTIONS: [&[SettingSpec]; 12] = [
-    listening::LISTENING,
-    tls::TLS,
-    memory_tier::MEMORY_TIER,
-    freshness::FRESHNESS,
-    source::SOURCE,
-    disk_store::DISK_STORE,
-    snapshots::SNAPSHOTS,
-    peers::PEERS,
-    replication::REPLICATION,
-    limits::LIMITS,
-    throttle::THROTTLE,
-    process::PROCESS,
+    listening::ROWS,
+    tls::ROWS,
+    memory_tier::ROWS,
+    freshness::ROWS,
+    source::ROWS,
+    disk_store::ROWS,
+    snapshots::ROWS,
+    peers::ROWS,
+    replication::ROWS,
+    limits::ROWS,
+    throttle::ROWS,
+    process::ROWS,
 ];
 
 /// The rows of each section after its heading, in the order of the documentation.

@@ -21,7 +21,7 @@ use larder_base::{identity::KeyAccess, telemetry::RecordedOperation};
 use larder_engine::{MAX_EXPIRY, Millis};
 use larder_source::is_document;
 use larder_store::clock;
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 /// `POST`: stores an item; 201 with the item.
 pub(crate) async fn post_item(request: &RouteRequest<'_>, body: Bytes) -> Answer {
@@ -58,6 +58,9 @@ pub(crate) fn refused_write(
     checked.err().map(ItemError::into_response)
 }
 
+/// The lifetimes that GCache accepts: 5 seconds to 217 days.
+const TTL_SECONDS: RangeInclusive<u64> = 5..=217 * 86_400;
+
 pub(super) struct NewItem<'r> {
     pub(super) item: ItemRequest<'r>,
     /// Compact JSON text.
@@ -74,8 +77,7 @@ impl<'r> NewItem<'r> {
         let settings = &request.worker.app.settings;
         let item = ItemRequest::parse(body, request.query)?;
         let value = item.compact_value()?;
-        let (shortest, longest) = (settings.item_min_ttl.as_secs(), settings.item_max_ttl.as_secs());
-        let ttl = u64::try_from(item.ttl).ok().filter(|ttl| (shortest..=longest).contains(ttl));
+        let ttl = u64::try_from(item.ttl).ok().filter(|ttl| TTL_SECONDS.contains(ttl));
         let expiry = ttl.and_then(|ttl| now.checked_add(ttl * 1000)).filter(|at| *at <= MAX_EXPIRY);
         let expiry = expiry.ok_or(ErrorCode::BadTtl)?;
         request.check_key(item.key.as_bytes()).map_err(|problem| ItemError::write_failed(&problem))?;

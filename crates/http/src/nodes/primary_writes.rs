@@ -1,4 +1,4 @@
-//! Writes that a replica forwards to its primary (`replica-writes = "forward"`, `primary-http`).
+//! Writes that a replica forwards to its primary (`replica-writes = "forward:URL"`).
 //!
 //! The replica has checked its client, and is the client of the primary: it sends the fields that
 //! a write depends on, and its own `password`, that over TLS only. What says who the client is
@@ -20,7 +20,7 @@ use larder_base::{
     identity::DEFAULT_USER,
     outbound::{HttpFailure, HttpServer, Resend},
 };
-use larder_config::{PrimaryHttp, ReplicaWrites};
+use larder_config::PrimaryHttp;
 use larder_ring::replica::{ChangesAt, client_tls};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -51,10 +51,9 @@ const OF_ONE_CONNECTION: [HeaderName; 7] = [
 /// Whether a write that this replica does not take goes to the primary.
 pub(crate) fn forwards(context: &ConnectionContext, route: &Route, headers: &HeaderMap) -> bool {
     let (settings, replication) = (&context.worker.app.settings.replication, &context.worker.app.replication);
-    settings.writes == ReplicaWrites::Forward
+    settings.writes.primary_http().is_some()
         // Nodes write at each other, with a secret of their own.
         && !route.is_between_nodes()
-        && settings.primary_http.is_some()
         && !headers.contains_key(FORWARDED)
         // The address is that of the primary in the settings: another one was named since.
         && replication.primary() == settings.replica_of
@@ -77,8 +76,8 @@ pub(crate) fn is_forwarded(method: &Method, headers: &HeaderMap) -> bool {
 /// The primary does not answer.
 pub(crate) async fn forward(context: &ConnectionContext, head: &request::Parts, body: Bytes) -> Answer {
     let app = &context.worker.app;
-    let address = app.settings.replication.primary_http.as_ref();
-    let address = address.ok_or_else(|| not_sent("no address", "primary-http is not set"))?;
+    let address = app.settings.replication.writes.primary_http();
+    let address = address.ok_or_else(|| not_sent("no address", "replica-writes names none"))?;
     let shown = address.to_string();
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut request = Request::builder().method(&head.method).uri(target);
@@ -138,7 +137,7 @@ fn refused_login(context: &ConnectionContext, primary: &PrimaryHttp) -> &'static
     match (context.worker.app.settings.password.is_some(), primary.0.tls.is_some()) {
         (true, true) => "it refuses the password of this replica (setting `password`)",
         (true, false) => {
-            "it asks for a password, which this replica sends over TLS only: write primary-http as https://host:port?ca=FILE"
+            "it asks for a password, which this replica sends over TLS only: write replica-writes as forward:https://host:port?ca=FILE"
         }
         (false, _) => "it asks for a password, and this replica has none (setting `password`)",
     }

@@ -2,7 +2,7 @@
 //! `Authorization: Basic` with that Redis's users.
 //!
 //! The request runs as Larder's own user once the rules of the client's user, which are younger
-//! than `auth-cache`, allow it.
+//! than `auth` says, allow it.
 use super::request_user::{RequestUser, basic_credentials, note_failed};
 use crate::messages::problem_json::{Problem, ProblemKind};
 use larder_base::identity::{Credential, RightsNow, UpstreamRights, UserRights};

@@ -76,7 +76,7 @@ impl OtlpExporter {
             ClientTls::new(&tls, &host, &[]).map_err(|error| io::Error::other(format!("otlp-endpoint: {error}")))?;
         let headers = headers(&settings).map_err(io::Error::other)?;
         let instance = format!("{:016x}", fastrand::u64(..));
-        let resource = OtlpResource::new(&instance, settings.service_name.as_deref(), &settings.attributes);
+        let resource = OtlpResource::new(&instance, &settings.attributes);
         Ok(Some(OtlpExporter {
             app: app.clone(),
             settings,

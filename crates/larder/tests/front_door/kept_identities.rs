@@ -125,7 +125,7 @@ fn each_request_of_a_kept_connection_counts_by_what_its_user_is_now() {
             for (change, passwords) in CHANGES {
                 assert!(!matches!(root.command(&split(change)), Reply::Error(_)), "{change}");
                 for (password, counts) in ["a", "new"].into_iter().zip(passwords) {
-                    // At the Redis itself, it is learned within `auth-cache`.
+                    // At the Redis itself, it is learned within the age of a copy (`auth`).
                     if is_late {
                         wait_until(&format!("{door:?}, {kind}, {change}: {password}"), || {
                             kept.is_served(password) == counts

@@ -35,7 +35,7 @@ fn secrets_show_nowhere() {
     fs::write(path("s3"), format!("[default]\naws_access_key_id = id\naws_secret_access_key = {}\n", secret("bucket")))
         .unwrap();
     let config = format!(
-        "password-file = '{}'\npeer-secret-file = '{}'\nreplication-secret-file = '{}'\nusers-file = '{}'\n\
+        "password = '@{}'\npeer-secret = '@{}'\nreplication-secret = '@{}'\nusers-file = '{}'\n\
          source = 'redis://:{}@127.0.0.1:{}'\nsnapshot-file = 's3://bucket/key?credentials={}&endpoint=http://127.0.0.1:1'\n\
          log-level = 'debug'\naccess-log = '100%'\n\
          [groups.api]\nmax-memory = '1MiB'\nsource = 'http://127.0.0.1:1/{{key}}'\nsource-headers = ['Authorization: Bearer {}']\n",

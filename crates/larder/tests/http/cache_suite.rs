@@ -48,7 +48,7 @@ fn the_required_cases_of_the_public_suite_pass() {
     let source = format!("http://127.0.0.1:{origin}/{{key}}");
     // Nothing but what the headers say may decide, however slow the origin is here.
     let slow = ["--source-timeout", "30s", "--soft-timeout", "off"];
-    let all_at_once = ["--source-adaptive", "off", "--source-breaker", "off"];
+    let all_at_once = ["--source-max-in-flight", "fixed:4096", "--source-breaker", "off"];
     let larder = Larder::start(&[&["--source", &*source][..], &slow, &all_at_once].concat());
     writeln!(node.stdin.as_mut().unwrap(), "{}", larder.http).unwrap();
     let results: Vec<String> = lines.collect();

@@ -50,20 +50,8 @@ fn a_host_that_was_cut_off_hears_of_what_it_has_missed() {
     let redis = RedisServer::with(&["--bind", "0.0.0.0", "--protected-mode", "no"]);
     let source = format!("redis://10.77.2.254:{}", redis.port());
     // Without being told, the host would have its copy until the test gives up.
-    let args = [
-        "--source",
-        &source,
-        "--coherence",
-        "ttl",
-        "--ttl",
-        "1h",
-        "--hot-copy-ttl",
-        "1h",
-        "--hot-copy-after",
-        "1",
-        "--source-timeout",
-        "2s",
-    ];
+    let args =
+        ["--source", &source, "--coherence", "ttl", "--ttl", "1h", "--hot-copy-ttl", "1h:1", "--source-timeout", "2s"];
     let network = start(2, &args);
     let keys: Vec<String> = (0..30).map(|number| format!("key-{number:x}-abc")).collect();
     for key in &keys {

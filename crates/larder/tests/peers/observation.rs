@@ -64,7 +64,7 @@ fn data_comes_from_whichever_node_has_it() {
 
 #[test]
 fn stats_count_what_was_asked() {
-    let fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--hot-copy-after", "2"]);
+    let fleet = Fleet::start(2, &["--source", "demo:", "--threads", "1", "--hot-copy-ttl", "10s:2"]);
     let key = fleet.key_of(1);
     let value = data(&fleet.nodes[0], &key).2;
     (0..3).for_each(|_| assert_eq!(data(&fleet.nodes[0], &key).2, value));

@@ -70,14 +70,14 @@ fn every_node_sends_the_headers_of_the_owner(transport: &str) {
     let origin = ScriptedOrigin::start(|_| answer("200 OK", "cache-control: max-age=600\r\nage: 100\r\n", "v"));
     let source = format!("http://127.0.0.1:{}/{{key}}", origin.port);
     // From the owner, from a node that asks it, and from that node's own copy.
-    let fleet = Fleet::over(transport, 2, &["--source", &source, "--threads", "1", "--hot-copy-after", "3"]);
+    let fleet = Fleet::over(transport, 2, &["--source", &source, "--threads", "1", "--hot-copy-ttl", "10s:3"]);
     let key = fleet.key_of(1);
     for node in [1, 0, 0, 0, 0, 0] {
         let (age, max_age) = lifetime(&fleet.nodes[node], &key);
         assert_eq!(max_age, 600, "the origin's: node {node}");
         assert!((100..200).contains(&age), "with the origin's age: {age}");
     }
-    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--ttl", "1000s", "--hot-copy-after", "3"]);
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--ttl", "1000s", "--hot-copy-ttl", "10s:3"]);
     let key = fleet.key_of(1);
     for node in [1, 0, 0, 0, 0, 0] {
         let (age, max_age) = lifetime(&fleet.nodes[node], &key);
@@ -133,7 +133,7 @@ fn a_node_that_reaches_nobody_asks_the_source_itself(transport: &str) {
 }
 
 fn hot_keys_are_copied_for_a_while(transport: &str) {
-    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--threads", "1", "--hot-copy-after", "3"]);
+    let fleet = Fleet::over(transport, 2, &["--source", "demo:", "--threads", "1", "--hot-copy-ttl", "10s:3"]);
     let key = fleet.key_of(1);
     let reads = || {
         let peers = fleet.peers(0);

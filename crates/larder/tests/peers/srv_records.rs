@@ -88,7 +88,7 @@ fn names(node: &Larder) -> Vec<String> {
 fn nodes_are_the_targets_of_srv_records_by_name_or_by_address() {
     let server = NameServer::start(&[("larder-0.peers.test", 81), ("larder-1.peers.test", 82)]);
     let dns = server.address.to_string();
-    let options = ["--peers", "dns+srv:_http._tcp.peers.test", "--peers-dns-server", &dns, "--peers-refresh", "100ms"];
+    let options = ["--peers", &format!("dns+srv:_http._tcp.peers.test@{dns}"), "--peers-refresh", "100ms"];
     let node = Larder::with_http_on(0, &[&options[..], &["--peer-self", "larder-0.peers.test:81"]].concat());
     let two = ["larder-0.peers.test:81", "larder-1.peers.test:82"];
     let three = ["larder-0.peers.test:81", "larder-1.peers.test:82", "larder-2.peers.test:83"];

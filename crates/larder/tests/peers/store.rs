@@ -113,7 +113,7 @@ fn command(numbers: &mut Numbers, keys: &[String]) -> Vec<Vec<u8>> {
 
 fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis(transport: &str) {
     let redis = RedisServer::start();
-    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1", "--peer-secret", "of these nodes"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1", "--peer-secret", "of these nodes"]);
     let keys: Vec<String> = (0..3).flat_map(|owner| fleet.keys_of(owner).take(3).collect::<Vec<_>>()).collect();
     for resp3 in [false, true] {
         let mut ours: Vec<RawClient> = fleet.nodes.iter().map(|node| RawClient::new(node.stream(), resp3)).collect();
@@ -132,7 +132,7 @@ fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis(transport: &st
 }
 
 fn increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind(transport: &str) {
-    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1"]);
     let key = fleet.key_of(1);
     thread::scope(|scope| {
         for client in 0..6 {
@@ -179,7 +179,7 @@ fn keys_of_several_owners_are_split_or_refused(transport: &str) {
 }
 
 fn a_transaction_runs_at_the_owner_of_its_keys(transport: &str) {
-    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1"]);
     for node in 0..3 {
         let mut client = fleet.nodes[node].client();
         for owner in 0..3 {
@@ -224,7 +224,7 @@ fn a_transaction_runs_at_the_owner_of_its_keys(transport: &str) {
 }
 
 fn documents_and_tags_are_the_owners(transport: &str) {
-    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1"]);
     for owner in 0..3 {
         let key = fleet.key_of(owner);
         for (number, node) in fleet.nodes.iter().enumerate() {
@@ -262,7 +262,7 @@ fn etag(head: &str) -> &str {
 }
 
 fn writes_over_http_have_lifetimes_tags_and_conditions_at_every_node(transport: &str) {
-    let fleet = Fleet::over(transport, 3, &["--hot-copy-after", "1"]);
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1"]);
     for owner in 0..3 {
         let path = format!("/v1/kv/{}", fleet.key_of(owner));
         for number in 0..3 {

@@ -23,7 +23,7 @@ fn asked(fleet: &Fleet, number: usize) -> Vec<u64> {
 
 /// Four nodes in two zones. Copies are kept by the readers of the zones alone.
 fn two_zones(transport: &str) -> Fleet {
-    let args = ["--source", "demo:", "--threads", "1", "--hot-copy-after", "100", "--hot-copy-ttl", "1h"];
+    let args = ["--source", "demo:", "--threads", "1", "--hot-copy-ttl", "1h:100"];
     Fleet::in_zones(2, 4, &[&args[..], &["--peer-transport", transport]].concat())
 }
 

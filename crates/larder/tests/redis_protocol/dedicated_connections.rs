@@ -394,7 +394,7 @@ fn a_thousand_clients_share_a_handful_of_connections() {
     let redis = RedisServer::start();
     // A busy machine takes a while over sixteen thousand commands at once. Larder would take that for
     // an overload of the source, and refuse fetches that wait for 250 ms.
-    let options = ["--source-adaptive=false", "--source-timeout=60s"];
+    let options = ["--source-max-in-flight=fixed:4096", "--source-timeout=60s"];
     let larder = Larder::start(&[&["--source", &redis.url(), "--threads", "2"], &options[..]].concat());
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(larder.redis)).collect();
     let connections = || {

@@ -121,7 +121,7 @@ fn changes_of_the_acl_hold_for_copies() {
     let denied = |reply: Reply| matches!(reply, Reply::Error(text) if text.starts_with("NOPERM "));
     (0..2).for_each(|_| assert_eq!(app.command(&["GET", "app:1"]), Reply::bulk("app:1")));
     let mut root = log_in(redis.client(), "default", "root");
-    // At Redis itself: within `auth-cache`.
+    // At Redis itself: within the age of a copy (`auth`).
     assert_eq!(root.command(&["ACL", "SETUSER", "app", "resetkeys", "~none:*"]), Reply::ok());
     wait_until("the key to be refused", || denied(app.command(&["GET", "app:1"])));
     assert_eq!(root.command(&["ACL", "SETUSER", "app", "~app:*", "-get"]), Reply::ok());
@@ -152,7 +152,7 @@ fn changes_of_the_acl_hold_for_copies() {
 #[test]
 fn a_user_that_is_deleted_through_larder_is_gone_at_once() {
     let redis = redis(&[APP, OTHER]);
-    let larder = larder(&redis, &["--forward-admin", "--auth-cache", "1h"]);
+    let larder = larder(&redis, &["--forward-admin", "--auth=passthrough:1h"]);
     let mut app = log_in(larder.client(), "app", "a");
     (0..2).for_each(|_| assert_eq!(app.command(&["GET", "app:1"]), Reply::bulk("app:1")));
     let mut admin = log_in(larder.client(), "other", "o");
@@ -166,7 +166,7 @@ fn a_user_that_is_deleted_through_larder_is_gone_at_once() {
 #[test]
 fn without_a_cache_of_rules_redis_decides_about_each_read() {
     let redis = redis(&[APP]);
-    let larder = larder(&redis, &["--auth-cache", "0s"]);
+    let larder = larder(&redis, &["--auth=passthrough:0s"]);
     let mut app = log_in(larder.client(), "app", "a");
     let mut root = log_in(redis.client(), "default", "root");
     for _ in 0..20 {
@@ -210,7 +210,7 @@ fn commands_of_larder_need_rules_that_are_known() {
         &["LARDER.CLEARTAG", "t"],
     ];
     for cache in ["200ms", "0s"] {
-        let larder = larder(&redis, &["--auth-cache", cache]);
+        let larder = larder(&redis, &[&format!("--auth=passthrough:{cache}")]);
         for (user, password) in [("app", "a"), ("other", "o")] {
             let mut client = log_in(larder.client(), user, password);
             for command in commands {
@@ -235,7 +235,7 @@ fn commands_of_larder_need_rules_that_are_known() {
     }
     // Rules that are known decide, however old they are.
     assert_eq!(root.command(&["ACL", "SETUSER", "larder", "+@all"]), Reply::ok());
-    let larder = larder(&redis, &["--auth-cache", "0s"]);
+    let larder = larder(&redis, &["--auth=passthrough:0s"]);
     let mut other = log_in(larder.client(), "other", "o");
     assert!(matches!(other.command(&["CLIENT", "LIST"]), Reply::Bulk(Some(_))));
     let mut app = log_in(larder.client(), "app", "a");
@@ -311,7 +311,7 @@ fn transactions_subscriptions_and_other_databases_are_the_users_own() {
 fn users_of_redis_log_in_over_http() {
     let redis = redis(&[APP, OTHER]);
     for cache in ["200ms", "0s"] {
-        let larder = larder(&redis, &["--auth-cache", cache]);
+        let larder = larder(&redis, &[&format!("--auth=passthrough:{cache}")]);
         let ask = |method: &str, key: &str, credentials: &str, body: &str| {
             let length = body.len();
             let (status, ..) = larder.http(&format!(

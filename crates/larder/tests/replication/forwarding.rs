@@ -15,8 +15,8 @@ use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 /// A replica of a Larder that forwards writes of both protocols.
 fn forwarding(primary: &Larder, args: &[&str]) -> Larder {
-    let http = format!("--primary-http=127.0.0.1:{}", primary.http);
-    let replica = replica_of(primary.redis, &[&["--replica-writes=forward", &http], args].concat());
+    let writes = format!("--replica-writes=forward:127.0.0.1:{}", primary.http);
+    let replica = replica_of(primary.redis, &[&[&*writes], args].concat());
     wait_for_link(&replica);
     replica
 }
@@ -160,10 +160,10 @@ fn a_forwarded_http_write_has_no_credentials_and_no_address_of_the_client() {
         let host = recorder.local_addr().unwrap().to_string();
         let tls = over_tls.then(|| ServerConnection::new(files.server()).unwrap());
         let http_address = match over_tls {
-            true => format!("--primary-http=https://{host}?ca={}", authority.file().display()),
-            false => format!("--primary-http={host}"),
+            true => format!("--replica-writes=forward:https://{host}?ca={}", authority.file().display()),
+            false => format!("--replica-writes=forward:{host}"),
         };
-        let args = ["--password=open", "--replication-secret=stream", "--replica-writes=forward", &http_address];
+        let args = ["--password=open", "--replication-secret=stream", &http_address];
         let mut replica = replica_of(primary.redis, &args);
         wait_until("the replica to follow", || replica.get("/metrics").contains("\nlarder_replication_link_up 1\n"));
         let recorded = std::thread::spawn(move || record(&recorder, tls));

@@ -62,8 +62,8 @@ fn http_writes_are_forwarded_over_tls_with_the_replicas_own_password() {
     let (users, ca) = (format!("--users-file={}", text(&users)), authority.file());
     let replica_of = format!("--replica-of=rediss://127.0.0.1:{}?ca={}", primary.rediss[0], text(&ca));
     let replica = |http: String, more: &[&str]| {
-        let http = format!("--primary-http={http}");
-        let args = [&replica_of, secret, &users, "--replica-writes=forward", &http];
+        let http = format!("--replica-writes=forward:{http}");
+        let args = [&replica_of, secret, &users, &http];
         let replica = Larder::start(&[&args, more].concat());
         let is_up = || replica.get("/metrics").lines().any(|line| line == "larder_replication_link_up 1");
         wait_until("the replica to follow", is_up);
@@ -108,7 +108,7 @@ fn http_writes_are_forwarded_over_tls_with_the_replicas_own_password() {
     // so, and is not asked for another login.
     let clear = format!("http://127.0.0.1:{}", primary.http);
     for (http, more, says) in [
-        (clear, &[password][..], "over TLS only: write primary-http as https://host:port?ca=FILE"),
+        (clear, &[password][..], "over TLS only: write replica-writes as forward:https://host:port?ca=FILE"),
         (over_tls.clone(), &["--password=other"], "it refuses the password of this replica"),
         (over_tls, &[], "this replica has none (setting `password`)"),
     ] {
@@ -123,6 +123,7 @@ fn http_writes_are_forwarded_over_tls_with_the_replicas_own_password() {
     let mut bad_file = command();
     bad_file.args(["--http=127.0.0.1:0", "--redis=127.0.0.1:0", "--admin=off", "--replica-of=redis://127.0.0.1:1"]);
     let said =
-        String::from_utf8(bad_file.arg("--primary-http=https://a?ca=/no/file").output().unwrap().stderr).unwrap();
-    assert!(said.contains("/no/file") && said.contains("(setting `primary-http`)"), "{said}");
+        String::from_utf8(bad_file.arg("--replica-writes=forward:https://a?ca=/no/file").output().unwrap().stderr)
+            .unwrap();
+    assert!(said.contains("/no/file") && said.contains("(setting `replica-writes`)"), "{said}");
 }

@@ -38,7 +38,7 @@ impl PeerGroup {
         policy: Arc<FillPolicy>,
         source: Rc<dyn Source>,
     ) -> PeerGroup {
-        let hot_keys = RefCell::new(HotKeys::new(client.peers.settings.hot_copy_after));
+        let hot_keys = RefCell::new(HotKeys::new(client.peers.settings.hot_copies.after));
         let counts = client.peers.new_counts(&name);
         PeerGroup { client, name, cache, policy, source, hot_keys, gathered: GatheredReads::default(), counts }
     }
@@ -144,6 +144,6 @@ impl PeerGroup {
 
     /// In ms.
     pub(super) fn hot_copy_ttl(&self) -> u64 {
-        u64::try_from(self.client.peers.settings.hot_copy_ttl.as_millis()).unwrap_or(LONG)
+        u64::try_from(self.client.peers.settings.hot_copies.ttl.as_millis()).unwrap_or(LONG)
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct LatencyWindow {
 pub(super) struct ConcurrencyLimit {
     limit: usize,
     max: usize,
-    /// Whether latency lowers the limit (`source-adaptive`).
+    /// Whether latency lowers the limit (not with `source-max-in-flight = "fixed:N"`).
     adaptive: bool,
     /// Whether the limit doubles: after an outage, until the server becomes slow or the limit is at
     /// its maximum.

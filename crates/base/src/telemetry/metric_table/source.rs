@@ -79,7 +79,7 @@ pub(super) const SOURCE: &[MetricFamily] = &[
         "larder_source_limit",
         Gauge,
         source.admission.limit,
-        "Current limit of fetches in flight at the source's server (source-adaptive)."
+        "Current limit of fetches in flight at the source's server (source-max-in-flight)."
     ),
     MetricFamily {
         name: "larder_source_circuit",

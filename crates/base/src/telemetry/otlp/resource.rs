@@ -12,18 +12,16 @@ pub struct OtlpResource {
 }
 
 impl OtlpResource {
-    /// `instance` is different in each process. `given` attributes outweigh Larder's own, and
-    /// `service_name` outweighs all.
-    pub fn new(instance: &str, service_name: Option<&str>, given: &[(String, String)]) -> OtlpResource {
+    /// `instance` is different in each process. `given` attributes outweigh Larder's own.
+    pub fn new(instance: &str, given: &[(String, String)]) -> OtlpResource {
         let mut attributes = vec![
             text("service.name", "larder"),
             text("service.version", env!("CARGO_PKG_VERSION")),
             text("service.instance.id", instance),
         ];
-        let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in given.chain(service_name.map(|name| ("service.name", name))) {
+        for (name, value) in given {
             let pair = text(name, value);
-            match attributes.iter_mut().find(|known| known.key == name) {
+            match attributes.iter_mut().find(|known| known.key == *name) {
                 Some(known) => *known = pair,
                 None => attributes.push(pair),
             }

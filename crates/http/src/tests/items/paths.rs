@@ -58,14 +58,16 @@ fn paths_and_methods() {
 }
 
 #[test]
-fn the_prefix_and_the_lifetimes_are_settings() {
+fn the_prefix_is_a_setting_and_the_lifetimes_are_those_of_gcache() {
     run(|| async {
-        let server = Server::new(&["--item-prefix", "api/items", "--item-min-ttl", "0", "--item-max-ttl", "10s"]);
+        let server = Server::new(&["--item-prefix", "api/items"]);
         let mut client = server.connect().await;
         let post =
             |ttl: i64| request("POST", "/api/items/item", &json!({"key": "a", "value": 1, "ttl": ttl}).to_string());
-        assert_eq!(client.send(post(10)).await.status, 201);
-        assert_eq!(code(&client.send(post(11)).await), (400, 12));
+        assert_eq!(client.send(post(5)).await.status, 201);
+        assert_eq!(client.send(post(217 * 86_400)).await.status, 201);
+        assert_eq!(code(&client.send(post(217 * 86_400 + 1)).await), (400, 12));
+        assert_eq!(code(&client.send(post(4)).await), (400, 12));
         assert_eq!(code(&client.send(post(-1)).await), (400, 12));
         assert_eq!(client.get("/api/items/keys").await.text(), "{\"mask\":\"*\",\"keys\":[\"a\"]}\n");
         assert_eq!(client.get("/cache/v1/keys").await.problem(), "no-such-route");

@@ -36,7 +36,10 @@ pub(super) fn name_server(file: &Path) -> Result<SocketAddr, String> {
     let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.split_whitespace().next());
     let mut servers = servers.filter_map(|server| server.parse::<IpAddr>().ok());
     let server = servers.next().ok_or_else(|| {
-        format!("{} names no server that can be asked for SRV records: set peers-dns-server", file.display())
+        format!(
+            "{} names no server that can be asked for SRV records: write dns+srv:NAME@SERVER in peers",
+            file.display()
+        )
     })?;
     Ok(SocketAddr::new(server, 53))
 }
@@ -188,7 +191,7 @@ mod tests {
         .expect("written");
         assert_eq!(name_server(&file), Ok("10.0.0.1:53".parse().expect("an address")));
         fs::write(&file, "search a.b\n").expect("written");
-        assert!(name_server(&file).expect_err("none").contains("set peers-dns-server"));
+        assert!(name_server(&file).expect_err("none").contains("write dns+srv:NAME@SERVER in peers"));
     }
 
     proptest! {

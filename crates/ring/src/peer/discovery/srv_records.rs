@@ -16,25 +16,27 @@ use tokio::time::sleep;
 /// Looks up the names of the settings.
 pub(super) struct SrvLookup {
     found: FoundNodes,
-    server: SocketAddr,
+    /// Each with the name server to ask, and the zone of its nodes.
+    names: Vec<(String, SocketAddr, Option<Zone>)>,
 }
 
 impl SrvLookup {
     pub(super) fn new(found: FoundNodes) -> Result<SrvLookup, String> {
-        let server = match found.peers.settings.dns_server {
-            Some(server) => server,
-            None => name_server("/etc/resolv.conf".as_ref())?,
-        };
-        Ok(SrvLookup { found, server })
+        let PeerDiscovery::Srv(names) = &found.peers.settings.discovery else { return Err("no SRV records".into()) };
+        let mut servers = Vec::new();
+        for (of, zone) in names {
+            let server = of.server.map_or_else(|| name_server("/etc/resolv.conf".as_ref()), Ok)?;
+            servers.push((of.name.clone(), server, zone.clone()));
+        }
+        Ok(SrvLookup { names: servers, found })
     }
 
     pub(super) async fn look_up(&mut self) {
-        let PeerDiscovery::Srv(names) = self.found.peers.settings.discovery.clone() else { return };
         let mut all: Vec<(SrvTarget, Option<Zone>)> = Vec::new();
-        for (name, zone) in &names {
-            match targets(self.server, name).await {
+        for (name, server, zone) in &self.names {
+            match targets(*server, name).await {
                 Ok(targets) => all.extend(targets.into_iter().map(|target| (target, zone.clone()))),
-                Err(reason) => return self.found.take(Err(format!("{name}: {reason} (name server {})", self.server))),
+                Err(reason) => return self.found.take(Err(format!("{name}: {reason} (name server {server})"))),
             }
         }
         if self.found.peers.this().host.parse::<IpAddr>().is_err() {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::read::{Group, PendingWrites};
 use bytes::Bytes;
-use larder_config::{Coherence, PeerAddress, PeerNode, PeerSettings, Zone};
+use larder_config::{Coherence, HotCopies, PeerAddress, PeerNode, PeerSettings, Zone};
 use larder_engine::{Cache, Config};
 use larder_ring::peer::{self, NodeCalls, PeerClient, Peers, Standing};
 use larder_source::{FillPolicy, KeyPolicy};
@@ -59,8 +59,7 @@ impl Node {
             this: Some(this.clone()),
             zone: scenario.zone(number),
             bounded_load: scenario.is_bounded.then(|| "1.25".parse().expect("a factor")),
-            hot_copy_ttl: scenario.hot_copy_ttl,
-            hot_copy_after: 2,
+            hot_copies: HotCopies { ttl: scenario.hot_copy_ttl, after: 2 },
             handover: 1 << 20,
             connect_timeout: CONNECT_TIMEOUT,
             ..PeerSettings::default()

@@ -107,3 +107,15 @@ fn a_disk_store_keeps_flags_over_a_restart() {
     let larder = start(&[&source]);
     assert_eq!(Wire::larder(&larder).ask("get kept\r\n"), "VALUE kept 77 1\r\nv\r\nEND\r\n");
 }
+
+#[test]
+#[ignore = "make test-clients"]
+fn a_cluster_keeps_flags() {
+    let node = crate::cassandra::server::CassandraNode::shared();
+    let url = node.url("memcached");
+    let larder = start(&[&format!("--source={url}")]);
+    writes(&mut Wire::larder(&larder), 5);
+    assert_eq!(Wire::larder(&larder).ask("set kept 77 0 1\r\nv\r\n"), "STORED\r\n");
+    let other = start(&[&format!("--source={url}")]);
+    assert_eq!(Wire::larder(&other).ask("get kept\r\n"), "VALUE kept 77 1\r\nv\r\nEND\r\n");
+}

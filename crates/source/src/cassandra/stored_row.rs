@@ -8,6 +8,8 @@ use std::borrow::Cow;
 const MARK: u8 = 0xF8;
 const EXPIRES: u8 = 1;
 const DOCUMENT: u8 = 2;
+/// Four bytes with the flags of a memcached client follow.
+const FLAGS: u8 = 4;
 /// The longest key that Cassandra takes.
 pub(super) const LONGEST_KEY: usize = 65_535;
 /// Cassandra refuses lifetimes that end after 2038-01-19, and those over 20 years.
@@ -32,13 +34,18 @@ pub(super) fn encode(entry: &StoredValue) -> Bytes {
     if entry.expiry.is_some() {
         head |= EXPIRES;
     }
-    if entry.kind == ValueKind::Document {
-        head |= DOCUMENT;
-    }
-    let mut row = BytesMut::with_capacity(9 + entry.value.len());
+    head |= match entry.kind {
+        ValueKind::String => 0,
+        ValueKind::Document => DOCUMENT,
+        ValueKind::Flagged(_) => FLAGS,
+    };
+    let mut row = BytesMut::with_capacity(13 + entry.value.len());
     row.put_u8(head);
     if let Some(at) = entry.expiry {
         row.put_u64(at);
+    }
+    if let ValueKind::Flagged(flags) = entry.kind {
+        row.put_u32(flags);
     }
     row.put_slice(&entry.value);
     row.freeze()
@@ -47,7 +54,7 @@ pub(super) fn encode(entry: &StoredValue) -> Bytes {
 /// The entry of a row; `None`: another program wrote the value.
 pub(super) fn decode(mut value: Bytes) -> Option<StoredValue> {
     let head = *value.first()?;
-    if head & !(EXPIRES | DOCUMENT) != MARK {
+    if head & !(EXPIRES | DOCUMENT | FLAGS) != MARK {
         return None;
     }
     let _ = value.split_to(1);
@@ -56,7 +63,12 @@ pub(super) fn decode(mut value: Bytes) -> Option<StoredValue> {
         _ if value.len() < 8 => return None,
         _ => Some(Millis::from_be_bytes(*value.split_to(8).first_chunk()?)),
     };
-    let kind = if head & DOCUMENT == 0 { ValueKind::String } else { ValueKind::Document };
+    let kind = match head & (DOCUMENT | FLAGS) {
+        0 => ValueKind::String,
+        DOCUMENT => ValueKind::Document,
+        FLAGS if value.len() >= 4 => ValueKind::Flagged(u32::from_be_bytes(*value.split_to(4).first_chunk()?)),
+        _ => return None,
+    };
     Some(StoredValue { value, expiry, kind })
 }
 
@@ -85,11 +97,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(value: Vec<u8>, expiry: Option<u64>, is_document: bool) {
-            let kind = if is_document { ValueKind::Document } else { ValueKind::String };
+        fn what_is_written_is_read(value: Vec<u8>, expiry: Option<u64>, flags: u32, which in 0..3) {
+            let kind = [ValueKind::String, ValueKind::Document, ValueKind::Flagged(flags)][which as usize];
             let entry = StoredValue { value: value.into(), expiry, kind };
             prop_assert_eq!(decode(encode(&entry)), Some(entry));
-            prop_assert_eq!(kind_of_version(Some(new_version(kind))), kind);
+            let of_version = kind_of_version(Some(new_version(kind)));
+            prop_assert_eq!(of_version == ValueKind::Document, kind == ValueKind::Document);
         }
         #[test]
         fn any_bytes_are_a_value_or_none(value: Vec<u8>) {

@@ -1,7 +1,9 @@
-//! Cassandra as a source, on a real node.
+//! Cassandra as a source, on real nodes.
 mod commands;
 mod faults;
+mod history;
 pub mod server;
+mod three_nodes;
 mod transactions;
 
 use crate::common::{Client, Reply};

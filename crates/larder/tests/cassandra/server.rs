@@ -1,5 +1,5 @@
 //! Nodes of Cassandra of the tests' own, from the jars of `tests/cassandra` in `.deps`.
-use crate::common::Port;
+use crate::common::{Port, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use scylla::{
     client::{session::Session, session_builder::SessionBuilder},
@@ -18,15 +18,26 @@ use tempfile::TempDir;
 /// A start takes 15 s on an idle machine, and many times that on a busy one.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A cluster of one node with the superuser `cassandra`, whose password is his name. Ready when
-/// made, killed when dropped.
+/// A node: of a cluster of its own, with the superuser `cassandra`, whose password is his name, or
+/// one of three. Ready when made, killed when dropped.
 pub struct CassandraNode {
     child: Child,
+    host: String,
+    ports: Arc<Ports>,
+    dir: TempDir,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// The ports of all nodes of a cluster, each of which has an address of its own.
+struct Ports {
     native: Port,
     storage: Port,
     tls_storage: Port,
-    dir: TempDir,
-    runtime: tokio::runtime::Runtime,
+}
+impl Ports {
+    fn free() -> Ports {
+        Ports { native: Port::free(), storage: Port::free(), tls_storage: Port::free() }
+    }
 }
 
 impl CassandraNode {
@@ -42,24 +53,37 @@ impl CassandraNode {
     }
 
     pub fn start() -> CassandraNode {
-        let [native, storage, tls_storage] = [(); 3].map(|()| Port::free());
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("conf")).unwrap();
-        fs::write(
-            dir.path().join("conf/cassandra.yaml"),
-            settings([&native, &storage, &tls_storage].map(|port| port.number)),
-        )
-        .unwrap();
-        fs::copy(repository().join("tests/cassandra/logback.xml"), dir.path().join("conf/logback.xml")).unwrap();
-        let child = spawn(dir.path());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut node = CassandraNode { child, native, storage, tls_storage, dir, runtime };
+        let mut node = CassandraNode::spawn(1, 1, &Arc::new(Ports::free()));
         node.wait_until_ready();
         node
     }
 
+    /// A cluster of three nodes on 127.0.0.1 to 127.0.0.3. It lets in who names no user: a node that
+    /// is away may be the one that knows them.
+    pub fn three() -> Vec<CassandraNode> {
+        loop {
+            let ports = Arc::new(Ports::free());
+            let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, 3, &ports)).collect();
+            // Ports are free on 127.0.0.1 only; somebody may have them on the other addresses.
+            if nodes.iter_mut().all(CassandraNode::has_its_ports) {
+                return nodes;
+            }
+        }
+    }
+
+    /// Node `number` of `all`.
+    fn spawn(number: u8, all: u8, ports: &Arc<Ports>) -> CassandraNode {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("conf")).unwrap();
+        fs::write(dir.path().join("conf/cassandra.yaml"), settings(number, all, ports)).unwrap();
+        fs::copy(repository().join("tests/cassandra/logback.xml"), dir.path().join("conf/logback.xml")).unwrap();
+        let child = spawn(dir.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        CassandraNode { child, host: format!("127.0.0.{number}"), ports: ports.clone(), dir, runtime }
+    }
+
     pub fn port(&self) -> u16 {
-        self.native.number
+        self.ports.native.number
     }
     /// What the node logged.
     pub fn log(&self) -> String {
@@ -68,8 +92,18 @@ impl CassandraNode {
     /// `cassandra://cassandra:cassandra@127.0.0.1:PORT/KEYSPACE`, whose table there is.
     pub fn url(&self, keyspace: &str) -> String {
         let url = self.bare_url(keyspace);
-        let Ok(larder_config::SourceUrl::Cassandra(parsed)) = url.parse() else { panic!("{url}") };
-        larder_source::apply_cassandra_schema(&parsed, 1).unwrap();
+        make_table(&url, 1);
+        url
+    }
+    /// `cassandra://…/KEYSPACE` of several nodes, whose table there is, with as many copies.
+    pub fn url_of(nodes: &[CassandraNode], keyspace: &str) -> String {
+        let hosts: Vec<_> = nodes.iter().map(|node| format!("{}:{}", node.host, node.port())).collect();
+        let url = format!("cassandra://{}/{keyspace}", hosts.join(","));
+        // A node that the others do not know yet has none of them.
+        wait_until("all nodes to know each other", || {
+            nodes.iter().all(|node| node.cql(&["SELECT peer FROM system.peers_v2"]).len() == nodes.len() - 1)
+        });
+        make_table(&url, u16::try_from(nodes.len()).unwrap());
         url
     }
     /// The same without a table.
@@ -93,7 +127,7 @@ impl CassandraNode {
         })
     }
     async fn session(&self) -> Result<Session, scylla::errors::NewSessionError> {
-        let node = format!("127.0.0.1:{}", self.port());
+        let node = format!("{}:{}", self.host, self.port());
         SessionBuilder::new().known_node(node).user("cassandra", "cassandra").build().await
     }
 
@@ -113,11 +147,19 @@ impl CassandraNode {
     }
 
     fn wait_until_ready(&mut self) {
+        assert!(self.has_its_ports(), "a port is in use:\n{}", self.log());
+    }
+    /// Waits until the node is ready. `false`: it has ended because a port is in use.
+    fn has_its_ports(&mut self) -> bool {
         let start = Instant::now();
         loop {
-            assert!(self.child.try_wait().unwrap().is_none(), "Cassandra ends instead of starting:\n{}", self.log());
-            if TcpStream::connect(("127.0.0.1", self.port())).is_ok() && self.lets_in() {
-                return;
+            if self.child.try_wait().unwrap().is_some() {
+                let log = self.log();
+                assert!(log.contains("in use by another process"), "Cassandra ends instead of starting:\n{log}");
+                return false;
+            }
+            if TcpStream::connect((&self.host[..], self.port())).is_ok() && self.lets_in() {
+                return true;
             }
             assert!(start.elapsed() < PATIENCE, "Cassandra does not answer:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(200));
@@ -131,8 +173,14 @@ impl CassandraNode {
 impl Drop for CassandraNode {
     fn drop(&mut self) {
         self.kill();
-        let _ports = (&self.storage, &self.tls_storage);
     }
+}
+
+/// # Panics
+/// The cluster refuses.
+fn make_table(url: &str, replication: u16) {
+    let Ok(larder_config::SourceUrl::Cassandra(parsed)) = url.parse() else { panic!("{url}") };
+    larder_source::apply_cassandra_schema(&parsed, replication).unwrap();
 }
 
 fn repository() -> PathBuf {
@@ -159,23 +207,31 @@ fn spawn(dir: &Path) -> Child {
         .expect("java is installed")
 }
 
-fn settings([native, storage, tls_storage]: [u16; 3]) -> String {
+fn settings(number: u8, all: u8, ports: &Ports) -> String {
+    let [native, storage, tls_storage] = [&ports.native, &ports.storage, &ports.tls_storage].map(|port| port.number);
+    let seeds: Vec<_> = (1..=all).map(|number| format!("127.0.0.{number}:{storage}")).collect();
+    let seeds = seeds.join(",");
+    let authenticator = if all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
+    // Each node is told its part of the ring, so that all start at once.
+    let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(all);
     format!(
         "
 cluster_name: larder
-num_tokens: 4
+num_tokens: 1
+initial_token: {token}
+auto_bootstrap: false
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:
-      - seeds: \"127.0.0.1:{storage}\"
-listen_address: 127.0.0.1
+      - seeds: \"{seeds}\"
+listen_address: 127.0.0.{number}
 storage_port: {storage}
 ssl_storage_port: {tls_storage}
-rpc_address: 127.0.0.1
+rpc_address: 127.0.0.{number}
 native_transport_port: {native}
 endpoint_snitch: SimpleSnitch
-authenticator: PasswordAuthenticator
+authenticator: {authenticator}
 commitlog_sync: periodic
 commitlog_sync_period: 10s
 commitlog_directory: commitlog

@@ -147,6 +147,9 @@ pub(super) async fn session(url: &CassandraUrl, timeout: Duration) -> Result<Ses
     let mut builder = SessionBuilder::new()
         .known_nodes(nodes)
         .connection_timeout(timeout)
+        // A node that has stopped gets no more requests soon.
+        .keepalive_interval(PROBE)
+        .keepalive_timeout(timeout)
         .fetch_schema_metadata(true)
         .keyspaces_to_fetch([url.keyspace.clone()])
         .default_execution_profile_handle(profile.into_handle());

@@ -95,6 +95,9 @@ impl CassandraUrl {
                     url.speculative = Some(parse_duration(&text).map_err(|error| format!("speculative: {error}"))?);
                 }
                 "password-file" => url.password_file = some(text).map(PathBuf::from),
+                "tls" | "ssl" | "sslmode" | "sslrootcert" | "ca" => {
+                    return Err(format!("{name}: there is no TLS to Cassandra yet; use a private network or a tunnel"));
+                }
                 _ => return Err(format!("unknown parameter `{name}`: cassandra:// takes {PARAMETERS}")),
             }
         }
@@ -202,6 +205,7 @@ mod tests {
             ("cassandra://db/shop?consistency=any", "`any` is no consistency: write one of one, local_one,"),
             ("cassandra://db/shop?read-consistency=each_quorum", "read-consistency cannot be each_quorum"),
             ("cassandra://db/shop?speculative=x", "speculative: "),
+            ("cassandra://db/shop?sslmode=require", "sslmode: there is no TLS to Cassandra yet"),
             ("casandra://db/shop", "unknown source casandra:, did you mean cassandra:?"),
         ] {
             let error = text.parse::<SourceUrl>().expect_err(text);

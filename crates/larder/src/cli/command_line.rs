@@ -2,7 +2,7 @@
 use super::{
     cassandra_commands,
     client_commands::{self, URL_VARIABLE},
-    examples,
+    copy_command, examples,
     exit_codes::{self, USAGE},
     output::{self, complain, print, print_json},
     served_table::{self, ServedData},
@@ -60,6 +60,7 @@ pub fn main(args: impl Iterator<Item = OsString>, vars: impl Iterator<Item = (Os
             Some((what, matches)) => show_config(what, matches, configured(matches, None, vars)),
             None => unreachable!("clap demands a subcommand"),
         },
+        Some(("copy", matches)) => copy_command::run(matches),
         Some(("cassandra", matches)) => cassandra_commands::run(matches),
         Some(("postgres", matches)) => match matches.subcommand() {
             Some((_, matches)) => show_triggers(configured(matches, None, vars)),
@@ -146,6 +147,7 @@ pub(super) fn command() -> Command {
         .subcommand(snapshot_commands::command())
         .subcommand(store_commands::command())
         .subcommand(table_commands::command())
+        .subcommand(copy_command::command())
         .subcommands(client_commands::server_commands())
         .subcommand(client_commands::advise_command())
         .subcommand(config)

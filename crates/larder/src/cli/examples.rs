@@ -3,7 +3,7 @@ use super::exit_codes;
 use clap::Command;
 
 /// The words after `larder`, and lines to type.
-const EXAMPLES: [(&str, &[&str]); 35] = [
+const EXAMPLES: [(&str, &[&str]); 36] = [
     (
         "serve",
         &[
@@ -52,6 +52,13 @@ const EXAMPLES: [(&str, &[&str]); 35] = [
     ("table get", &["larder table get users.ltab 17"]),
     ("table verify", &["larder table verify users.ltab"]),
     ("table dump", &["larder table dump users.ltab --keys"]),
+    (
+        "copy",
+        &[
+            "larder copy disk:/var/lib/larder/store cassandra://db1,db2/shop --resume copy.json",
+            "larder copy redis://old:6379 redis://new:6379 --rate 20000",
+        ],
+    ),
     ("health", &["larder health", "larder health http://127.0.0.1:8081 --alive --timeout 2s"]),
     ("status", &["larder status", "larder status http://cache-1.internal:8081 --json"]),
     ("top", &["larder top", "larder top http://cache-1.internal:8081 --interval 5s --count 12"]),

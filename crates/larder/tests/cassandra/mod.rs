@@ -1,5 +1,6 @@
 //! Cassandra as a source, on real nodes.
 mod commands;
+mod copies;
 mod faults;
 mod history;
 pub mod server;

@@ -298,9 +298,12 @@ impl Protocol for MemcachedConnection {
         while let Some(front) = self.queue.front_mut() {
             let Poll::Ready(outcome) = Pin::new(&mut front.wait).poll(cx) else { break };
             let Some(mut done) = self.queue.pop_front() else { break };
-            if !self.has_failed
-                && let Err(line) = done.write(worker, outcome, &mut self.out)
-            {
+            if self.has_failed {
+                // The value is left out.
+            } else if !replies::may_grow(worker, self.out.owned()) {
+                replies::no_room(worker, &mut self.out);
+                self.has_failed = true;
+            } else if let Err(line) = done.write(worker, outcome, &mut self.out) {
                 worker.counters.memcached_errors.add(1);
                 replies::line(&mut self.out, &line);
                 self.has_failed = true;
@@ -496,7 +499,7 @@ fn get_and_touch(
 ) {
     use larder_engine::Change;
     let (group, now) = (reader.group, reader.now);
-    let (mut read, mut missed) = (0, 0);
+    let (mut read, mut missed, mut has_room) = (0, 0, true);
     for name in keys {
         if reader.worker.is_on(Special::Recorder) {
             gate::note(reader.worker, RecordedOperation::Get, name);
@@ -513,8 +516,15 @@ fn get_and_touch(
         });
         read += 1;
         missed += u64::from(found != Ok(true));
+        if !replies::may_grow(reader.worker, out.owned()) {
+            has_room = false;
+            break;
+        }
     }
-    out.put(b"END\r\n");
+    match has_room {
+        true => out.put(b"END\r\n"),
+        false => replies::no_room(reader.worker, out),
+    }
     reader.worker.counters.memcached_touches.add(read);
     reader.worker.counters.memcached_get_misses.add(missed);
     reader.worker.counters.memcached_gets.add(read);
@@ -543,7 +553,7 @@ async fn run_alone(worker: &Worker, request: &Request<'_>, out: &mut Output) {
             counters.memcached_touches.add(read);
             counters.memcached_gets.add(read);
             let expires = Expires::of(*exptime, now);
-            let missed = source_writes::get_and_touch(group, *keys, expires, *with_version, out).await;
+            let missed = source_writes::get_and_touch(worker, *keys, expires, *with_version, out).await;
             counters.memcached_get_misses.add(missed);
         }
         request => {

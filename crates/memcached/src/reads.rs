@@ -42,7 +42,7 @@ impl Reader<'_> {
         let _one_table = self.group.one_table();
         let mut names = keys.into_iter();
         let (mut read, mut missed) = (0, 0);
-        loop {
+        let has_room = loop {
             // Filled in place and borrowed: to move the row takes longer than to find it.
             let mut row: SmallVec<[_; KEYS_AHEAD]> = SmallVec::new();
             row.extend(names.by_ref().take(KEYS_AHEAD).map(|name| self.group.cache.key(name)));
@@ -67,10 +67,16 @@ impl Reader<'_> {
                 }
             }
             if is_last {
-                break;
+                break true;
             }
+            if !replies::may_grow(self.worker, replies.owned()) {
+                break false;
+            }
+        };
+        match has_room {
+            true => replies.output().put(b"END\r\n"),
+            false => replies::no_room(self.worker, replies.output()),
         }
-        replies.output().put(b"END\r\n");
         self.worker.counters.memcached_gets.add(read);
         if missed > 0 {
             self.worker.counters.memcached_get_misses.add(missed);

@@ -1,6 +1,7 @@
 //! Lines of classic replies, and errors.
+use larder_core::app::Worker;
 use larder_engine::Value;
-use larder_proto::output::Output;
+use larder_proto::output::{Output, UNCHECKED};
 use larder_source::SourceError;
 
 pub(crate) const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
@@ -49,6 +50,25 @@ pub(crate) fn bytes(out: &mut Output, value: &Value<'_>) {
         large => out.put_bytes(large.to_bytes()),
     }
     out.put(b"\r\n");
+}
+
+/// Whether the reply of a command that goes on may grow, when it takes so many bytes. The connection
+/// accounts for them only at the end of its turn.
+#[inline]
+pub(crate) fn may_grow(worker: &Worker, bytes: usize) -> bool {
+    let buffers = &worker.app.buffers;
+    // A part stays free, so that the connection is not closed for this reply in the end.
+    bytes <= UNCHECKED || buffers.fits(bytes + buffers.limit() / 8)
+}
+
+/// The end of a reply that may not grow.
+#[cold]
+pub(crate) fn no_room(worker: &Worker, out: &mut Output) {
+    worker.counters.memcached_errors.add(1);
+    let limit = worker.app.buffers.limit();
+    let text =
+        format!("SERVER_ERROR the reply does not fit into the buffers now, which may hold {limit} bytes (max-buffers)");
+    line(out, &text);
 }
 
 /// The line for a source's error.

@@ -7,7 +7,10 @@ use crate::{
     writes::{WriteCommand, answer, refuse},
 };
 use bytes::Bytes;
-use larder_core::read::{Group, ValueEdit};
+use larder_core::{
+    app::Worker,
+    read::{Group, ValueEdit},
+};
 use larder_engine::{Millis, Value};
 use larder_proto::{
     memcached::{Keys, StoreMode},
@@ -131,14 +134,19 @@ async fn read(group: &Rc<Group>, key: &[u8], expires: Option<Expires>) -> Result
 
 /// `gat` and `gats`. Returns how many keys had no value.
 pub(crate) async fn get_and_touch(
-    group: &Rc<Group>,
+    worker: &Worker,
     keys: Keys<'_>,
     expires: Expires,
     with_version: bool,
     out: &mut Output,
 ) -> u64 {
+    let group = worker.groups.default();
     let mut missed = 0;
     for key in keys {
+        if !replies::may_grow(worker, out.owned()) {
+            replies::no_room(worker, out);
+            return missed;
+        }
         match read(group, key, Some(expires)).await {
             Ok(None) => missed += 1,
             Ok(Some(found)) => {

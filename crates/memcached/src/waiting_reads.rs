@@ -119,6 +119,12 @@ impl<'c> Replies<'c> {
         }
     }
 
+    /// About the bytes of memory that the replies take.
+    pub(crate) fn owned(&self) -> usize {
+        let last = self.queue.back().map_or(0, |last| last.after.owned());
+        self.out.owned() + self.queue.len() * size_of::<WaitingRead>() + *self.held + last
+    }
+
     /// The next reply waits.
     pub(crate) fn wait(&mut self, wait: Wait, form: Form, since: Option<Instant>) {
         self.count();

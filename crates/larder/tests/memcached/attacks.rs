@@ -1,5 +1,8 @@
 //! Input that no client sends. After each attack the server still answers another client.
-use super::wire::{Wire, start};
+use super::{
+    common::{RedisServer, Reply},
+    wire::{Wire, start},
+};
 
 #[test]
 fn other_protocols_close_the_connection() {
@@ -59,6 +62,51 @@ fn ten_thousand_keys_in_one_get() {
     let answer = wire.ask(format!("get{keys}\r\n"));
     assert_eq!(answer.lines().filter(|line| line.starts_with("VALUE ")).count(), 10_000);
     assert!(answer.ends_with("END\r\n"));
+}
+
+/// One line that asks for a value very often: nobody's buffers may hold all of it.
+#[test]
+fn the_reply_of_a_line_has_room_or_is_an_error() {
+    let redis = RedisServer::start();
+    for args in [&[][..], &["--source", &redis.url()]] {
+        let larder = start(&[&["--max-memory=32MiB", "--max-buffers=8MiB"], args].concat());
+        let mut wire = Wire::larder(&larder);
+        let value = "v".repeat(10_000);
+        assert_eq!(wire.ask(format!("set v 0 0 10000\r\n{value}\r\n")), "STORED\r\n");
+        // In front of a Redis, each read of it waits.
+        match args {
+            [] => assert_eq!(wire.ask(format!("set w 0 0 10000\r\n{value}\r\n")), "STORED\r\n"),
+            _ => assert_eq!(redis.command(&["SET", "w", &value]), Reply::ok()),
+        }
+        let most = larder.peak() + (32 << 20);
+        for (command, key, count) in [
+            ("get", " w", 100_000),
+            ("get", " v", 100_000),
+            ("gets", " v", 100_000),
+            ("gat 100", " v", 1_000),
+            ("gats 100", " v", 1_000),
+        ] {
+            let answer = wire.ask(format!("{command}{}\r\n", key.repeat(count)));
+            let last = answer.lines().last().unwrap();
+            assert!(last.starts_with("SERVER_ERROR ") && last.ends_with("(max-buffers)"), "{command}: {last}");
+            assert!(answer.len() < 8 << 20, "{command}: {} bytes", answer.len());
+            assert!(wire.ask("get v\r\n").ends_with("END\r\n"), "it is served as before");
+        }
+        assert!(larder.peak() < most, "{} bytes", larder.peak());
+    }
+}
+
+/// The keys of a line are read in one turn, so lines have a bound. The bound on its CPU time is that
+/// of `front_door/long_turns.rs`.
+#[test]
+fn a_line_of_keys_has_no_long_turn() {
+    let larder = start(&["--threads=1"]);
+    let mut wire = Wire::larder(&larder);
+    assert_eq!(wire.ask(format!("get{}\r\n", " k".repeat(500_000))), "END\r\n");
+    let longest = larder.metric("larder_longest_turn_seconds");
+    assert!(longest < 0.5, "{longest} s");
+    let _ = wire.try_send(format!("get{}\r\n", " k".repeat(4_000_000)));
+    assert_eq!(wire.rest(), "");
 }
 
 #[test]

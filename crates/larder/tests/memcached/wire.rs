@@ -28,6 +28,10 @@ impl Wire {
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
     }
+    /// The same to a server that may hang up meanwhile.
+    pub(super) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.0.get_mut().write_all(bytes.as_ref())
+    }
     /// One line, without its end; empty at the end of the stream.
     pub(super) fn line(&mut self) -> String {
         let mut line = Vec::new();
@@ -41,7 +45,8 @@ impl Wire {
         while !all.ends_with(b"MN\r\n") {
             let before = all.len();
             self.0.read_until(b'\n', &mut all).unwrap();
-            assert!(all.len() > before, "the connection ended behind {:?}", String::from_utf8_lossy(&all));
+            let last = &all[before.saturating_sub(200)..];
+            assert!(all.len() > before, "the connection ended behind {:?}", String::from_utf8_lossy(last));
         }
         all.truncate(all.len() - 4);
         String::from_utf8_lossy(&all).into_owned()

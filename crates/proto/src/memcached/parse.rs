@@ -8,8 +8,8 @@ use super::{
 /// Without the end of a line after so many bytes, the client does not speak this protocol. Only
 /// `get` may have more.
 const LONGEST_LINE: usize = 2048;
-/// The longest line of a `get`.
-const LONGEST_GET: usize = 16 << 20;
+/// The longest line of a `get`. Its keys are read in one turn.
+const LONGEST_GET: usize = 1 << 20;
 /// The longest value that a login may have.
 const LONGEST_LOGIN: u64 = 4096;
 

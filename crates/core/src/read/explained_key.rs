@@ -1,7 +1,7 @@
 //! What is in memory for a key, and what a read of it would do: LARDER.EXPLAIN and its route.
 use super::Group;
 use larder_engine::{Explanation, HeldKind, Key, Millis, NextRead};
-use larder_source::{KeyPolicy, SourceKind};
+use larder_source::{KeyPolicy, SourceHealth, SourceKind};
 use std::borrow::Cow;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Fact {
 
 /// The facts about a key, each with its name, in an order that stays. Times are in milliseconds. It
 /// counts as no read and changes nothing.
-pub fn explain_key(group: &Group, key: Key<'_>, is_source_up: bool, now: Millis) -> Vec<(&'static str, Fact)> {
+pub fn explain_key(group: &Group, key: Key<'_>, health: &SourceHealth, now: Millis) -> Vec<(&'static str, Fact)> {
     let known = group.cache.explain(key, now);
     let tags: Vec<Vec<u8>> =
         group.cache.peek_stale(key, now, |entry| entry.tags().map(<[u8]>::to_vec).collect()).unwrap_or_default();
@@ -41,7 +41,8 @@ pub fn explain_key(group: &Group, key: Key<'_>, is_source_up: bool, now: Millis)
         ("version", Fact::Number(entry.map(|entry| entry.version))),
         ("tags", Fact::Tags(tags)),
         ("fetching", text(if known.is_fetching { "yes" } else { "no" })),
-        ("source", text(if is_source_up { "up" } else { "down" })),
+        ("source", text(if health.is_up() { "up" } else { "down" })),
+        ("source-lag-ms", Fact::Number(Some(health.lag().0.max(health.replica_lag())).filter(|lag| *lag > 0))),
         ("policy", Fact::Text(in_words(&policy).into())),
         ("mode", text(group.policy.mode(key.bytes()).name())),
         ("why", Fact::Text(why.map_or("-".into(), Cow::Owned))),

@@ -323,8 +323,8 @@ pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
 pub(crate) fn explain(request: &RouteRequest<'_>) -> Answer {
     let key = request.key()?;
     let (group, app) = (request.group, &request.worker.app);
-    let is_up = app.groups.of(group).source.health().is_up();
-    let facts = explain_key(group, group.cache.key(&key), is_up, request.now);
+    let source = &app.groups.of(group).source;
+    let facts = explain_key(group, group.cache.key(&key), source.health(), request.now);
     let value = |fact: Fact| match fact {
         Fact::Text(text) => Value::from(text),
         Fact::Number(number) => Value::from(number),

@@ -127,6 +127,11 @@ fn what_changes_in_the_database_is_seen() {
     assert_eq!(until_kept(&larder, &mut client, "user:1"), "Eve");
     server.sql("ALTER TABLE users ALTER name TYPE text USING upper(name)");
     wait_until("the change of the schema", || text(&mut client, &["GET", "user:1"]) == "EVE");
+    // Of a row that is too large to be read from the stream, no key is known: all of its table are announced.
+    until_announced(&larder);
+    assert_eq!(until_kept(&larder, &mut client, "user:1"), "EVE");
+    server.sql("UPDATE users SET name = 'Large', notes = repeat('y', 20000000) WHERE id = 1");
+    until_seen(&mut client, "user:1", "Large");
 }
 
 /// Other spellings of a key find the same row, but its change announces only one of them.
@@ -216,6 +221,32 @@ fn a_lost_stream_comes_back() {
     survives(&mut server, &larder, 5, |server| drop(server.sql("ALTER PUBLICATION larder DROP TABLE users")));
 }
 
+/// As long as the stream cannot come back, nothing that is read is kept: its next change is not
+/// announced.
+#[test]
+fn what_is_read_without_a_stream_is_not_kept() {
+    let server = PostgresServer::start();
+    server.sql(TABLES);
+    server.sql(
+        "CREATE ROLE reader LOGIN REPLICATION; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; \
+         CREATE PUBLICATION larder FOR ALL TABLES",
+    );
+    let larder = Settings::of(&server.url("").replace("app@", "reader@"), QUERIES).start();
+    until_announced(&larder);
+    let mut client = larder.client();
+    assert_eq!(until_kept(&larder, &mut client, "user:42"), "Ada");
+    server.sql("ALTER ROLE reader NOREPLICATION");
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_replication");
+    wait_until("the loss", || metric(&larder, "tracking_connections") == 0.0);
+    for value in ["one", "two", "three"] {
+        server.sql(&format!("UPDATE users SET name = '{value}' WHERE id = 42"));
+        until_seen(&mut client, "user:42", value);
+    }
+    server.sql("ALTER ROLE reader REPLICATION");
+    until_announced(&larder);
+    assert_eq!(until_kept(&larder, &mut client, "user:42"), "three");
+}
+
 /// A slot of a name stays. If it is dropped, or its log is removed, it is made again.
 #[test]
 fn a_named_slot_that_is_lost_is_made_again() {
@@ -283,6 +314,11 @@ fn a_stream_that_is_late_makes_copies_stale() {
         answer == "Late"
     });
     assert_eq!(metric(&larder, "tracking_connections"), 0.0);
+    // What is read meanwhile is not kept either: its next change is not announced.
+    for value in ["Later", "Latest"] {
+        server.sql(&format!("UPDATE users SET name = '{value}' WHERE id = 42"));
+        until_seen(&mut client, "user:42", value);
+    }
     // The age of the change, which is not announced: less only by how often the lag is noted.
     for _ in 0..5 {
         let age = changed.elapsed().as_secs_f64();
@@ -294,7 +330,7 @@ fn a_stream_that_is_late_makes_copies_stale() {
     drop(frozen);
     until_announced(&larder);
     wait_until("the lag to end", || metric(&larder, "lag_bytes") == 0.0);
-    assert_eq!(until_kept(&larder, &mut client, "user:42"), "Late");
+    assert_eq!(until_kept(&larder, &mut client, "user:42"), "Latest");
 }
 
 /// A standby of a server, by its own tools. `settings` as for the server.
@@ -358,6 +394,26 @@ fn tables_that_cannot_be_watched_stop_the_start() {
         let said = super::settings::refusal(&server.url(""), &format!("{query}{depends_on}"));
         assert!(said.contains(told), "{prepare}: {said}");
     }
+    // The same of `table=`, which names its key. With `changes=off` it starts.
+    let server = PostgresServer::start();
+    server.sql(TABLES);
+    server.sql(
+        "CREATE TABLE blobs (k bytea PRIMARY KEY, v text); CREATE TABLE sums (k numeric PRIMARY KEY, v text); \
+         CREATE VIEW names AS SELECT * FROM users; CREATE UNLOGGED TABLE hasty (k int PRIMARY KEY, v text); \
+         INSERT INTO blobs VALUES ('k', 'v'); INSERT INTO sums VALUES (1, 'v'); INSERT INTO hasty VALUES (1, 'v')",
+    );
+    for (table, key, told) in [
+        ("table=blobs&columns=v", "k", "public.blobs.k is of type bytea"),
+        ("table=sums&columns=v", "1", "public.sums.k is of type numeric"),
+        ("table=names&key=id&columns=name", "42", "public.names is no table"),
+        ("table=hasty&columns=v", "1", "ALTER TABLE public.hasty SET LOGGED"),
+    ] {
+        let said = super::settings::refusal(&server.url(table), "");
+        assert!(said.contains(told) && said.contains("changes=off"), "{table}: {said}");
+        let larder = Settings::of(&server.url(&format!("{table}&changes=off")), "").start();
+        let found = text(&mut larder.client(), &["GET", key]);
+        assert!(matches!(&*found, "v" | "Ada"), "{table}: {found}");
+    }
 }
 
 /// What is missing is told with the statement that mends it, and nothing is kept until then.
@@ -417,8 +473,9 @@ fn triggers_announce_changes() {
     let settings = Settings::of(&server.url("changes=notify"), QUERIES);
     let printed = Command::new(crate::larder::binary())
         .args(["postgres", "triggers", "--config", settings.path().to_str().unwrap()])
-        // It is a name of the tests, and no setting.
+        // Names of the tests are no settings.
         .env_remove("LARDER_TEST_POSTGRES")
+        .env_remove("LARDER_BIN")
         .output()
         .unwrap();
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));

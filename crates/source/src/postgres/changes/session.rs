@@ -183,9 +183,7 @@ pub(in crate::postgres) async fn wrong_watches(settings: &Arc<PostgresSettings>)
     let watches = named(&mut control, &watches).await.ok()?;
     let publication = publication(settings);
     let tables = Tables::new(control.query(&tables_query(&watches, publication)).await.ok()?);
-    // A table may have a key that cannot be announced: then nothing of it is kept.
-    let wrong = settings.url.table.is_none().then(|| tables.check(&watches).err()).flatten();
-    wrong.or_else(|| publication.and_then(|_| tables.check_identities(&watches).err()))
+    tables.check(&watches).err().or_else(|| publication.and_then(|_| tables.check_identities(&watches).err()))
 }
 
 /// `0/16B6C50` as a number.

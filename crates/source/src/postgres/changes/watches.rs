@@ -4,6 +4,9 @@ use crate::postgres::lookup::{literal, quoted};
 use larder_config::{PostgresChanges, PostgresUrl};
 use std::{collections::HashMap, fmt::Write as _};
 
+/// What is left where changes cannot be announced.
+const OR_OFF: &str = "or changes=off, which keeps copies for `ttl`";
+
 /// A change of a row announces keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::postgres) struct Watch {
@@ -253,10 +256,10 @@ fn check_one(table: &str, column: Option<&str>, row: &Row) -> Result<(u32, Optio
     };
     let name = text(row, 9).unwrap_or(table);
     if !matches!(text(row, 1), Some("r" | "p")) {
-        return Err(format!("depends-on: {name} is no table: name the tables that it reads"));
+        return Err(format!("{name} is no table: name the tables that it reads in `depends-on` ({OR_OFF})"));
     }
     if text(row, 2) != Some("p") {
-        return Err(format!("changes of {name} are not in the WAL: ALTER TABLE {name} SET LOGGED"));
+        return Err(format!("changes of {name} are not in the WAL: ALTER TABLE {name} SET LOGGED ({OR_OFF})"));
     }
     let kind = match column {
         None => None,
@@ -267,8 +270,8 @@ fn check_one(table: &str, column: Option<&str>, row: &Row) -> Result<(u32, Optio
             let of_type = text(row, 4).unwrap_or_default();
             let kind = KeyKind::of_type(of_type).ok_or_else(|| {
                 format!(
-                    "depends-on: {name}.{column} is of type {of_type}, of which equal values may be written in several \
-                     ways: use an integer, uuid, text or enum column, or {table}.*"
+                    "{name}.{column} is of type {of_type}, of which a value may be written in several ways, so a change \
+                     names no key: use an integer, uuid, text or enum column, or `depends-on` = {table}.* ({OR_OFF})"
                 )
             })?;
             Some(kind)
@@ -305,7 +308,7 @@ fn check_identity(column: Option<&str>, row: &Row) -> Result<(), String> {
     match (text(row, 5), column) {
         (Some(tables), Some(column)) => Err(format!(
             "changes of {tables} do not carry the old value of {column}: ALTER TABLE {tables} REPLICA IDENTITY FULL \
-             (or USING INDEX with a unique index that has {column}; or changes=off, which keeps copies for `ttl`)"
+             (or USING INDEX with a unique index that has {column}; {OR_OFF})"
         )),
         _ => Ok(()),
     }

@@ -1,5 +1,5 @@
 //! A database that is slow, full, restarted or gone.
-use super::{SHOP, Settings, server::PostgresServer, text};
+use super::{SHOP, Settings, changes::Frozen, server::PostgresServer, sql_client::SqlClient, text};
 use crate::common::{PATIENCE, Reply, wait_until};
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,60 @@ fn a_restart_of_the_database_is_survived() {
     // A column's type changes under prepared statements.
     server.sql("ALTER TABLE users ALTER name TYPE varchar(20); ALTER TABLE users ADD age int");
     assert_eq!(text(&mut client, &["GET", "42"]), "Ada");
+}
+
+/// A read whose connection ends is sent again on another one.
+#[test]
+fn a_connection_that_ends_costs_no_read() {
+    let server = PostgresServer::start();
+    server.sql(SHOP);
+    let larder = Settings::of(&server.url("table=users&columns=name&changes=off"), "ttl = '1ms'").start();
+    let mut client = larder.client();
+    assert_eq!(text(&mut client, &["GET", "42"]), "Ada");
+    let mut other = SqlClient::connect(server.port()).unwrap();
+    other.run("BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE").unwrap();
+    client.send(&["GET", "43"]).unwrap();
+    let waiting = "FROM pg_stat_activity WHERE application_name = 'larder' AND wait_event_type = 'Lock'";
+    wait_until("the read to wait", || server.sql(&format!("SELECT count(*) {waiting}")) == "1");
+    server.sql(&format!("SELECT pg_terminate_backend(pid) {waiting}"));
+    other.run("COMMIT").unwrap();
+    assert_eq!(client.read().unwrap(), Reply::bulk("Bob"));
+}
+
+/// A connection whose server is silent is given up: the next read has another one.
+#[test]
+fn a_silent_connection_is_given_up() {
+    let server = PostgresServer::start();
+    server.sql(SHOP);
+    let rest = "ttl = '1ms'\nthreads = 1\nsource-connections = 1\nstale-if-error = 'off'";
+    let larder =
+        Settings::of(&server.url("table=users&columns=name&changes=off"), rest).start_with(&["--source-timeout=1s"]);
+    let mut client = larder.client();
+    wait_until("an answer", || text(&mut client, &["GET", "42"]) == "Ada");
+    // That of the check at the start may not be gone yet.
+    let own = || server.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'larder'");
+    wait_until("one connection", || !own().contains('\n'));
+    let frozen = Frozen::new(own().parse().unwrap());
+    wait_until("an error", || text(&mut client, &["GET", "43"]).starts_with("ERR source unavailable: "));
+    wait_until("an answer", || text(&mut client, &["GET", "43"]) == "Bob");
+    drop(frozen);
+}
+
+/// The result of a prepared statement has another type: it is prepared again.
+#[test]
+fn a_column_of_another_type_is_read_at_once() {
+    let server = PostgresServer::start();
+    server.sql(SHOP);
+    let larder = Settings::of(&server.url("table=users&columns=photo&changes=off"), "ttl = '1ms'").start();
+    let mut client = larder.client();
+    assert_eq!(client.command(&["GET", "42"]), Reply::bulk([0, 255]));
+    server.sql("ALTER TABLE users ALTER photo TYPE text USING 'a text'");
+    let mut answer = String::new();
+    wait_until("the end of the copy", || {
+        answer = text(&mut client, &["GET", "42"]);
+        answer != "\0\u{fffd}"
+    });
+    assert_eq!(answer, "a text");
 }
 
 #[test]

@@ -213,7 +213,5 @@ pub(super) fn is_of_class(error: &Error, class: &str) -> bool {
 /// The table was changed since the statement was prepared, or the server does not know it.
 fn is_outdated(error: &Error) -> bool {
     let code = error.code();
-    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::UNDEFINED_COLUMN]
-        .iter()
-        .any(|of| code == Some(of))
+    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME].iter().any(|of| code == Some(of))
 }

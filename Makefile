@@ -10,12 +10,16 @@ ARGS ?=
 BENCH_ARGS ?=
 # Where builds go, as cargo has it.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What `make static` builds for.
+MUSL := $(shell uname -m)-unknown-linux-musl
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 MIRI_CORE := attributes:: detached_entry:: large:: listener_guard:: moment:: restore::tests::what_happened restore::tests::what_is
 # Options of `make cluster` and `make cluster-load`: make cluster CLUSTER_ARGS="--nodes 5 --port 9090"
 CLUSTER_ARGS ?=
 CLUSTER_LOAD_ARGS ?=
+# Options of `make demo`: make demo DEMO_ARGS="--delay 5ms"
+DEMO_ARGS ?=
 # Seconds that `make check-coherence` tries each mode of tracking.
 COHERENCE_SECONDS ?= 60
 
@@ -36,7 +40,7 @@ LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: count fuzz-short test-tools test-build test-clients test-transport test-postgres help run dev install hooks cluster cluster-load test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: count fuzz-short test-tools test-build test-clients test-transport test-postgres help run dev install hooks cluster cluster-load demo test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb static site tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -59,6 +63,10 @@ cluster: ## Three Larders as one cache with nginx in front, until Ctrl-C (CLUSTE
 
 cluster-load: ## Requests for 100 keys through nginx, and which node did what (CLUSTER_LOAD_ARGS="--rate 500 --duration 30s")
 	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
+
+demo: ## A shop on a distant Redis with Larder and without, live in the browser, until Ctrl-C (DEMO_ARGS="--delay 5ms")
+	@$(CARGO) build --workspace --bins --profile fast
+	@exec $(TARGET)/fast/larder-bench demo --larder $(TARGET)/fast/larder $(DEMO_ARGS)
 
 test: ## Installs what the tests need (packages of Debian) and runs them
 	@$(LEAN) tests/gate test-tools test-build test-workspace
@@ -126,6 +134,15 @@ image: ## Builds an optimised Larder and its image (docker, podman or buildah; E
 deb: ## Builds an optimised Larder and its Debian package, which goes into the folder of builds
 	$(CARGO) build --release --package larder
 	deploy/deb/build $(TARGET)/release/larder $(TARGET)
+
+static: ## Builds an optimised static Larder for any Linux, and packs it as in a release (needs rustup and musl-gcc)
+	rustup target add $(MUSL)
+	$(CARGO) build --release --locked --package larder --target $(MUSL)
+	deploy/release/pack $(TARGET)/$(MUSL)/release/larder $(MUSL) $(TARGET)
+
+site: ## Makes the documentation as a site with search, and checks its links
+	tests/install_tools site
+	deploy/site/build $(TARGET)/site
 
 tools: ## Installs redis-server and the client libraries that the tests drive
 	tests/install_tools

@@ -1,11 +1,16 @@
 """What the tests of deploy/ share: the program under test, the image's settings, and files as their own tools read them."""
 
 import contextlib
+import json
 import os
 import re
+import select
 import shlex
 import shutil
+import signal
 import subprocess
+import tempfile
+import unittest
 from pathlib import Path
 
 import yaml
@@ -13,7 +18,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 LARDER = Path(os.environ.get("LARDER_BIN", ROOT / "target/debug/larder")).absolute()
+BENCH = LARDER.with_name("larder-bench")
 RENDER = ROOT / ".deps/render"
+PATIENCE = 60  # seconds
 
 
 def require(program):
@@ -75,3 +82,36 @@ def running(*command, **options):
         except subprocess.TimeoutExpired:
             child.kill()
             raise
+
+
+class Made(unittest.TestCase):
+    """Targets of the Makefile, with the programs under test in the place of what make would build."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.target = Path(folder.name)
+        (self.target / "fast").mkdir()
+        for program in (LARDER, BENCH):
+            self.assertTrue(program.exists(), f"{program} is missing. Type: cargo build --workspace")
+            (self.target / "fast" / program.name).symlink_to(program)
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LARDER_"))}
+        self.env |= {"CARGO": "true", "CARGO_TARGET_DIR": folder.name}
+
+    def make(self, *words):
+        return run("make", "--no-print-directory", *words, cwd=ROOT, env=self.env)
+
+    @contextlib.contextmanager
+    def started(self, *words):
+        """A target that runs until Ctrl-C: its ready line, and its process."""
+        options = {"cwd": ROOT, "env": self.env, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+        # A group of its own: Ctrl-C reaches all of it.
+        child = subprocess.Popen(["make", "--no-print-directory", *words], start_new_session=True, **options)
+        try:
+            self.assertTrue(select.select([child.stdout], [], [], PATIENCE)[0], "no ready line")
+            yield json.loads(child.stdout.readline()), child
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGINT)
+            child.wait(timeout=PATIENCE)
+            child.stdout.close()

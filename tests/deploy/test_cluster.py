@@ -1,53 +1,19 @@
 """`make cluster` and `make cluster-load`, as the README has them, with the programs under test in the place of what make would build."""
 
-import contextlib
 import json
 import os
 import re
-import select
 import signal
 import socket
-import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
-from support import LARDER, ROOT, run
+from support import PATIENCE, ROOT, Made
 
-BENCH = LARDER.with_name("larder-bench")
-PATIENCE = 60  # seconds
-
-
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.target = Path(folder.name)
-        (self.target / "fast").mkdir()
-        for program in (LARDER, BENCH):
-            self.assertTrue(program.exists(), f"{program} is missing. Type: cargo build --workspace")
-            (self.target / "fast" / program.name).symlink_to(program)
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LARDER_"))}
-        self.env |= {"CARGO": "true", "CARGO_TARGET_DIR": folder.name}
-
-    def make(self, *words):
-        return run("make", "--no-print-directory", *words, cwd=ROOT, env=self.env)
-
-    @contextlib.contextmanager
+class Cluster(Made):
     def cluster(self, arguments="--port 0"):
         """A running cluster: its ready line, and how Ctrl-C ends it."""
-        command = ["make", "--no-print-directory", "cluster", f"CLUSTER_ARGS={arguments}"]
-        options = {"cwd": ROOT, "env": self.env, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-        # A group of its own: Ctrl-C reaches all of it.
-        child = subprocess.Popen(command, start_new_session=True, **options)
-        try:
-            self.assertTrue(select.select([child.stdout], [], [], PATIENCE)[0], "no ready line")
-            yield json.loads(child.stdout.readline()), child
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGINT)
-            child.wait(timeout=PATIENCE)
-            child.stdout.close()
+        return self.started("cluster", f"CLUSTER_ARGS={arguments}")
 
     def load(self, *more):
         result = self.make("cluster-load", "CLUSTER_LOAD_ARGS=" + " ".join(["--duration 2s --json", *more]))

@@ -5,6 +5,8 @@
 //! | `load` | the load generator: schedule, keys, values, protocols, connections |
 //! | `results` | the result of a load: JSON, table for a person, HdrHistogram log, page with charts |
 //! | `trace` | files of recorded requests |
+//! | `small_server` | a small HTTP server in this process |
+//! | `delaying_proxy` | a proxy that adds a network's round trip |
 //! | `scripted_origin` | an HTTP origin in this process that is slow, fails or is gone as the program says |
 //! | `servers` | servers under test as child processes |
 //! | `sql_client` | a client of PostgreSQL that waits for its answers |
@@ -18,6 +20,7 @@
 //! | `machine` | cores, and the CPU time and memory of processes |
 pub(crate) mod blocking_clients;
 pub(crate) mod dataset;
+pub(crate) mod delaying_proxy;
 pub(crate) mod entry_memory;
 pub(crate) mod figures;
 pub(crate) mod key_file;
@@ -28,6 +31,7 @@ pub(crate) mod rival_caches;
 pub(crate) mod scenario;
 pub(crate) mod scripted_origin;
 pub(crate) mod servers;
+pub(crate) mod small_server;
 pub(crate) mod sql_client;
 pub(crate) mod trace;
 pub(crate) mod value_stamp;

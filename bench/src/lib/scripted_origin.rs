@@ -1,9 +1,7 @@
-//! An HTTP origin in this process that suffers on command: slow, failing, or gone. A thread for
-//! each connection.
-use anyhow::Context;
+//! An HTTP origin in this process that suffers on command: slow, failing, or gone.
+use super::small_server::{Answer, listen};
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::SocketAddr,
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -14,8 +12,6 @@ use std::{
 
 /// Requests that it works on at a time; others queue, as at a service with so many workers.
 pub(crate) const WORKERS: usize = 32;
-/// Longest head of a request; what is tested is not trusted.
-const MAX_HEAD: usize = 16 * 1024;
 /// A path that begins like this has a short life ([`SHORT_LIFE`]), any other an hour.
 pub(crate) const SHORT: &str = "/short-";
 /// Seconds.
@@ -64,53 +60,29 @@ pub(crate) struct ScriptedOrigin {
 
 impl ScriptedOrigin {
     pub(crate) fn start(delay: Duration) -> anyhow::Result<ScriptedOrigin> {
-        let listener = TcpListener::bind("127.0.0.1:0").context("no port for the origin")?;
-        let address = listener.local_addr()?;
         let state = Arc::new(OriginState::default());
         state.delay.store(delay.as_millis() as u64, Relaxed);
         let shared = state.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let state = shared.clone();
-                // A client that breaks off ends its thread.
-                thread::spawn(move || drop(serve(stream, &state)));
-            }
-        });
+        let address = listen(0, move || {
+            let (state, mut random) = (shared.clone(), fastrand::Rng::new());
+            move |request: &str| answer(request, &state, &mut random)
+        })?;
         Ok(ScriptedOrigin { address, state })
     }
 }
 
-fn serve(mut stream: TcpStream, state: &OriginState) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (mut input, mut buffer) = (Vec::new(), [0; 4096]);
-    let mut random = fastrand::Rng::new();
-    loop {
-        let end = loop {
-            if let Some(at) = memchr::memmem::find(&input, b"\r\n\r\n") {
-                break at + 4;
-            }
-            let read = stream.read(&mut buffer)?;
-            if read == 0 || input.len() > MAX_HEAD {
-                return Ok(());
-            }
-            input.extend_from_slice(&buffer[..read]);
-        };
-        let is_short = input.starts_with(format!("GET {SHORT}").as_bytes());
-        input.drain(..end);
-        state.requests.fetch_add(1, Relaxed);
-        if state.gone.load(Relaxed) {
-            return Ok(());
-        }
-        state.free.work(Duration::from_millis(state.delay.load(Relaxed)));
-        let (status, life) = match random.u32(0..100) < state.failing.load(Relaxed) {
-            true => ("500 Internal Server Error", 0),
-            false => ("200 OK", if is_short { SHORT_LIFE } else { 3600 }),
-        };
-        let cache = if life == 0 { "no-store".to_owned() } else { format!("max-age={life}") };
-        let body = [b'v'; 64];
-        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nCache-Control: {cache}\r\n\r\n", body.len());
-        stream.write_all(&[head.as_bytes(), &body].concat())?;
+fn answer(request: &str, state: &OriginState, random: &mut fastrand::Rng) -> Option<Answer> {
+    state.requests.fetch_add(1, Relaxed);
+    if state.gone.load(Relaxed) {
+        return None;
     }
+    state.free.work(Duration::from_millis(state.delay.load(Relaxed)));
+    let (status, cache) = match random.u32(0..100) < state.failing.load(Relaxed) {
+        true => ("500 Internal Server Error", "no-store".to_owned()),
+        false if request.starts_with(&format!("GET {SHORT}")) => ("200 OK", format!("max-age={SHORT_LIFE}")),
+        false => ("200 OK", "max-age=3600".to_owned()),
+    };
+    Some(Answer { status, header: ("Cache-Control", cache), body: vec![b'v'; 64] })
 }
 
 #[cfg(test)]

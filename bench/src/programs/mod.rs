@@ -1,6 +1,7 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
 mod cluster;
 mod data;
+mod demo;
 mod fleet;
 mod hit_ratio;
 mod memory;
@@ -34,6 +35,7 @@ pub(crate) enum Program {
     Classic(scenarios::ClassicArgs),
     Cluster(cluster::ClusterArgs),
     Data(data::DataArgs),
+    Demo(demo::DemoArgs),
     Server(scenarios::ServerArgs),
     Rivals(rivals::RivalsArgs),
     Soak(soak::SoakArgs),
@@ -56,6 +58,7 @@ impl Program {
             Program::Classic(args) => scenarios::run_classic(args, out),
             Program::Cluster(args) => cluster::run(args, out),
             Program::Data(args) => data::run(args, out),
+            Program::Demo(args) => demo::run(args, out),
             Program::Server(args) => scenarios::run_server(args, out),
             Program::Rivals(args) => rivals::run(args),
             Program::Soak(args) => soak::run(args, out),

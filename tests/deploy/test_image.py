@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,12 @@ from support import LARDER, ROOT, image_settings, may_mount, require, run, runni
 
 # Seconds that building and starting may take together, from a program and a base that are there.
 BOUND = 60
+
+
+def documented():
+    """The lines of docs/deploy.md that make the image and start it."""
+    section = (ROOT / "docs/deploy.md").read_text().split("\n## Make the image\n")[1]
+    return re.search(r"```\n(.*?)```", section, re.S)[1].splitlines()
 
 
 @unittest.skipUnless(may_mount(), "needs root and the right to mount: buildah and chroot")
@@ -47,10 +55,16 @@ class Image(unittest.TestCase):
         command = [*self.config["Entrypoint"], *self.config["Cmd"]]
         with running("chroot", user, self.root, *command, env=env, stdout=subprocess.PIPE, text=True) as larder:
             ready = json.loads(larder.stdout.readline())
+            # The three lines of the guide: made by the first one, started as the second one says, asked by the third one.
+            image, start, ask = documented()
+            self.assertEqual(image, "make image")
+            published = {f"{port}/tcp" for port in re.findall(r"--publish (\d+):\1 ", start)}
+            self.assertEqual((len(published), start.split()[-1]), (2, "larder"))
+            self.assertLessEqual(published, set(self.config["ExposedPorts"]))
+            self.assertEqual([variable for variable in ("LARDER_HTTP", "LARDER_REDIS") if image_settings()[variable][1:] + "/tcp" not in published], [])
+            asked = run(*shlex.split(ask.replace("localhost:8080", ready["http"][0])))
+            self.assertEqual(asked.returncode, 0, asked.stderr)
             url = f"http://{ready['http'][0]}/v1/kv/greeting"
-            put = urllib.request.Request(url, data=b"hello", method="PUT")
-            with urllib.request.urlopen(put, timeout=10) as answer:
-                self.assertEqual(answer.status, 201)
             with urllib.request.urlopen(url, timeout=10) as answer:
                 self.assertEqual(answer.read(), b"hello")
             taken = time.monotonic() - self.begun

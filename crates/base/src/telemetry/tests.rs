@@ -78,7 +78,9 @@ fn the_text_follows_the_format() {
     assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
     assert_eq!(samples["larder_store_written_bytes_total{group=\"default\"}"], 9.0);
     assert!(!samples.keys().any(|name| name.starts_with("larder_store") && name.contains("a\\\"b")), "without a store");
-    assert_eq!(samples["larder_build_info{version=\"0.1.0\",commit=\"abc\",profile=\"fast\"}"], 1.0);
+    let version = env!("CARGO_PKG_VERSION");
+    let build_info = format!("larder_build_info{{version=\"{version}\",commit=\"abc\",profile=\"fast\"}}");
+    assert_eq!(samples[&build_info], 1.0);
     let fetch = "larder_source_fetch_duration_seconds";
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.000512\"}}")], 0.0);
     assert_eq!(samples[&format!("{fetch}_bucket{{group=\"default\",le=\"0.001024\"}}")], 1.0);
@@ -181,7 +183,7 @@ fn json_holds_what_the_text_holds() {
     assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
     assert_eq!(json["groups"]["default"]["cache_hits"], 7);
     assert_eq!(json["groups"]["a\"b\\c\nd"]["cache_hits"], 0);
-    assert_eq!(json["build_info"]["version"], "0.1.0");
+    assert_eq!(json["build_info"]["version"], env!("CARGO_PKG_VERSION"));
     let fetch = &json["groups"]["default"]["source_fetch_duration_seconds"];
     assert_eq!((&fetch["count"], &fetch["sum"]), (&1.into(), &0.001.into()));
     let median = fetch["p50"].as_f64().unwrap();

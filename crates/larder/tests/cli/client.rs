@@ -81,7 +81,7 @@ fn what_gives_no_answer_exits_3_in_time() {
         assert_eq!((refused.code, refused.text()), (3, ""), "{}", refused.error);
         assert!(refused.error.to_lowercase().contains("refused"), "{}", refused.error);
     }
-    // Connections are accepted by the kernel, and nobody ever answers.
+    // Connections are accepted by the kernel, and no program ever answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for scheme in ["http", "redis"] {
         let url = format!("{scheme}://{}", silent.local_addr().unwrap());

@@ -69,7 +69,7 @@ fn a_command_after_its_options_is_named() {
     for version in ["version", "-v"] {
         assert!(refused(&[version]).contains("larder --version"), "{version}");
     }
-    assert_eq!(run(&["-V"], &[], b"").text(), "larder 0.1.0\n");
+    assert_eq!(run(&["-V"], &[], b"").text(), concat!("larder ", env!("CARGO_PKG_VERSION"), "\n"));
     let order = refused(&["get", "k", "127.0.0.1:1"]);
     assert!(order.contains("k: of two words the first is an address: write HOST:PORT"), "{order}");
     let blanks = refused(&["set", "k", "two", "words"]);

@@ -48,7 +48,7 @@ fn status_and_top_show_groups() {
     }
     let status = run(&["status", "--url", &url], &[], b"");
     assert_eq!(status.code, 0, "{}", status.error);
-    assert!(status.text().starts_with("ready\nlarder 0.1.0, "), "{}", status.text());
+    assert!(status.text().starts_with(concat!("ready\nlarder ", env!("CARGO_PKG_VERSION"), ", ")), "{}", status.text());
     let row = status.text().lines().find(|line| line.starts_with("default")).unwrap();
     let row = row.split_whitespace().collect::<Vec<_>>();
     assert_eq!(row[..5], ["default", "3", "1", "75.0", "%"], "{}", status.text());
@@ -73,7 +73,7 @@ fn a_reader_that_has_seen_enough_ends_the_command() {
             .unwrap();
         let mut line = String::new();
         BufReader::new(top.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("0.1.0"), "{line}");
+        assert!(line.contains(env!("CARGO_PKG_VERSION")), "{line}");
         // The pipe is closed now.
         let mut ended = None;
         wait_until("top to end", || {
@@ -123,7 +123,7 @@ fn top_on_a_terminal_fits_it_and_waits_for_a_lost_server() {
     drop(larder);
     until("is Larder running there?");
     until("Trying again every 10ms");
-    // In its place: the least that `top` takes. Meanwhile somebody else's connection may have had the port.
+    // In its place: the least that `top` takes. Meanwhile another process's connection may have had the port.
     let mut again = None;
     wait_until("the port to be free", || {
         again = TcpListener::bind(&listens).ok();

@@ -60,7 +60,7 @@ impl Specials {
     }
 }
 
-/// Turns one thing on and off for all workers. The default one is seen by nobody else (tests).
+/// Turns one thing on and off for all workers. The default one is seen by no one else (tests).
 #[derive(Debug, Clone)]
 pub struct Switch {
     words: Specials,

@@ -1,4 +1,4 @@
-//! Settings of earlier versions. Whoever still sets one must hear what holds now.
+//! Settings of earlier versions. A start that still sets one must be told what holds now.
 use super::raw_settings::{Layer, SettingOrigin};
 
 const FOLLOWS_MEMORY: &str = "it follows from the memory and the keys that a tier may have";

@@ -171,7 +171,7 @@ impl Pattern {
     }
 
     /// Whether a text matches. `charge` counts the work, in bytes that could be read instead; where
-    /// it returns false, nobody knows (`None`).
+    /// it returns false, it is unknown (`None`).
     pub fn is_match(&self, text: &str, mut charge: impl FnMut(usize) -> bool) -> Option<bool> {
         if !charge(text.len().saturating_mul(STEP_WORK)) {
             return None;

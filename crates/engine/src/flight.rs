@@ -348,7 +348,7 @@ impl Future for Wait {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = &mut *self;
-        // Nobody can join a flight that has left the table, so this does not change any more.
+        // No reader can join a flight that has left the table, so this does not change any more.
         let is_last = Arc::strong_count(&this.flight) == 1;
         let mut ending = lock(&this.flight.ending);
         if is_last && let Some(outcome) = ending.outcome.take() {

@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(ready.max_bytes, before.max_bytes, "the bound is what it was set to");
         assert!(ready.used_bytes as usize <= cache.max_memory() - LARGE, "{ready:?}");
         assert!(ready.used_bytes as usize > cache.max_memory() - LARGE - (1 << 20), "{ready:?}");
-        // Whoever writes meanwhile evicts for himself.
+        // A writer in the meantime evicts for its own entry.
         fill(&cache, FULL, 1000);
         assert!(cache.stats().used_bytes as usize <= cache.max_memory() - LARGE);
         drop(reservation);

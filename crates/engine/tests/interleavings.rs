@@ -378,7 +378,7 @@ fn no_reader_goes_back_between_a_value_and_what_is_derived_from_it() {
     struct World {
         cache: Arc<Cache>,
         source: Mutex<Announcing>,
-        /// Whoever handles what comes through a queue.
+        /// The thread that handles what comes through a queue.
         handling: [Mutex<()>; 2],
     }
     fn lookup(cache: &Arc<Cache>, name: &[u8]) -> Lookup<bytes::Bytes> {
@@ -535,7 +535,7 @@ impl Follower {
     }
 }
 
-/// Whoever listens from some moment on, copies all entries and then follows what is told ends with
+/// A listener that copies all entries at some moment and then follows what is told ends with
 /// the same entries, whatever is cleared and written meanwhile.
 fn followed(clear: impl Fn(&Cache) + Send + Sync + Copy + 'static) {
     const KEYS: [&[u8]; 5] = [b"a1", b"a2", b"a3", b"a4", b"b"];

@@ -31,7 +31,7 @@ pub(crate) struct Reader<'r> {
     pub(crate) batch: &'r mut Vec<Fetch>,
     /// The tier is the only store: versions are those of its entries.
     pub(crate) is_tier_alone: bool,
-    /// When the command began, if somebody wants to know.
+    /// When the command began, if it is measured.
     pub(crate) since: Option<Instant>,
 }
 

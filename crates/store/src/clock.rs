@@ -1,6 +1,6 @@
 //! The one place that reads clocks; everything below takes the time as an argument.
 //!
-//! Lifetimes go by the process's clock ([`now`]), which nobody sets. Moments that other programs know
+//! Lifetimes go by the process's clock ([`now`]), which is never set. Moments that other programs know
 //! (`EXPIREAT`, files, other nodes) are moments of the wall clock: [`to_wall`] and [`of_wall`]
 //! convert them.
 use larder_engine::Millis;
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A clock that nobody sets. It goes on while the machine sleeps, where the system has such a one.
+/// A clock that is never set. It goes on while the machine sleeps, where the system has such a one.
 #[cfg(target_os = "linux")]
 const STEADY: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -33,7 +33,7 @@ const STEP: i64 = 500;
 const PAUSE: i64 = 50_000_000;
 
 /// Milliseconds since the Unix epoch, by the process's clock: the wall clock at the start, and from
-/// there on by a clock that nobody sets.
+/// there on by a clock that is never set.
 pub fn now() -> Millis {
     #[cfg(feature = "simulated-clock")]
     if let Some(simulated) = simulated::NOW.get() {
@@ -103,7 +103,7 @@ pub fn since_epoch() -> Duration {
 }
 
 /// How far [`shift`] has moved the clock, ms. The one global of the program, like the clock itself:
-/// whoever reads the one must see the other (decision 0078).
+/// a reader of the one must see the other (decision 0078).
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
 /// Sets the clock forward by so many milliseconds, or back, for the whole process: for a rehearsal

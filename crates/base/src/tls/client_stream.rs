@@ -123,7 +123,7 @@ impl ClientStream for TcpStream {
 async fn gone_by_looking(stream: &TcpStream) {
     loop {
         match stream.ready(Interest::READABLE).await {
-            // Input that nobody takes is reported again at once.
+            // Input that is not taken is reported again at once.
             Ok(ready) if !ready.is_read_closed() => tokio::time::sleep(LOOK).await,
             Ok(_) | Err(_) => return,
         }

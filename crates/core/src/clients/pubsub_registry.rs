@@ -81,7 +81,7 @@ impl PubSub {
                 of_kind.swap_remove(topic);
             }
         }
-        // Nobody is charged for the room that those who have left needed.
+        // No client is charged for the room that those who have left needed.
         if of_kind.capacity() > 4 * of_kind.len().max(KEPT_TOPICS) {
             of_kind.shrink_to(2 * of_kind.len());
         }

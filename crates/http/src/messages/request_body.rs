@@ -41,7 +41,7 @@ const SLOWEST: u64 = 1024;
 /// A `Content-Length` is believed up to here; beyond, room is made for what has come.
 const BELIEVED: usize = 1 << 20;
 
-/// Bytes of a body that nobody reads that are taken all the same.
+/// Bytes of an unread body that are taken all the same.
 const DISCARDED: u64 = 64 << 10;
 const DISCARDING: Duration = Duration::from_millis(100);
 

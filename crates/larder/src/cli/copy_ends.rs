@@ -60,7 +60,7 @@ pub(super) enum CopyEnd {
 }
 
 impl CopyEnd {
-    /// About how many entries there are; 0 if nobody knows.
+    /// About how many entries there are; 0 if unknown.
     pub(super) async fn count(&self) -> Result<u64, SourceError> {
         match self {
             CopyEnd::Snapshot(snapshot) => Ok(snapshot.reader.totals().iter().map(|group| group.entries).sum()),

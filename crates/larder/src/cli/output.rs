@@ -19,7 +19,7 @@ pub(super) enum Reader {
 /// Writes to standard output.
 pub(super) fn write_out(bytes: &[u8]) -> Result<Reader, String> {
     let mut out = io::stdout().lock();
-    // At the end of the process a full disk would be noticed by nobody.
+    // At the end of the process a full disk would go unnoticed.
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),

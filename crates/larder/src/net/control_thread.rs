@@ -91,7 +91,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     // Also a process that ends before the first tick says which certificates have expired.
     keep_house(app);
     tokio::task::spawn_local(close_idle(app.clone()));
-    // Nobody can read it elsewhere.
+    // It can be read nowhere else.
     if app.settings.admin.is_some() {
         tokio::task::spawn_local(sample_history(app.clone()));
     }

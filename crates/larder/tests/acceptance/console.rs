@@ -70,7 +70,7 @@ fn the_console_can_be_read_and_used_in_a_browser() {
     });
     // The history has the commands since its first row.
     app.command(&["GET", "user:0"]);
-    // It disturbs nobody: no Redis client connects while it lasts.
+    // It disturbs no client: none of Redis connects while it lasts.
     let fault = r#"{"at":"disk","kind":"full","duration":"1h"}"#;
     let order = format!(
         "POST /v1/faults HTTP/1.1\r\nhost: x\r\nauthorization: Basic YWRtaW46YQ==\r\nconnection: close\r\n\
@@ -78,7 +78,7 @@ fn the_console_can_be_read_and_used_in_a_browser() {
         fault.len()
     );
     assert_eq!(larder.admin(&order).0, 201);
-    // Somebody calls a command all the time, so that its heat map has something to show.
+    // A client calls a command all the time, so that its heat map has something to show.
     let is_over = AtomicBool::new(false);
     let output = thread::scope(|scope| {
         scope.spawn(|| {

@@ -122,7 +122,7 @@ fn two_hundred_misses_are_one_get() {
         // A deadline that no busy machine meets by accident.
         let larder = before(&redis, &["--threads", threads, "--source-timeout", "20s"]);
         assert_eq!(redis.command(&["CONFIG", "RESETSTAT"]), Reply::ok());
-        // All ask while Redis answers nobody, so that all are misses.
+        // All ask while Redis does not answer, so that all are misses.
         redis.stop();
         let ready = Barrier::new(CALLERS + 1);
         std::thread::scope(|scope| {

@@ -404,7 +404,7 @@ impl Shell {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             for line in out.lines() {
-                // The pipe is emptied to its end, also when nobody waits any more.
+                // The pipe is emptied to its end, also when no test waits any more.
                 let _ = sender.send(line.unwrap());
             }
         });

@@ -97,7 +97,7 @@ fn elsewhere(command: &str) {
     assert_eq!(redis.command(&["GET", "count"]), Reply::bulk(counted));
 }
 
-/// Takes over a port as soon as nobody listens there, and passes its connections on to another Larder.
+/// Takes over a port as soon as no server listens there, and passes its connections on to another Larder.
 /// A client may try its address at any time: go-redis does so once after 2 s, and again only after 15.
 struct TakenOver(TcpListener);
 impl TakenOver {

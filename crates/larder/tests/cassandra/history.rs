@@ -45,7 +45,7 @@ pub fn is_linearizable(history: &[Operation]) -> bool {
         let next = left().filter(|(_, operation)| operation.begun < first_end);
         let possible = next.filter_map(|(at, operation)| Some((at, operation.action, operation.action.on(value)?)));
         let mut possible: Vec<_> = possible.collect();
-        // A read that fits now stands in nobody's way.
+        // A read that fits now stands in the way of no other action.
         if let Some(read) = possible.iter().find(|(_, action, _)| matches!(action, Action::Read(_))) {
             possible = vec![*read];
         }

@@ -64,7 +64,7 @@ impl CassandraNode {
         loop {
             let ports = Arc::new(Ports::free());
             let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, 3, &ports)).collect();
-            // Ports are free on 127.0.0.1 only; somebody may have them on the other addresses.
+            // Ports are free on 127.0.0.1 only; another process may have them on the other addresses.
             if nodes.iter_mut().all(CassandraNode::has_its_ports) {
                 return nodes;
             }

@@ -344,7 +344,7 @@ fn slots_move_under_load() {
     }
 }
 
-/// What nobody announces: a key that is absent where its slot is leaving comes to be where the slot
+/// Without an announcement: a key that is absent where its slot is leaving comes to be where the slot
 /// is going.
 #[test]
 fn an_absence_does_not_outlive_the_slots_move() {
@@ -369,7 +369,7 @@ fn an_absence_does_not_outlive_the_slots_move() {
     wait_until("the change to be seen", || client.command(&["GET", "k"]) == Reply::bulk("newest"));
 }
 
-/// Errors there may be while nobody has the slots; not longer than that, and no answer that Redis
+/// Errors there may be while no node has the slots; not longer than that, and no answer that Redis
 /// would not give.
 #[test]
 fn a_master_is_killed() {
@@ -409,7 +409,7 @@ fn a_master_is_killed() {
                 other => panic!("{other:?}"),
             }
         });
-        // Nobody else is replaced.
+        // No other node is replaced.
         cluster.impatient(&left, false);
         let now = cluster.nodes[3].command(&["GET", key]);
         assert_eq!(client.command(&["GET", key]), now);
@@ -476,7 +476,7 @@ fn misses_are_read_from_replicas() {
     wait_until("the master's value", || client.command(&["GET", key]) == Reply::bulk("3"));
 }
 
-/// Sent to a node that falls silent, beside others: nobody can say whether it was done, so no copy
+/// Sent to a node that falls silent, beside others: it is unknown whether it was done, so no copy
 /// is taken for what is there.
 #[test]
 fn what_may_have_been_written_is_forgotten() {

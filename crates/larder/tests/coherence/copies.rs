@@ -277,7 +277,7 @@ fn check(args: &[&str]) {
         lasting: AtomicU64::new(0),
         told: AtomicU64::new(0),
     };
-    // Whoever panics ends the others, too.
+    // A thread that panics ends the others, too.
     struct Over<'w>(&'w World);
     impl Drop for Over<'_> {
         fn drop(&mut self) {

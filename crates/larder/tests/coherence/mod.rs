@@ -176,7 +176,7 @@ fn a_lost_tracking_connection_empties_the_group() {
         wait_until("the change to be seen", || client.command(&["GET", "k"]) == Reply::bulk(&value));
         until_kept(&redis, &mut client, "k", &Reply::bulk(&value));
         wait_until("four connections to track", || tracking(&redis).len() == 4);
-        // Nobody is left to be told.
+        // No client is left to be told.
         assert_eq!(kill_tracking(&redis), 4);
         set(&redis, "k", "changed meanwhile");
         let start = Instant::now();

@@ -61,7 +61,7 @@ impl Larder {
     /// more.
     pub fn beside(other: &Larder, args: &[&str]) -> Larder {
         let mut started = None;
-        // Meanwhile somebody else's connection may have had the port for its own end.
+        // Meanwhile another process's connection may have had the port for its own end.
         wait_until("larder to start again", || {
             started = Larder::on_ports(0, other.redis, args).ok();
             started.is_some()
@@ -205,7 +205,7 @@ impl Larder {
         rest
     }
     /// Reads and drops what comes on standard error. For tests that make the process say much: it waits
-    /// when nobody reads.
+    /// when it is not read.
     pub fn drop_stderr(&mut self) {
         let mut stderr = self.stderr.take().unwrap();
         std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
@@ -233,7 +233,7 @@ pub fn binary() -> PathBuf {
 }
 
 /// `larder serve`, without anything of the test's environment, and with a deadline for sources that
-/// no busy machine meets by accident. Logs are few enough for a pipe that nobody reads.
+/// no busy machine meets by accident. Logs are few enough for a pipe that is not read.
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command.env_clear();

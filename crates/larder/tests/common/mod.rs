@@ -28,7 +28,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A port of 127.0.0.1 that nobody is given as long as this lives, neither who asks for any free
+/// A port of 127.0.0.1 that no process is given as long as this lives, neither who asks for any free
 /// port nor a connection for its own end.
 ///
 /// It is bound here without being listened on. Who names it and says SO_REUSEADDR, as all servers
@@ -72,8 +72,8 @@ impl RedisServer {
         let mut password = args.iter().skip_while(|arg| **arg != "--requirepass");
         let password = password.nth(1).map(|p| p.to_string());
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        // A node of a cluster takes a second port, 10,000 higher: there may be none, or it may be somebody
-        // else's.
+        // A node of a cluster takes a second port, 10,000 higher: there may be none, or another process
+        // may have it.
         for _ in 0..100 {
             let port = Port::free();
             let mut child = spawn(port.number, &args, dir.path());

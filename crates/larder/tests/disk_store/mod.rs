@@ -184,7 +184,7 @@ fn writers_are_slowed_and_never_stopped() {
         wait_until("the writers to be slowed", || {
             let (runs, sealed, now) = (metric("level0_runs"), metric("sealed_memtables"), metric("writes_total"));
             assert!(runs < 30.0 && sealed < 4.0, "fjall stops all writers: {runs} runs, {sealed} memtables");
-            // Four times the buffer, and what comes in until somebody looks. Unslowed it grows on and on.
+            // Four times the buffer, and what comes in until the next look. Unslowed it grows on and on.
             let memory = metric("memtable_bytes");
             assert!(memory < 128e6, "{memory} bytes wait to be flushed");
             idle = if now == taken { idle + 1 } else { 0 };

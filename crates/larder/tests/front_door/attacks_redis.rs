@@ -1,4 +1,4 @@
-//! Attacks over the Redis protocol: huge lengths, pipelines that nobody reads, slow commands,
+//! Attacks over the Redis protocol: huge lengths, unread pipelines, slow commands,
 //! crowds.
 use super::{
     common::{Reply, wait_until},

@@ -85,7 +85,7 @@ fn a_user_has_one_budget_on_all_paths_of_http() {
             assert!((10..=14).contains(&refused(&answers)), "{line} {more:?}: {answers}");
             let answers = exchange(from(3, larder.http), all.as_bytes());
             assert!(refused(&answers) >= 15, "{line} {more:?} from another address: {answers}");
-            // The user of the password, who is nobody in particular.
+            // The user of the password, which has no name.
             let all = request("", "p").repeat(19) + &request("connection: close\r\n", "p");
             let answers = exchange(from(2, larder.http), all.as_bytes());
             assert_eq!(refused(&answers), 0, "{line} {more:?}: {answers}");

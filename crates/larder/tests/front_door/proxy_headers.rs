@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol that are right, wrong, half there, slow, or from somebody who may
+//! Headers of the PROXY protocol that are right, wrong, half there, slow, or from a sender who may
 //! send none.
 use super::{
     certificates::Authority,

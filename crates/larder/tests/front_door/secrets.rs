@@ -56,7 +56,7 @@ fn secrets_show_nowhere() {
         let output = output.unwrap();
         shown += &format!("\n{args:?}\n{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
     }
-    // Debug logs fill a pipe that nobody reads.
+    // Debug logs fill an unread pipe.
     let mut larder = Larder::start(&["--config", &path("larder.toml"), "--log-level=info"]);
     let mut admin = larder.client();
     assert_eq!(admin.command(&["AUTH", secret("password")]), Reply::ok());

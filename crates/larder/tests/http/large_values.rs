@@ -154,7 +154,7 @@ fn an_answer_that_breaks_off_is_cut_off() {
     }
 }
 
-/// An origin that sends without end; how much it has sent, and a message when nobody takes more.
+/// An origin that sends without end; how much it has sent, and a message when no more is taken.
 fn endless() -> (u16, Arc<AtomicUsize>, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

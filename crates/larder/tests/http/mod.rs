@@ -160,7 +160,7 @@ fn not_ready_while_nothing_can_be_read() {
     for args in [&no_copies[..], &copies_end, &["--coherence", "off", "--ttl", "1h"]] {
         let larder = Larder::start(&[&["--source", &redis.url()], args].concat());
         let url = format!("http://127.0.0.1:{}/readyz", larder.admin);
-        // Nobody sends it anything else: a load balancer has taken it out, or has not yet let it in.
+        // No client sends it anything else: a load balancer has taken it out, or has not yet let it in.
         wait_until("ready", || curl(&[&url]).status == 200);
         redis.kill();
         wait_until("not ready", || curl(&[&url]).status == 503);

@@ -82,7 +82,7 @@ fn find(folder: &Path, module: &mut Module, files: &mut BTreeMap<Module, PathBuf
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let mut module = module.clone();
             match stem.as_str() {
-                // A program is nobody's import.
+                // A program is not imported.
                 "main" if module.is_empty() => continue,
                 "lib" if module.is_empty() => {}
                 "mod" => {}

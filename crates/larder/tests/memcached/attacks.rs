@@ -64,7 +64,7 @@ fn ten_thousand_keys_in_one_get() {
     assert!(answer.ends_with("END\r\n"));
 }
 
-/// One line that asks for a value very often: nobody's buffers may hold all of it.
+/// One line that asks for a value very often: no buffer may hold all of it.
 #[test]
 fn the_reply_of_a_line_has_room_or_is_an_error() {
     let redis = RedisServer::start();

@@ -17,7 +17,7 @@ fn a_client_logs_in_before_anything_else() {
         wire.send(said);
         assert_eq!(wire.line(), expected, "{said:?}");
     }
-    // The login is nobody's value.
+    // The login is not a value.
     assert_eq!(Wire::larder(&larder).ask_after_login("get x\r\n"), "END\r\n");
 }
 

@@ -58,7 +58,7 @@ fn nodes_that_know_one_find_all_and_lose_those_that_are_gone() {
     let took = agree(&fleet, &[0, 2]);
     println!("frozen: gone after {took:.1?}");
     assert!(took < BOUND, "{took:?}");
-    // Nobody can tell it.
+    // No node can tell it.
     assert_eq!(send(&fleet.nodes[0], "DELETE", &format!("/v1/keys?key={key}"), ""), 204);
     let now = read(&fleet.nodes[0], &key).unwrap();
     assert_ne!(now, before);

@@ -29,12 +29,12 @@ pub struct State {
     pub token: String,
     /// Whether the account may list and watch pods.
     pub is_allowed: bool,
-    /// Nobody is answered.
+    /// No request is answered.
     pub is_down: bool,
     /// A version that is too old is told by an event and not by the status.
     pub says_gone_in_an_event: bool,
     open: Vec<TcpStream>,
-    /// The version up to which somebody was told everything.
+    /// The version up to which a watcher was told everything.
     pub told: u64,
     /// The targets of all requests that were answered with 200 or 410, and those statuses.
     pub answered: Vec<(u16, String)>,
@@ -127,7 +127,7 @@ impl KubernetesServer {
         }
         self.state.1.notify_all();
     }
-    /// Answers nobody from now on, or everybody again.
+    /// Answers no request from now on, or all again.
     pub fn set_down(&self, is_down: bool) {
         self.state().is_down = is_down;
         if is_down {

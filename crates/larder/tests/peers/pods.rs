@@ -88,7 +88,7 @@ fn ready_pods_form_a_ring_and_one_that_is_not_ready_any_more_leaves() {
     let before = nodes[2].get(&path);
     pods.set(3, false);
     pods.agree(others, &[1, 2]);
-    // Nobody tells the third.
+    // The third is not told.
     nodes[0].ask("DELETE", &path.replace("kv/", "keys?key="));
     assert_ne!(nodes[0].get(&path), before);
     assert_eq!(nodes[2].get(&path), before);
@@ -119,7 +119,7 @@ fn a_watch_that_is_cut_off_goes_on_and_one_that_is_too_old_begins_again() {
     wait_until("a watch", || watches(10) == 1);
     assert_eq!((lists(), pods.server.count(200, "continue=")), (1, 1));
 
-    // What happened while nobody watched is told afterwards.
+    // What happened without a watcher is told afterwards.
     pods.server.set_down(true);
     pods.server.delete("larder-3");
     pods.server.set_down(false);

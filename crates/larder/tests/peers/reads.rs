@@ -114,7 +114,7 @@ fn an_owner_that_is_gone_is_replaced_by_the_next_node(transport: &str) {
     assert_eq!(values[0], values[1], "one of the two fills it for both");
     assert!(!reachable(&fleet));
     fleet.nodes.push(fleet.start_node(2));
-    // Of which nobody has a copy yet.
+    // Of which no node has a copy yet.
     let mut keys = fleet.keys_of(2).skip(1);
     wait_until("the owner to be asked again", || {
         read(&fleet.nodes[0], &keys.next().unwrap()).unwrap();

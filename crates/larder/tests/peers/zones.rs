@@ -51,7 +51,7 @@ fn a_zone_asks_the_owner_in_another_once_and_hears_of_removals(transport: &str) 
             let reader = usize::from(of_owner[1] == 1);
             assert_eq!(more(1 - reader, others[reader]), 6, "{key}: the other node asked that one each time");
         }
-        // Whoever removes a key, all read its new value at once.
+        // Whichever node removes a key, all read its new value at once.
         let key = fleet.keys_of(owner).nth(3).unwrap();
         for remover in 0..4 {
             let old: Vec<_> = (0..8).map(|turn| read(&fleet.nodes[turn % 4], &key).unwrap()).collect();
@@ -102,7 +102,7 @@ fn an_owner_with_much_under_way_is_spared(transport: &str) {
         // 1.25 times a third of 30 is 12.5; messages need not arrive in order.
         let of_owner = asked(&fleet, 0)[1];
         assert!((5..=16).contains(&of_owner), "{of_owner} of 30 reads went to the owner");
-        // Removals reach all nodes, whoever has filled the key.
+        // Removals reach all nodes, whichever has filled the key.
         for key in &keys[..3] {
             let old = read(&fleet.nodes[0], key).unwrap();
             assert_eq!(send(&fleet.nodes[2], "DELETE", &format!("/v1/keys?key={key}"), ""), 204);

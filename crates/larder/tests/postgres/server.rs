@@ -225,7 +225,7 @@ fn initialised() -> &'static Path {
 pub fn give(dir: &Path) {
     give_with(dir, 0o755);
 }
-/// The file is PostgreSQL's own, and nobody else reads it.
+/// The file is PostgreSQL's own, and no one else reads it.
 pub fn give_file(file: &Path) {
     give_with(file, 0o600);
 }
@@ -267,7 +267,7 @@ impl PostgresServer {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // When the last place is taken, nobody can count any more.
+        // When the last place is taken, no client can count any more.
         wait_until("a client", || count().is_err() || Some(count()) != before);
         Held(child)
     }

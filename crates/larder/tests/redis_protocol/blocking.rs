@@ -101,7 +101,7 @@ fn what_waits_ends_with_its_client_though_more_commands_came_behind_it() {
         leaves.write_all(&encode(&[b"SET", b"k", b"v"])).unwrap();
         leaves.shutdown(Shutdown::Write).unwrap();
         expect_end(&mut leaves);
-        // Whoever saw the end may push: nothing is taken by the one who left.
+        // A client that saw the end may push: nothing is taken by the one who left.
         assert_eq!(other.command(&["LPUSH", "queue", "kept"]), Reply::Int(1));
         assert_eq!(other.command(&["LLEN", "queue"]), Reply::Int(1));
         assert_eq!(other.command(&["DEL", "queue"]), Reply::Int(1));
@@ -125,7 +125,7 @@ fn who_waits_is_seen_and_unblocked_by_larders_numbers() {
         (&["BZPOPMIN", "z", "0"], &["ERROR"], Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())),
     ] {
         waits.send(command).unwrap();
-        // Whoever sees that it waits may act on it: Redis has the command.
+        // A client that sees that it waits may act on it: Redis has the command.
         wait_until("it to be seen waiting", || {
             let Reply::Bulk(Some(info)) = other.command(&["INFO", "larder"]) else { panic!("INFO has no text") };
             String::from_utf8(info).unwrap().contains("larder_blocked_clients:1\r")

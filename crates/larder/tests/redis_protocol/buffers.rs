@@ -374,7 +374,7 @@ fn state_that_commands_leave_behind() {
             // Each takes the place of the one before, and has a limit of its own.
             "client|setname" | "client|setinfo" | "hello" => continue,
             // What they leave is at the subscribers (`subscribers_that_do_not_read`), or needs a Redis
-            // (`lines_of_monitor_that_nobody_reads`).
+            // (`lines_of_monitor_that_are_not_read`).
             "publish" | "spublish" | "monitor" => continue,
             _ => {}
         }
@@ -502,7 +502,7 @@ fn a_flood_of_small_messages_from_a_redis() {
 }
 
 #[test]
-fn lines_of_monitor_that_nobody_reads() {
+fn lines_of_monitor_that_are_not_read() {
     let redis = RedisServer::start();
     let larder = start(&["--source", &redis.url()]);
     let mut innocent = Innocent::of(&larder);

@@ -18,7 +18,7 @@ fn client(port: u16) -> Client {
 }
 fn wait_for(client: &mut Client, paused: usize) {
     wait_until(&format!("{paused} to wait"), || {
-        // Whoever it is that has them wait.
+        // Whichever client has them wait.
         let Reply::Bulk(Some(info)) = client.command(&["INFO", "clients", "larder"]) else {
             panic!("INFO has no text")
         };

@@ -1,5 +1,5 @@
 //! The machine's clock is set while Larder runs: libfaketime moves the wall clock of one process, and
-//! leaves the clock that nobody sets alone.
+//! leaves the clock that is never set alone.
 use super::{
     common::{Client, RedisServer, Reply, wait_until},
     larder::Larder,

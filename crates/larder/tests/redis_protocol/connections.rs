@@ -35,7 +35,7 @@ fn beyond_max_connections_the_reason_is_given() {
     let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(problem["type"], "/problems/too-many-connections");
     assert!(problem["detail"].as_str().unwrap().contains("`max-connections`"));
-    // Whoever operates the server still gets in.
+    // The operator still gets in.
     assert_eq!(larder.admin("GET /healthz HTTP/1.0\r\n\r\n").0, 200);
     assert!(larder.metric("larder_connections_refused_total") >= 2.0);
     // A place that becomes free is given again.

@@ -281,7 +281,7 @@ fn a_client_with_a_connection_of_its_own_may_change_the_protocol() {
         skip_until(&mut stream, b"modules\r\n*0\r\n*0\r\n");
         send(&mut stream, &["HELLO 9", "CLIENT TRACKING OFF", "PING"]);
         expect(&mut stream, b"-NOPROTO unsupported protocol version\r\n+OK\r\n+PONG\r\n");
-        // Whoever watches, or has another database selected, may as well.
+        // A client that watches, or has another database selected, may as well.
         send(&mut stream, &["HSET h f v", "SELECT 3", "HSET h f 3", "WATCH h"]);
         expect(&mut stream, b":1\r\n+OK\r\n:1\r\n+OK\r\n");
         hello(&mut stream, "3");

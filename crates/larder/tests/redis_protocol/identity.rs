@@ -91,7 +91,7 @@ fn a_redis_that_is_down_keeps_its_identity() {
     let before = (info(&mut redis.client(), &["server"]), pairs(redis.command(&["HELLO"])));
     let mut client = larder.client();
     assert_eq!(pairs(client.command(&["HELLO"])), before.1);
-    // Frozen: nobody waits for it to say who it is.
+    // Frozen: no client waits for it to say who it is.
     redis.stop();
     assert_eq!(pairs(larder.client().command(&["HELLO"])), before.1);
     let frozen = info(&mut client, &[]);

@@ -54,7 +54,7 @@ fn who_asked_is_told_once_and_served_until_it_moves() {
     expect(&mut told_when, b"_\r\n");
     assert!(numbers.iter().all(|number| *number == numbers[0]), "one event: {numbers:?}");
     untold.iter_mut().for_each(expect_end);
-    // Still served, told no more than once, and nobody new.
+    // Still served, told no more than once, and no new client.
     wait_until("the listener to close", || TcpStream::connect(("127.0.0.1", larder.redis)).is_err());
     for stream in told_where.iter_mut().chain([&mut told_when]) {
         send(stream, &["SET k v", "GET k"]);

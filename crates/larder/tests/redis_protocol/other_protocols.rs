@@ -230,7 +230,7 @@ fn an_administrator_may_have_it_forwarded() {
     assert!(matches!(client.command(&["SYNC"]), Reply::Error(_)));
     innocent.end();
     assert_eq!(reconnects(&larder), 0.0);
-    // With nobody beside: now it ends.
+    // With no client beside: now it ends.
     let _ = client.command(&["SHUTDOWN", "NOSAVE"]);
     wait_until("redis to end", || Client::connect(redis.port()).is_err());
     redis.restart();

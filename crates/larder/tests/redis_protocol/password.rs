@@ -62,7 +62,7 @@ fn follows(redis: &RedisServer, url: &str) {
     told("(the source refuses the password, and password-file cannot be read)");
     fs::write(&file, "two\r\n").unwrap();
     wait_until("the new password to be found", || answers(&larder, "3"));
-    // Written before Redis is told of it: nobody sees an error for long.
+    // Written before Redis is told of it: no client sees an error for long.
     fs::write(&file, "three").unwrap();
     change(&mut direct, "three");
     wait_until("the third password to be taken", || answers(&larder, "4"));

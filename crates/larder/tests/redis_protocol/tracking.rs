@@ -472,7 +472,7 @@ fn the_table_is_bounded_and_counted() {
     first.say(&["CLIENT TRACKING ON", "MGET 0 1 2 3 4 5 6 7 8 9"], "+OK *10 _ _ _ _ _ _ _ _ _ _");
     second.say(&["CLIENT TRACKING ON", "GET 1"], "+OK _");
     assert_eq!((count("tracking_clients"), count("tracking_total_keys"), count("tracking_total_items")), (2, 10, 11));
-    // One more: one goes, and whoever has it is told.
+    // One more: one goes, and its clients are told.
     first.send(&["GET another"]);
     first.hears("_");
     first.hears(">2 $10 invalidate *1");

@@ -175,7 +175,7 @@ fn errors_of_a_bucket_say_which_setting_is_wrong() {
     let said = with(&format!("other/snapshot?endpoint={url}&credentials={credentials}"));
     assert!(said.contains("no such bucket (snapshot-file)"), "{said}");
     assert!(said.contains("NoSuchBucket: The specified bucket does not exist; ") && !said.contains('<'), "{said}");
-    // Nobody listens there.
+    // No server listens there.
     let said = with(&format!("bucket/folder/snapshot?endpoint=http://127.0.0.1:1&credentials={credentials}"));
     assert!(
         said.contains("Connection refused") && said.contains("; is the storage there (endpoint= of snapshot-file)?"),

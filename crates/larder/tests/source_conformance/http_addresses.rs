@@ -122,7 +122,7 @@ fn all_addresses_are_tried_before_a_read_fails() {
 
 #[test]
 fn connecting_has_a_deadline_of_its_own() {
-    // The kernel accepts the connection; nobody speaks TLS on it.
+    // The kernel accepts the connection; no server speaks TLS on it.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     run(async move {

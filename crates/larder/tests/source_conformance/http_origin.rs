@@ -184,7 +184,7 @@ fn an_origin_that_stalls_truncates_resets_or_lies() {
             "two-lengths" => vec![send("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n12")],
             "no-length" => vec![send("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n12")],
             "no-http" => vec![send("SSH-2.0-OpenSSH\r\n\r\n")],
-            // More than it said: the value ends where the length says, and the rest is nobody's answer.
+            // More than it said: the value ends where the length says, and the rest is no request's answer.
             "more" => vec![send(
                 "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n12HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged",
             )],
@@ -377,7 +377,7 @@ fn an_origin_that_is_down_is_found_again_without_being_asked() {
         assert!(said.starts_with(&format!("source unavailable: http://127.0.0.1:{port}: cannot connect: ")), "{said}");
         assert!(group.health.is_lost() && !group.health.was_up());
         group.until_down().await;
-        // Nobody listens on a port that is only held.
+        // No server listens on a port that is only held.
         drop(held);
         let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port");
         let _origin = ScriptedOrigin::on(listener, |_| answer("200 OK", "", "v"));

@@ -105,7 +105,7 @@ fn a_flipped_byte_is_named_by_verify_and_never_served() {
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
-    // As a failing disk would, but in a file that nobody has open.
+    // As a failing disk would, but in a file that is not open.
     fs::write(&path, &bytes).unwrap();
     let chunk = 4096 + (middle - 4096) / 65536 * 65536;
     let named = format!("{path}: damaged table: body at byte {chunk}: bytes {chunk} to ");
@@ -320,7 +320,7 @@ fn a_new_table_takes_the_place_of_the_old_one_and_only_changes_are_told() {
     assert!(status == 422 && said.contains("/problems/table-refused") && said.contains("truncated"), "{status} {said}");
     assert!(larder.metric("larder_table_refused_total{group=\"default\"}") >= 1.0);
     assert_eq!(get(&larder, "/?key=new"), (200, "comes".to_owned()));
-    // The tables that were replaced are given up, on cores that nobody reads from as well.
+    // The tables that were replaced are given up, on cores without reads as well.
     wait_until("old tables to be unmapped", || {
         larder.maps().lines().filter(|line| line.contains("x.ltab")).count() == 1
     });

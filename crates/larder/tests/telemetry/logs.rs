@@ -60,7 +60,7 @@ fn a_log_that_nobody_reads_does_not_stop_the_server() {
     let mut stream = connect(larder.http);
     let mut requests = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".repeat(199);
     requests.extend_from_slice(b"GET /v1/kv/absent HTTP/1.1\r\nhost: x\r\n\r\n");
-    // More lines than the pipe and the process hold: nobody reads standard error before the end.
+    // More lines than the pipe and the process hold: standard error is not read before the end.
     wait_until("lines to be dropped", || {
         stream.write_all(&requests).unwrap();
         skip_until(&mut stream, b"HTTP/1.1 404");

@@ -143,7 +143,7 @@ fn a_crowd_of_newcomers_is_served_and_keeps_nobody_waiting() {
             stream
         })
         .collect();
-    // While the server answers hellos: a peek sees an answer that nobody has read.
+    // While the server answers hellos: a peek sees an unread answer.
     let is_answered = |stream: &StreamOwned<ClientConnection, TcpStream>| {
         stream.sock.set_nonblocking(true).unwrap();
         let peeked = stream.sock.peek(&mut [0]);
@@ -217,7 +217,7 @@ fn the_last_bytes_are_sent_when_there_is_room_again() {
         client.write_all(&encode(&[b"GET", key.as_bytes()])).unwrap();
         client
     };
-    // What sockets and library take of an answer that nobody reads: until the count stands still.
+    // What sockets and library take of an unread answer: until the count stands still.
     let taken = |before: f64| {
         let (mut last, mut same) = (before, 0);
         wait_until("the server to wait", || {

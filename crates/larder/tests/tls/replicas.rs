@@ -104,7 +104,7 @@ fn http_writes_are_forwarded_over_tls_with_the_replicas_own_password() {
     }
     assert_eq!(ask(&own, "PUT", "/v1/kv/a:1", "", "x").0, 401, "the replica asks for a login itself");
 
-    // Without TLS, with a wrong password, or without one, the primary lets nobody in: the client is told
+    // Without TLS, with a wrong password, or without one, the primary lets no client in: the client is told
     // so, and is not asked for another login.
     let clear = format!("http://127.0.0.1:{}", primary.http);
     for (http, more, says) in [

@@ -41,7 +41,7 @@ pub enum Step<'i> {
         /// The length of the command.
         consumed: usize,
     },
-    /// Bytes of a value that nobody wants.
+    /// Bytes of a value that no command wants.
     Skip(usize),
     /// Not this protocol, and nothing to answer.
     Close,
@@ -67,7 +67,7 @@ pub struct Parser {
     scanned: usize,
     /// The request is complete with so many bytes.
     needs: usize,
-    /// Bytes to come that nobody wants.
+    /// Bytes to come that no command wants.
     skips: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Makes one batch of changes. The store has one, and whoever has locked it is the writer: the
+//! Makes one batch of changes. The store has one, and the thread that has locked it is the writer: the
 //! committer, or a core ([`in_place`](super::in_place)).
 use super::{
     change::{StoreChange, WriteError},

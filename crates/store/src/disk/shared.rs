@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) scans: ReadQueue,
     pub(super) counting: Waiting,
     pub(super) writes: WriteQueue,
-    /// Whoever has locked it writes.
+    /// The thread that has locked it writes.
     pub(super) writer: Mutex<BatchWriter>,
     pub(super) gate: Gate,
     pub(super) upkeep: StopSignal,

@@ -1,4 +1,4 @@
-//! When a core may write by itself ([`in_place`](super::in_place)): the gate that whoever holds
+//! When a core may write by itself ([`in_place`](super::in_place)): the gate that each caller which holds
 //! writers up shuts.
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -33,7 +33,7 @@ pub(super) enum Background {
     Behind,
 }
 
-/// Whether cores may write. Whoever begins something that holds writers up for as long as the disk
+/// Whether cores may write. A caller that begins something that holds writers up for as long as the disk
 /// takes shuts it first; that waits for a core that is just writing.
 pub(super) struct Gate {
     state: Mutex<GateState>,
@@ -51,7 +51,7 @@ struct GateState {
     wary_until: Option<Instant>,
 }
 impl Default for Gate {
-    /// Nobody has looked yet.
+    /// Not looked at yet.
     fn default() -> Gate {
         let state = GateState {
             background: Background::Behind,

@@ -59,7 +59,7 @@ impl EventKind {
 pub struct NewEvent {
     /// What happened.
     pub kind: EventKind,
-    /// Somebody should look at it.
+    /// An operator should look at it.
     pub is_warning: bool,
     /// The group that it is about.
     pub group: Option<String>,
@@ -72,7 +72,7 @@ impl NewEvent {
     pub fn info(kind: EventKind, group: Option<&str>, text: impl Into<String>) -> NewEvent {
         NewEvent { kind, is_warning: false, group: group.map(str::to_owned), text: text.into() }
     }
-    /// One that somebody should look at.
+    /// One that an operator should look at.
     pub fn warning(kind: EventKind, group: Option<&str>, text: impl Into<String>) -> NewEvent {
         NewEvent { is_warning: true, ..NewEvent::info(kind, group, text) }
     }

@@ -63,7 +63,7 @@ struct State {
     rings: [Ring; 3],
     rules: EventRules,
     samples: u64,
-    /// The time of the latest sample, and when that was by a clock that nobody sets.
+    /// The time of the latest sample, and when that was by a clock that is never set.
     latest: Option<(Duration, Instant)>,
 }
 
@@ -91,7 +91,7 @@ impl History {
     }
 
     /// Takes a sample: of counters, what was counted since the sample before. `now`: since the Unix
-    /// epoch; `at`: the same moment by a clock that nobody sets.
+    /// epoch; `at`: the same moment by a clock that is never set.
     pub fn sample(&self, now: Duration, at: Instant, snapshot: &Snapshot) {
         let (events, row, stats_due) = {
             let mut state = self.state.lock();

@@ -31,7 +31,7 @@ fn at(second: u64) -> Duration {
     NOW + Duration::from_secs(second)
 }
 
-/// The same second by the clock that nobody sets.
+/// The same second by the clock that is never set.
 fn reached(second: u64) -> Instant {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     *BEGIN.get_or_init(Instant::now) + Duration::from_secs(second)

@@ -169,7 +169,7 @@ impl Sealed {
             return false;
         }
         self.latest.insert(sender, number);
-        // Whoever was silent for longest is forgotten; then it is unknown, with at least its last number.
+        // The node that was silent for longest is forgotten; then it is unknown, with at least its last number.
         if self.latest.len() > SENDERS
             && let Some((&silent, &last)) = self.latest.iter().min_by_key(|(_, number)| **number)
         {
@@ -241,7 +241,7 @@ mod tests {
         // The sender starts again: its numbers begin with its clock.
         let mut again = Sealer::new(Some("s"), NOW + 2000);
         assert_eq!(receiver.open(&again.seal(&packet, NOW + 2000), NOW + 2000), Ok(&packet[..]));
-        // A clock that is far ahead locks nobody out.
+        // A clock that is far ahead locks no node out.
         assert_eq!(receiver.open(&again.seal(&packet, NOW + 2 * AHEAD), NOW + 3000), repeated);
         assert_eq!(receiver.open(&sender.seal(&packet, NOW + 4000), NOW + 4000), Ok(&packet[..]));
     }

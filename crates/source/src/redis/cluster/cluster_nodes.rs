@@ -96,7 +96,7 @@ mod tests {
         RedisAddress::Tcp { host: host.into(), port }
     }
 
-    /// A range is a few bytes of an answer, and 16,384 steps of whoever makes the map.
+    /// A range is a few bytes of an answer, and 16,384 steps for the maker of the map.
     #[test]
     fn no_answer_claims_more_slots_than_there_are() {
         let line =

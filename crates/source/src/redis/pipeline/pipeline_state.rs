@@ -325,7 +325,7 @@ impl Pipeline {
                     self.count_answered();
                 }
                 self.answered = (self.answered.0 + 1, took);
-                // Whoever has the last answer finds all of them counted.
+                // The caller with the last answer finds all of them counted.
                 if self.sent.is_empty() {
                     self.count_answered();
                 }

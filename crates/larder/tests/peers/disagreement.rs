@@ -29,7 +29,7 @@ fn nodes_that_disagree_make_no_circle(transport: &str) {
     let peers = format!("{},{}", address(0), address(1));
     let start = |number: usize, hash: &str| {
         let args = ["--peers", &peers, "--peer-hash", hash, "--source", "demo:?delay=20ms", "--hot-copy-ttl", "0"];
-        let args = [&args[..], &["--peer-transport", transport]].concat();
+        let args = [&args[..], &["--source-timeout", "20s", "--peer-transport", transport]].concat();
         Larder::with_http_on(ports[number].number, &args)
     };
     let nodes = [start(0, "fnv1"), start(1, "fnv1-url")];
@@ -46,8 +46,8 @@ fn nodes_that_disagree_make_no_circle(transport: &str) {
             }
         });
     }
-    // A circle would last until source-timeout, which is a second, for each key.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // A circle would last until source-timeout for each key.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 fn an_owner_that_hangs_costs_one_read_its_patience(transport: &str) {
@@ -55,14 +55,16 @@ fn an_owner_that_hangs_costs_one_read_its_patience(transport: &str) {
     let keys: Vec<String> = fleet.keys_of(2).take(20).collect();
     read(&fleet.nodes[0], &keys[0]).unwrap();
     fleet.nodes[2].signal(Signal::STOP);
-    let mut slow = 0;
+    let begun = Instant::now();
     for key in &keys[1..] {
-        let begun = Instant::now();
         read(&fleet.nodes[0], key).unwrap();
-        slow += u32::from(begun.elapsed() > Duration::from_millis(200));
     }
+    // The owner is left alone for 250 ms after the first failure, and twice as long after each further one:
+    // a busy machine takes longer for the reads, and more of them may wait.
+    let allowed = 1.0 + (1.0 + begun.elapsed().as_secs_f64() / 0.25).log2();
+    let waited = fleet.nodes[0].metric("larder_peer_failed_reads_total");
     fleet.nodes[2].signal(Signal::CONT);
-    assert!((1..=3).contains(&slow), "{slow} of {} reads waited", keys.len() - 1);
+    assert!((1.0..=allowed).contains(&waited), "{waited} of {} reads waited, not {allowed}", keys.len() - 1);
 }
 
 fn routes_between_nodes_can_ask_for_a_secret(transport: &str) {

@@ -187,8 +187,9 @@ fn without_rights_a_node_is_alone_and_says_what_is_missing() {
     (1..=2).for_each(|number| pods.set(number, true));
     let nodes = [pods.start(1)];
     assert_eq!(nodes[0].names(), pods.names(&[1]));
-    assert_eq!(pods.said(1, "403 Forbidden: pods is forbidden"), 1);
-    assert_eq!(pods.said(1, "the service account needs the rights to list and watch pods"), 1);
+    for said in ["403 Forbidden: pods is forbidden", "the service account needs the rights to list and watch pods"] {
+        wait_until(said, || pods.said(1, said) == 1);
+    }
     pods.server.state().is_allowed = true;
     pods.agree(&nodes, &[1, 2]);
 }

@@ -309,8 +309,10 @@ fn a_stream_that_is_late_makes_copies_stale() {
     server.sql("UPDATE users SET name = 'Late' WHERE id = 42");
     let changed = Instant::now();
     wait_until("the read of the new row", || {
+        // The age when it asks: the client may have to wait for its turn after that.
+        let age = changed.elapsed();
         let answer = text(&mut client, &["GET", "user:42"]);
-        assert!(changed.elapsed() < Duration::from_secs(2) + 2 * BOUND, "still {answer}");
+        assert!(answer == "Late" || age < Duration::from_secs(2) + 2 * BOUND, "still {answer}");
         answer == "Late"
     });
     assert_eq!(metric(&larder, "tracking_connections"), 0.0);
@@ -325,7 +327,10 @@ fn a_stream_that_is_late_makes_copies_stale() {
         wait_until("the lag to be shown", || {
             metric(&larder, "lag_seconds") >= age && metric(&larder, "lag_bytes") > 0.0
         });
-        assert!(changed.elapsed().as_secs_f64() < age + 0.5, "the lag is less than the age of the change");
+        wait_until("a lag of less than half a second below the age of the change", || {
+            let age = changed.elapsed().as_secs_f64();
+            metric(&larder, "lag_seconds") > age - 0.5
+        });
     }
     drop(frozen);
     until_announced(&larder);

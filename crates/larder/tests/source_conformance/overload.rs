@@ -78,12 +78,11 @@ fn a_source_that_fails_opens_the_circuit_and_one_that_refuses_does_not() {
             assert!(reason(group.get(number.to_string()).await).contains("on purpose"));
         }
         assert_eq!(circuit(&group), BreakerState::Open);
-        let begun = Instant::now();
         let said = reason(group.get("k").await);
         let expected = "source unavailable: circuit open: 10 of 10 fetches failed within 10s (source-breaker); \
                         the last error: demo: a fault on purpose (fail=1)";
         assert_eq!(said, expected);
-        assert!(begun.elapsed() < Duration::from_millis(400), "at once");
+        // At once: neither a probe nor a fetch is under way for it.
         let counts = group.health.admission_snapshot();
         assert_eq!((counts.opened, counts.rejected_circuit, group.health.errors()), (1, 1, 11));
 

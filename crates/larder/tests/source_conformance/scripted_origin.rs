@@ -5,10 +5,10 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread::{sleep, spawn},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A request as the origin sees it.
@@ -26,6 +26,8 @@ pub(crate) struct Asked {
 pub(crate) enum Step {
     Send(Vec<u8>),
     Wait(Duration),
+    /// Waits until this is set, for at most a minute.
+    Until(Arc<AtomicBool>),
     /// Says nothing more until the client leaves.
     Stall,
     /// Ends the connection.
@@ -117,6 +119,12 @@ fn serve(mut stream: TcpStream, connection: usize, seen: &Mutex<Vec<String>>, sc
                     }
                 }
                 Step::Wait(time) => sleep(time),
+                Step::Until(is_set) => {
+                    let begun = Instant::now();
+                    while !is_set.load(Relaxed) && begun.elapsed() < Duration::from_secs(60) {
+                        sleep(Duration::from_millis(1));
+                    }
+                }
                 Step::Stall => {
                     let _ = stream.read(&mut buffer);
                     return;

@@ -108,8 +108,11 @@ fn all_changes_are_seen(server: &PostgresServer, larder: &Larder) {
             until_seen(&mut client, key, value);
             assert_eq!(until_kept(larder, &mut client, key), *value, "{change}");
         }
+        // A truncated table has a new file, as a table that was rewritten has, which the stream does not tell: it
+        // begins again when the database is asked next.
+        let losses = metric(larder, "tracking_losses_total");
+        assert!(losses == 0.0 || change.starts_with("TRUNCATE"), "{losses} after {change}");
     }
-    assert_eq!(metric(larder, "tracking_losses_total"), 0.0);
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn what_changes_in_the_database_is_seen() {
     all_changes_are_seen(&server, &larder);
     let slots = "SELECT count(*), bool_and(temporary), (SELECT string_agg(tablename, ',' ORDER BY tablename) \
         FROM pg_publication_tables WHERE pubname = 'larder') FROM pg_replication_slots";
-    assert_eq!(server.sql(slots), "1|t|orders,prices,users");
+    wait_until("one temporary slot", || server.sql(slots) == "1|t|orders,prices,users");
     // The stream does not tell it, the database is asked each second.
     let mut client = larder.client();
     server.sql("INSERT INTO users VALUES (1, 'Eve')");

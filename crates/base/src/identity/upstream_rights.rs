@@ -11,7 +11,7 @@ use std::{
         Arc, Weak,
         atomic::{
             AtomicU64,
-            Ordering::{Acquire, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
     time::{Duration, Instant},
@@ -26,7 +26,9 @@ pub struct UpstreamRights {
     /// How old an answer may be while it decides, ms.
     max_age: Millis,
     users: Mutex<HashMap<Box<str>, Weak<UserRights>>>,
-    /// Counts calls of [`UpstreamRights::forget`].
+    /// Counts questions, and calls of [`UpstreamRights::forget`].
+    questions: AtomicU64,
+    /// The number of the last call of [`UpstreamRights::forget`].
     forgotten: AtomicU64,
     /// Counts answers that differ from the one before.
     changes: AtomicU64,
@@ -44,13 +46,15 @@ pub struct UserRights {
     version: AtomicU64,
     /// The last moment at which the answer counts, ms since 1970; 0: there is none.
     valid_until: AtomicU64,
+    /// The number of the question that has the answer.
+    answered: AtomicU64,
 }
 
 /// The moment at which the Redis was asked about users.
 #[derive(Debug, Clone, Copy)]
 pub struct RightsQuestion {
     at: Millis,
-    forgotten: u64,
+    number: u64,
 }
 
 /// What the Redis said about a user.
@@ -83,6 +87,7 @@ impl UpstreamRights {
         UpstreamRights {
             max_age: max_age.as_millis() as Millis,
             users: Mutex::new(users),
+            questions: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             warnings: LogLimiter::new(WARNINGS),
@@ -117,10 +122,14 @@ impl UpstreamRights {
     }
     /// Call it before the Redis is asked.
     pub fn question(&self, now: Millis) -> RightsQuestion {
-        RightsQuestion { at: now, forgotten: self.forgotten.load(Acquire) }
+        RightsQuestion { at: now, number: self.next_number() }
     }
-    /// Takes over what the Redis answered. False: answers were forgotten after it was asked, so
-    /// this one may be too old, and nothing has changed.
+    fn next_number(&self) -> u64 {
+        1 + self.questions.fetch_add(1, AcqRel)
+    }
+    /// Takes over what the Redis answered, unless a later question has its answer already: cores ask
+    /// beside each other. False: answers were forgotten after it was asked, so this one may be too
+    /// old, and nothing has changed.
     pub fn learn(&self, rights: &UserRights, asked: RightsQuestion, answer: RightsAnswer) -> bool {
         let until = asked.at.saturating_add(self.max_age);
         let (user, until) = match answer {
@@ -130,8 +139,8 @@ impl UpstreamRights {
         };
         // The lock orders this and `forget`.
         let _users = self.users.lock();
-        let counts = self.forgotten.load(Acquire) == asked.forgotten;
-        if counts {
+        let counts = self.forgotten.load(Acquire) < asked.number;
+        if counts && rights.answered.fetch_max(asked.number, AcqRel) < asked.number {
             let (before, known) = (rights.version(), rights.last().is_some());
             rights.learn(user, until);
             self.changes.fetch_add(u64::from(known && rights.version() != before), Release);
@@ -145,7 +154,7 @@ impl UpstreamRights {
     /// Forgets all answers, also those that are under way: a client has changed users at the Redis.
     pub fn forget(&self) {
         let users = self.users.lock();
-        self.forgotten.fetch_add(1, Release);
+        self.forgotten.store(self.next_number(), Release);
         users.values().filter_map(Weak::upgrade).for_each(|rights| rights.valid_until.store(0, Release));
     }
 }
@@ -157,6 +166,7 @@ impl UserRights {
             user: ArcSwapOption::empty(),
             version: AtomicU64::new(0),
             valid_until: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
         }
     }
     fn learn(&self, user: Option<Arc<User>>, until: Millis) {
@@ -221,5 +231,15 @@ mod tests {
         assert!(all.learn(&app, all.question(1_000), RightsAnswer::Nobody));
         assert!(matches!(app.now(2_000), RightsNow::Gone));
         assert!(matches!(app.now(2_001), RightsNow::AskSource));
+    }
+
+    #[test]
+    fn an_answer_that_a_later_question_overtook_does_not_count() {
+        let all = UpstreamRights::new(Duration::from_secs(1));
+        let app = all.of("app");
+        let (first, second) = (all.question(1_000), all.question(1_000));
+        assert!(all.learn(&app, second, RightsAnswer::Nobody));
+        assert!(all.learn(&app, first, RightsAnswer::Unknown));
+        assert!(matches!(app.now(1_500), RightsNow::Gone));
     }
 }

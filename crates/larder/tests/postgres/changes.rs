@@ -312,10 +312,10 @@ fn a_stream_that_is_late_makes_copies_stale() {
     server.sql("UPDATE users SET name = 'Late' WHERE id = 42");
     let changed = Instant::now();
     wait_until("the read of the new row", || {
-        // The age when it asks: the client may have to wait for its turn after that.
-        let age = changed.elapsed();
+        // By Larder's own clock: a busy machine may hold it up for longer than its bound of 2 s.
+        let lag = metric(&larder, "lag_seconds");
         let answer = text(&mut client, &["GET", "user:42"]);
-        assert!(answer == "Late" || age < Duration::from_secs(2) + 2 * BOUND, "still {answer}");
+        assert!(answer == "Late" || lag < 2.5, "still {answer} at a lag of {lag} s");
         answer == "Late"
     });
     assert_eq!(metric(&larder, "tracking_connections"), 0.0);

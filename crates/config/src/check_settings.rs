@@ -11,6 +11,7 @@ use super::{
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     env_variables::{self, Env, env_warnings},
     fill_settings::settings,
+    listen_address::Address,
     load_config::ConfigInput,
     machine_limits::Machine,
     parse_setting::{is_off, parse},
@@ -21,7 +22,6 @@ use super::{
     settings::Settings,
     settings_table::{Fallback, all_settings},
 };
-use std::net::SocketAddr;
 
 /// A configuration without problems.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,7 +122,7 @@ fn overridden(env: &Env, top: &EffectiveSettings, machine: &Machine) -> Vec<Stri
         // `PROXY_PORT` alone names no interface.
         let is_port = origin == SettingOrigin::Env("PROXY_PORT".to_owned());
         let holds = |wanted: &SettingValue| {
-            let port = |value: &SettingValue| value.get().map(SocketAddr::port);
+            let port = |value: &SettingValue| value.get().map(Address::port);
             let same = |value: &SettingValue| if is_port { port(value) == port(wanted) } else { value == wanted };
             values.iter().any(same)
         };

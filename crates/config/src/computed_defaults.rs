@@ -31,7 +31,7 @@ pub(super) fn computed(name: &str, scope: &EffectiveSettings, machine: &Machine)
 /// Where others reach this process, if that is known before it listens.
 fn only_http_address(scope: &EffectiveSettings) -> Option<PeerAddress> {
     let listener = if scope.is_set("peer-tls-ca") { "https" } else { "http" };
-    match scope.addresses(listener)[..] {
+    match &scope.addresses(listener)[..] {
         [only] if !only.ip().is_unspecified() && only.port() != 0 => {
             Some(PeerAddress { host: only.ip().to_string(), port: only.port() })
         }

@@ -3,6 +3,7 @@
 use super::{
     effective_values::{EffectiveSettings, NamedTable, prefix},
     fill_settings::passthrough,
+    listen_address::Address,
     machine_limits::Machine,
     otlp_settings::{FIXED_HEADERS, IS_BUILT_IN},
     peer_checks::check_peers,
@@ -14,7 +15,7 @@ use super::{
     trusted_proxies::ProxyProtocol,
 };
 use larder_units::{parse_duration, show_duration, show_rounded_size, show_size};
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 /// The settings that are addresses to listen on.
 const LISTENERS: [&str; 7] = ["http", "https", "redis", "rediss", "memcached", "memcacheds", "admin"];
@@ -26,11 +27,12 @@ pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) 
     let all = LISTENERS.map(|name| (scope, name)).into_iter();
     let named = scopes.iter().filter(is_listener);
     let all = all.chain(named.flat_map(|scope| [(scope, "redis"), (scope, "rediss")]));
-    let mut seen: Vec<(SocketAddr, String)> = Vec::new();
+    let mut seen: Vec<(Address, String)> = Vec::new();
     for (scope, name) in all {
         let whole = format!("{}{name}", prefix(scope.table.as_ref()));
         for address in scope.addresses(name) {
-            match seen.iter().find(|(other, _)| *other == address && address.port() != 0) {
+            match seen.iter().find(|(other, _)| *other == address && (address.port() != 0 || address.path().is_some()))
+            {
                 Some((_, other)) => problems
                     .push(format!("{}: {whole}: {address} is already taken by {other}", scope.effective(name).origin)),
                 None => seen.push((address, whole.clone())),
@@ -72,8 +74,7 @@ pub(super) fn check_open_listeners(scopes: &[EffectiveSettings], problems: &mut 
         if wants_certificates && speaks_tls || origin.to_string().contains("PROXY_") {
             continue;
         }
-        if let Some(address) = scope.all(name).find(|address: &&SocketAddr| !address.ip().to_canonical().is_loopback())
-        {
+        if let Some(address) = scope.all(name).find(|address: &&Address| !address.ip().to_canonical().is_loopback()) {
             let whole = format!("{}{name}", prefix(scope.table.as_ref()));
             open.push(format!(
                 "{origin}: {whole}: {address} is open to other machines, and clients need no authentication: set password or users-file, listen on 127.0.0.1, or set insecure"

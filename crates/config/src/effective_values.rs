@@ -1,11 +1,12 @@
 //! The effective values of settings: what holds after all layers and defaults, with where each
 //! value comes from.
 use super::{
+    listen_address::Address,
     raw_settings::SettingOrigin,
     setting_value::{Percent, SettingValue, Share, Size, Span},
     settings_table::{SettingSpec, ValueKind},
 };
-use std::{any::Any, net::SocketAddr, time::Duration};
+use std::{any::Any, time::Duration};
 
 /// One setting's effective value.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,8 +128,8 @@ impl EffectiveSettings {
     pub(super) fn texts(&self, name: &str) -> Vec<&str> {
         self.all::<String>(name).map(String::as_str).collect()
     }
-    pub(super) fn addresses(&self, name: &str) -> Vec<SocketAddr> {
-        self.all(name).copied().collect()
+    pub(super) fn addresses(&self, name: &str) -> Vec<Address> {
+        self.all(name).cloned().collect()
     }
     /// The prefixes of tracked keys. A prefix of every key is written `*`.
     pub(super) fn tracking_prefixes(&self) -> Vec<&str> {

@@ -46,7 +46,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
             header: ForwardedHeader::from_name(top.text("forwarded-header").unwrap_or_default()),
         },
         proxy_protocol: proxy_protocol(top),
-        admin: top.addresses("admin").first().copied(),
+        admin: top.addresses("admin").pop(),
         access: access(top),
         listeners: scopes.iter().filter_map(listener).collect(),
         http_group: number(top.text("http-group").unwrap_or_default()).unwrap_or(0),

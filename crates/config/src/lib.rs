@@ -86,6 +86,7 @@ pub use env_variables::Env;
 pub use eviction::eviction_name;
 pub use gcache_file::convert_gcache;
 pub use jwt_settings::JwtSettings;
+pub use listen_address::{Address, UnixSocket};
 pub use load_config::{ConfigInput, load_config};
 pub use machine_limits::Machine;
 pub use nearest_name::nearest;

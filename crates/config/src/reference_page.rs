@@ -18,6 +18,7 @@ You can give every setting as a flag of `larder serve`, as an environment variab
 - Sizes: a number of bytes, or with B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
 - Durations: a whole number with ms, s, m, h or d.
 - Addresses: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (all interfaces); port 0 takes a free port, which the ready line names.
+- Addresses of listeners can be Unix sockets: `unix:/run/larder/redis.sock?mode=0660&group=app` ([security](../security.md#unix-sockets)).
 - Settings with several values: repeat the flag, separate with commas in the variable, write an array in the file. Of any other flag given twice, the last one counts.
 - `none` or `off` (or an empty text) switches an optional setting off.
 - `SIGHUP` and `POST /v1/config/reload` read the file again. Settings marked below change at once, the others at the next start. `larder config diff` shows both.

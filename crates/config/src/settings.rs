@@ -4,6 +4,7 @@ use super::{
     command_lists::AccessSettings,
     data_file::DataFile,
     jwt_settings::JwtSettings,
+    listen_address::Address,
     nearest_name::usual_name,
     otlp_settings::OtlpSettings,
     peer_settings::PeerSettings,
@@ -18,23 +19,23 @@ use super::{
 };
 use larder_engine::Eviction;
 use larder_store::disk::StoreSettings;
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 /// The checked configuration. Every field is described in the table
 /// ([`super::settings_table`]) under its name with hyphens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    pub http: Vec<SocketAddr>,
-    pub https: Vec<SocketAddr>,
-    pub redis: Vec<SocketAddr>,
-    pub rediss: Vec<SocketAddr>,
-    pub memcached: Vec<SocketAddr>,
-    pub memcacheds: Vec<SocketAddr>,
+    pub http: Vec<Address>,
+    pub https: Vec<Address>,
+    pub redis: Vec<Address>,
+    pub rediss: Vec<Address>,
+    pub memcached: Vec<Address>,
+    pub memcacheds: Vec<Address>,
     /// What clients of `redis` and `rediss` may do.
     pub access: AccessSettings,
     /// Further listeners for the Redis protocol.
     pub listeners: Vec<ListenerSettings>,
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Address>,
     pub admin_tls: bool,
     pub tls: TlsSettings,
     pub allowed_hosts: AllowedHosts,
@@ -137,8 +138,8 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerSettings {
     pub name: String,
-    pub redis: Vec<SocketAddr>,
-    pub rediss: Vec<SocketAddr>,
+    pub redis: Vec<Address>,
+    pub rediss: Vec<Address>,
     pub proxy_protocol: ProxyProtocol,
     pub access: AccessSettings,
 }

@@ -216,9 +216,9 @@ fn secrets_come_from_files() {
 fn defaults() {
     let Settings { groups, .. } = loaded(&[], &[], "").settings;
     let s = loaded(&[], &[], "").settings;
-    assert_eq!(s.http, ["127.0.0.1:8080".parse().unwrap()]);
-    assert_eq!(s.redis, ["127.0.0.1:6380".parse().unwrap()]);
-    assert_eq!(s.admin, Some("127.0.0.1:8081".parse().unwrap()));
+    assert_eq!(s.http, ["127.0.0.1:8080".parse::<std::net::SocketAddr>().unwrap().into()]);
+    assert_eq!(s.redis, ["127.0.0.1:6380".parse::<std::net::SocketAddr>().unwrap().into()]);
+    assert_eq!(s.admin, Some("127.0.0.1:8081".parse::<std::net::SocketAddr>().unwrap().into()));
     assert_eq!((s.threads, s.password.is_none(), s.data_dir.is_none()), (7, true, true));
     assert_eq!((s.max_key, s.max_value, s.max_body), (64 << 10, 512 << 20, 512 << 20));
     assert_eq!((s.idle_timeout, s.groups[0].freshness.source_timeout), (None, Duration::from_secs(1)));
@@ -462,7 +462,7 @@ fn impossible_values_name_their_place() {
         (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),
         (
             &["--http=off,127.0.0.1:1"],
-            "flag --http: http: `off` is not an address: write 127.0.0.1:8080, [::1]:8080, localhost:8080, or :8080 for all interfaces",
+            "flag --http: http: `off` is not an address: write 127.0.0.1:8080, [::1]:8080, localhost:8080, or :8080 for all interfaces, or unix:/PATH",
         ),
     ] {
         assert_eq!(problems(args, &[], ""), [expected], "{args:?}");

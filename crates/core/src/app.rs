@@ -27,7 +27,7 @@ use larder_base::{
     telemetry::{CommandStats, Counters, History, Logs, Telemetry, Tracer},
     tls::ServerTls,
 };
-use larder_config::{CheckedConfig, Settings, SourceClass};
+use larder_config::{Address, CheckedConfig, Settings, SourceClass};
 use larder_engine::{ListenerKind, Millis};
 use larder_ring::{
     peer::{self, PeerClient, Peers},
@@ -37,7 +37,6 @@ use larder_source::{Fetch, ServerLoads, SourceError, UserServers, no_room_for_ke
 use larder_store::clock;
 use parking_lot::Mutex;
 use std::{
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -114,26 +113,26 @@ pub struct GateState {
 #[derive(Debug, Clone, Default)]
 pub struct Bound {
     /// HTTP listeners.
-    pub http: Vec<SocketAddr>,
+    pub http: Vec<Address>,
     /// HTTP listeners with TLS.
-    pub https: Vec<SocketAddr>,
+    pub https: Vec<Address>,
     /// Redis-protocol listeners.
-    pub redis: Vec<SocketAddr>,
+    pub redis: Vec<Address>,
     /// Redis-protocol listeners with TLS.
-    pub rediss: Vec<SocketAddr>,
+    pub rediss: Vec<Address>,
     /// memcached listeners.
-    pub memcached: Vec<SocketAddr>,
+    pub memcached: Vec<Address>,
     /// memcached listeners with TLS.
-    pub memcacheds: Vec<SocketAddr>,
+    pub memcacheds: Vec<Address>,
     /// The admin listener.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Address>,
 }
 
 impl Bound {
     /// The port of the first Redis-protocol listener, a plain one if there is one; 0: there is
     /// none.
     pub fn redis_port(&self) -> u16 {
-        self.redis.first().or(self.rediss.first()).map_or(0, SocketAddr::port)
+        self.redis.first().or(self.rediss.first()).map_or(0, Address::port)
     }
 }
 

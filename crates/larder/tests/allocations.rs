@@ -109,8 +109,8 @@ fn a_redis_hit_allocates_nothing() {
     let app = Arc::new(App::new(settings, Logs::default(), Bound::default(), 10, larder_redis::catalog()).unwrap());
     let worker = Worker::new(0, app);
     let pool = BufferPool::default();
-    let address = ([127, 0, 0, 1], 1).into();
-    let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+    let address = || ([127, 0, 0, 1], 1).into();
+    let client = Arc::new(Client::new(1, address(), address(), 0, clock::now(), Waker::noop().clone()));
     let mut conn = ClientConnection::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
 
     let value = "v".repeat(64);
@@ -174,8 +174,8 @@ fn a_kept_reply_allocates_nothing() {
         worker.groups.default().read(b"ready", clock::now()).await.expect("it is connected");
         worker.groups.default().source.as_redis().unwrap().commands().await.expect("it shows its commands");
         let pool = BufferPool::default();
-        let address = ([127, 0, 0, 1], 1).into();
-        let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+        let address = || ([127, 0, 0, 1], 1).into();
+        let client = Arc::new(Client::new(1, address(), address(), 0, clock::now(), Waker::noop().clone()));
         let mut conn =
             ClientConnection::new(&worker, client, CommandAccess::of_listeners(&worker.app.settings)[0].clone());
         let one = command(&["HGET", "h", "f"]);
@@ -223,8 +223,8 @@ fn a_lone_miss_allocates_little() {
             let worker = Worker::new(0, app);
             worker.groups.default().read(b"ready", clock::now()).await.expect("it is connected");
             let pool = BufferPool::default();
-            let address = ([127, 0, 0, 1], 1).into();
-            let client = Arc::new(Client::new(1, address, address, 0, clock::now(), Waker::noop().clone()));
+            let address = || ([127, 0, 0, 1], 1).into();
+            let client = Arc::new(Client::new(1, address(), address(), 0, clock::now(), Waker::noop().clone()));
             let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
             let mut conn = ClientConnection::new(&worker, client, access);
             let inputs: Vec<_> = (1..=KEYS).map(|i| command(&["GET", &format!("key:{i}")])).collect();
@@ -345,7 +345,7 @@ impl FullServer {
         let app =
             Arc::new(App::new(settings, Logs::default(), Bound::default(), 20_000, larder_redis::catalog()).unwrap());
         let worker = Rc::new(Worker::new(0, app));
-        let address = ([127, 0, 0, 1], 1).into();
+        let address = || ([127, 0, 0, 1], 1).into();
         let mut server = FullServer {
             worker: worker.clone(),
             pool: BufferPool::default(),
@@ -353,7 +353,7 @@ impl FullServer {
             _kept: Default::default(),
         };
         for number in 0..10_000 {
-            let listed = worker.app.clients.register(address, address, 0, clock::now(), Waker::noop().clone());
+            let listed = worker.app.clients.register(address(), address(), 0, clock::now(), Waker::noop().clone());
             let text: Arc<str> = format!("{number}{}", "x".repeat(1000)).into();
             let mut about = listed.client.about.lock();
             (about.name, about.lib_name, about.lib_version) = (text.clone(), text.clone(), text);
@@ -487,7 +487,13 @@ fn no_answer_over_http_is_made_that_the_buffers_have_no_room_for() {
                 let (stream, peer) = listener.accept().await.unwrap();
                 let before = LIVE.get();
                 PEAK.set(before);
-                let served = larder_http::serve_connection(server.worker.clone(), Rc::default(), stream, peer, role);
+                let served = larder_http::serve_connection(
+                    server.worker.clone(),
+                    Rc::default(),
+                    stream,
+                    (peer.into(), peer.into()),
+                    role,
+                );
                 let served = tokio::task::spawn_local(served);
                 let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
                 client.write_all(request.as_bytes()).await.unwrap();
@@ -533,7 +539,7 @@ fn an_http_hit_allocates_nothing() {
             worker,
             Rc::default(),
             stream,
-            peer,
+            (peer.into(), peer.into()),
             larder_http::ListenerRole::Native,
         ));
 

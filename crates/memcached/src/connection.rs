@@ -17,6 +17,7 @@ use larder_base::{
     telemetry::{Counters, RecordedOperation},
     tls::{ClientStream, begins_handshake},
 };
+use larder_config::Address;
 use larder_core::{
     app::Worker,
     clients::Client,
@@ -34,7 +35,6 @@ use larder_store::clock;
 use std::{
     collections::VecDeque,
     future::Future as _,
-    net::SocketAddr,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -51,11 +51,11 @@ pub async fn serve<S: ClientStream>(
     pool: Rc<BufferPool>,
     flush: Rc<PendingFlush>,
     stream: S,
-    peer: SocketAddr,
+    ends: (Address, Address),
 ) {
     let of = worker.clone();
     let begin = |client, user: Option<&str>| MemcachedConnection::new(&of, client, user, flush);
-    connection::serve(worker, pool, stream, peer, begin).await;
+    connection::serve(worker, pool, stream, ends, begin).await;
 }
 
 /// One client's connection, without the socket.
@@ -618,7 +618,7 @@ fn note_write(worker: &Worker, group: &Group, key: &[u8], operation: RecordedOpe
 fn refuse_foreign(worker: &Worker, client: &Client, input: &[u8], out: &mut Output) {
     worker.counters.memcached_foreign.add(1);
     if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
-        let peer = client.peer;
+        let peer = &client.peer;
         tracing::warn!(%peer, not_logged = left_out, "closed a connection to the memcached port: no memcached command arrived");
     }
     if input.first() == Some(&BINARY) {

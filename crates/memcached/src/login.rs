@@ -57,7 +57,7 @@ fn too_many(wait: Duration) -> String {
 
 /// Counts and logs a login that failed.
 fn note_failed(worker: &Worker, session: &Session, name: &[u8]) {
-    let peer = session.client.peer;
+    let peer = &session.client.peer;
     worker.counters.failed_logins.add(1);
     let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
     tracing::warn!(client = %peer, user = %name.escape_debug(), by = "memcached", "a login failed");

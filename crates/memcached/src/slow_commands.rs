@@ -58,6 +58,6 @@ pub(crate) fn note(worker: &Worker, client: &Client, (name, key): (&str, &[u8]),
         let name = client.about.lock().name.clone();
         telemetry
             .slow
-            .note(SlowEntry { id: 0, at: telemetry.time(), took, args, client: client.peer, name }, "command");
+            .note(SlowEntry { id: 0, at: telemetry.time(), took, args, client: client.peer.clone(), name }, "command");
     }
 }

@@ -1,4 +1,5 @@
 //! `stats`: the numbers that memcached's clients and exporters read.
+use larder_config::Address;
 use larder_core::app::Worker;
 use larder_proto::output::Output;
 use larder_store::clock;
@@ -66,11 +67,13 @@ fn general(worker: &Worker, out: &mut Output) {
 
 fn settings(worker: &Worker, out: &mut Output) {
     let app = &worker.app;
-    let ports = |of: &[std::net::SocketAddr]| of.first().map_or(0, std::net::SocketAddr::port);
+    let tcp = app.bound.memcached.iter().find(|address| address.path().is_none());
+    let unix = app.bound.memcached.iter().find_map(Address::path);
     stat(out, "maxbytes", worker.groups.default().cache.max_memory());
     stat(out, "maxconns", app.clients.limit());
-    stat(out, "tcpport", ports(&app.bound.memcached));
+    stat(out, "tcpport", tcp.map_or(0, Address::port));
     stat(out, "udpport", 0);
+    stat(out, "domain_socket", unix.map_or("NULL".into(), |path| path.display().to_string()));
     stat(out, "verbosity", 0);
     stat(out, "evictions", "on");
     stat(out, "num_threads", app.settings.threads);

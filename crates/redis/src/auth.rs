@@ -76,7 +76,7 @@ pub(super) fn failed(call: &CommandContext<'_>, user: &[u8]) -> CommandError {
 
 /// Counts and logs credentials that were wrong.
 pub(super) fn note_failed(call: &CommandContext<'_>, credential: Credential, user: &[u8]) {
-    let peer = call.session.client.peer;
+    let peer = &call.session.client.peer;
     call.worker.counters.failed_logins.add(1);
     let name = String::from_utf8_lossy(&user[..user.len().min(64)]);
     let object = call.args[0].to_ascii_uppercase();

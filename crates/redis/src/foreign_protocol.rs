@@ -25,7 +25,7 @@ impl ForeignProtocol {
             ForeignProtocol::Proxy => ("the PROXY protocol", &worker.counters.redis_foreign_proxy),
         };
         counter.add(1);
-        let peer = client.peer;
+        let peer = &client.peer;
         if let Some(left_out) = worker.app.telemetry.foreign.due(Instant::now()) {
             tracing::warn!(
                 %peer,

@@ -14,6 +14,7 @@ use crate::{
 use bytes::Bytes;
 use indexmap::IndexMap;
 use larder_base::telemetry::{Counters, recorded_args};
+use larder_config::Address;
 use larder_core::{
     app::Worker,
     clients::{About, Client, Moves},
@@ -25,7 +26,7 @@ use larder_ring::replica::ReplicaRequest;
 use larder_source::{DedicatedConnection, SourceKind};
 use std::{
     mem,
-    net::{Ipv4Addr, SocketAddr},
+    net::Ipv4Addr,
     ops::{Deref, DerefMut},
     rc::Rc,
     sync::Arc,
@@ -195,8 +196,8 @@ impl Session {
 
     /// The session in which commands of another node run, on the entries of this one.
     pub(super) fn of_node(worker: &Worker, now: Millis, resp3: bool) -> Session {
-        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let client = Arc::new(Client::new(0, nowhere, nowhere, worker.id, now, Waker::noop().clone()));
+        let nowhere = Address::Ip((Ipv4Addr::UNSPECIFIED, 0).into());
+        let client = Arc::new(Client::new(0, nowhere.clone(), nowhere, worker.id, now, Waker::noop().clone()));
         let mut session = Session::without_user(worker, client, CommandAccess::to_all());
         session.backend = Backend::Memory;
         // The rules of the client's user were applied where it is connected.

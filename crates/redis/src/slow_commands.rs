@@ -87,7 +87,7 @@ pub(super) fn note_recorded(worker: &Worker, client: &Client, row: u16, took: Du
         at: telemetry.time(),
         took,
         args: args.into(),
-        client: client.peer,
+        client: client.peer.clone(),
         name: client.about.lock().name.as_ref().into(),
     };
     let is_fast = command.is_some_and(|command| command.flags.has(Flags::FAST));

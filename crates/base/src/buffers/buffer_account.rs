@@ -1,9 +1,9 @@
 //! The buffer account of one connection.
 use super::buffer_budget::{BufferKind, Buffers, ClientProtocol, KINDS, LITTLE, STEP};
+use larder_config::Address;
 use std::{
     cell::Cell,
     marker::PhantomData,
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -170,7 +170,7 @@ impl BufferAccount {
     }
 
     /// It ends because it was told to: counts and logs that.
-    pub fn note_cut(&self, peer: SocketAddr) {
+    pub fn note_cut(&self, peer: &Address) {
         self.buffers.note_cut(self.protocol, peer, self.account.holds());
     }
 }

@@ -1,11 +1,11 @@
 //! The bound on all buffers, and what is held against it.
 use super::{buffer_account::SharedAccount, open_files::OpenFiles};
+use larder_config::Address;
 use larder_engine::Lent;
 use larder_store::clock;
 use parking_lot::Mutex;
 use slab::Slab;
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -262,7 +262,7 @@ impl Buffers {
 
     /// Counts, and logs now and then, a connection that was cut.
     #[cold]
-    pub fn note_cut(&self, protocol: ClientProtocol, peer: SocketAddr, holds: usize) {
+    pub fn note_cut(&self, protocol: ClientProtocol, peer: &Address, holds: usize) {
         self.cut[protocol as usize].fetch_add(1, Relaxed);
         let (now, last) = (clock::now(), self.logged.load(Relaxed));
         if now >= last + LOG_EVERY && self.logged.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {

@@ -1,15 +1,16 @@
 //! Why the process did not start, or ended other than by draining.
-use std::{io, net::SocketAddr};
+use larder_config::Address;
+use std::io;
 
 /// Why the server did not start, or ended other than by draining.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An address could not be listened on.
-    #[error("cannot listen on {address} (--{setting}): {error}{}", other_address(.error, .setting))]
+    #[error("cannot listen on {address} (--{setting}): {error}{}", other_address(.error, .setting, .address))]
     Bind {
         /// The setting that names the address.
         setting: &'static str,
-        address: SocketAddr,
+        address: Address,
         /// What the system said.
         error: io::Error,
     },
@@ -82,7 +83,14 @@ impl RunError {
 }
 
 /// What to do about an address that another process has, or that Larder may not have.
-fn other_address(error: &io::Error, setting: &str) -> String {
+fn other_address(error: &io::Error, setting: &str, address: &Address) -> String {
+    if let Some(path) = address.path() {
+        return match error.kind() {
+            io::ErrorKind::NotFound => format!("; create the folder of {}", path.display()),
+            io::ErrorKind::PermissionDenied => "; this user may not create or change the file there".to_owned(),
+            _ => String::new(),
+        };
+    }
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("; choose another address with --{setting} ADDR, or --{setting} off"),
         io::ErrorKind::AddrNotAvailable => {

@@ -1,6 +1,7 @@
 //! The slow log: the latest commands that took long.
 use crate::buffers::TableShare;
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use larder_config::Address;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// The most arguments of a command that an entry has, and the most bytes of each; as in Redis.
 const MOST_ARGS: usize = 32;
@@ -18,7 +19,7 @@ pub struct SlowEntry {
     /// What [`recorded_args`] has kept.
     pub args: Arc<[u8]>,
     /// The client's address.
-    pub client: SocketAddr,
+    pub client: Address,
     /// The client's name (CLIENT SETNAME).
     pub name: Arc<str>,
 }

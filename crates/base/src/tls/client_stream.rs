@@ -1,8 +1,9 @@
-//! A client's connection as the protocols see it: TCP, or TLS over TCP.
+//! A client's connection as the protocols see it: a socket, or TLS over it.
+//!
+//! A `TcpStream` may hold a Unix socket: all that is called here is the same for both (decision 0185).
 use std::{
     future::Future,
     io::{self, IoSlice},
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -15,12 +16,6 @@ use tokio_rustls::{rustls::HandshakeKind, server::TlsStream};
 /// A client's connection. What is only true of TLS is a constant for TCP, so that the code for
 /// plain connections does not have it.
 pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// The address of ours that the client is connected to.
-    ///
-    /// # Errors
-    /// The client has reset the connection.
-    fn local_addr(&self) -> io::Result<SocketAddr>;
-
     /// Ends when the client has closed the connection, even if there is unread input before that.
     fn gone(&self) -> impl Future<Output = ()>;
 
@@ -65,10 +60,6 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + 'static {
 }
 
 impl ClientStream for TcpStream {
-    #[inline]
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        TcpStream::local_addr(self)
-    }
     /// Interest in input would report the input first. This interest reports nothing else, because
     /// no urgent data is requested.
     #[cfg(target_os = "linux")]
@@ -166,9 +157,6 @@ fn at_once<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
 }
 
 impl ClientStream for TlsClientStream {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.get_ref().0.local_addr()
-    }
     fn gone(&self) -> impl Future<Output = ()> {
         ClientStream::gone(self.stream.get_ref().0)
     }

@@ -6,7 +6,7 @@ use super::{
         SettingSpec,
     },
     value_kind::{
-        ADDRESS, ADDRESS_RANGE, AUTH, COMMAND, HOSTNAME, ROUTE_PREFIX,
+        ADDRESS_RANGE, AUTH, COMMAND, HOSTNAME, LISTENER, ROUTE_PREFIX,
         ValueKind::{Choice, Path, Secret, Switch, Text},
     },
 };
@@ -14,13 +14,13 @@ use crate::trusted_proxies::{ForwardedHeader, ProxyProtocol};
 
 settings! { SettingSection::Listening;
     /// Address for HTTP. Port 0 takes a free one; no host means all interfaces.
-    "http": ADDRESS => Is("127.0.0.1:8080"), example(":8080"), optional, many, also(&["PROXY_HOST", "PROXY_PORT"]);
+    "http": LISTENER => Is("127.0.0.1:8080"), example(":8080"), optional, many, also(&["PROXY_HOST", "PROXY_PORT"]);
 
     /// Address for the Redis protocol.
-    "redis": ADDRESS => Is("127.0.0.1:6380"), example(":6380"), optional, many, per_listener;
+    "redis": LISTENER => Is("127.0.0.1:6380"), example(":6380"), optional, many, per_listener;
 
     /// Address for memcached's text protocol. See docs/memcached.md.
-    "memcached": ADDRESS => Off, example(":11211"), optional, many;
+    "memcached": LISTENER => Off, example(":11211"), optional, many;
 
     /// Commands that Redis clients may not call: names (`flushall`), subcommands (`config|set`) or
     /// categories (`@dangerous`). They are answered with `-NOPERM`. See docs/in-front-of-redis.md.
@@ -38,7 +38,7 @@ settings! { SettingSection::Listening;
     "forward-admin": Switch => Is("false"), example("true"), per_listener;
 
     /// Address for the admin routes. Keep it off public networks.
-    "admin": ADDRESS => Is("127.0.0.1:8081"), example("127.0.0.1:9090"), optional;
+    "admin": LISTENER => Is("127.0.0.1:8081"), example("127.0.0.1:9090"), optional;
 
     /// Host names that requests to the HTTP and admin listeners may have in `Host`. Set it when
     /// clients, or a proxy that passes `Host` on, reach a listener on a loopback address by a name.

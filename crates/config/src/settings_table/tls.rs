@@ -6,7 +6,7 @@ use super::{
         SettingSpec,
     },
     value_kind::{
-        ADDRESS,
+        LISTENER,
         ValueKind::{Choice, Path, Switch},
     },
 };
@@ -14,13 +14,13 @@ use crate::tls_settings::{TlsClientAuth, TlsClientUser};
 
 settings! { SettingSection::Tls;
     /// Address for HTTP over TLS; clients choose HTTP/2 or HTTP/1.1 in the handshake. See docs/tls.md.
-    "https": ADDRESS => Off, example(":8443"), optional, many;
+    "https": LISTENER => Off, example(":8443"), optional, many;
 
     /// Address for the Redis protocol over TLS.
-    "rediss": ADDRESS => Off, example(":6390"), optional, many, per_listener;
+    "rediss": LISTENER => Off, example(":6390"), optional, many, per_listener;
 
     /// Address for memcached's text protocol over TLS.
-    "memcacheds": ADDRESS => Off, example(":11212"), optional, many;
+    "memcacheds": LISTENER => Off, example(":11212"), optional, many;
 
     /// Serves the admin listener over TLS only.
     "admin-tls": Switch => Is("false"), example("true");

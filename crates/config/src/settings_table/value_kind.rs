@@ -4,7 +4,7 @@ use crate::{
     checked_texts::{host_and_port, hostname, route_prefix},
     command_lists::CommandList,
     in_flight::InFlight,
-    listen_address::parse_address,
+    listen_address::{parse_address, parse_listener},
     machine_limits::Machine,
     otlp_settings::resource_attribute,
     peer_entry::{PeerAddress, Zone, ZonedPeerEntry},
@@ -87,8 +87,10 @@ forms! {
     PREFIX_RATE "PREFIX=N/s" => |text, _| RateLimit::of_prefix(text);
     /// Requests per second for commands: `@write=100/s`.
     COMMAND_RATE "COMMAND=N/s" => |text, _| RateLimit::of_commands(text);
-    /// A listening address.
+    /// An address to listen on or to connect to.
     ADDRESS "ADDR" => |text, machine| parse_address(text, machine.ipv6);
+    /// The address of a listener, which may be a Unix socket.
+    LISTENER "ADDR" => |text, machine| parse_listener(text, machine.ipv6);
     /// An address, or a range of them: `10.0.0.0/8`.
     ADDRESS_RANGE "RANGE" => |text, _| text.parse::<AddressRange>();
     /// A source URL.

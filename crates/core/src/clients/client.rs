@@ -3,10 +3,10 @@ use super::{
     forwarded_name::Name,
     push_inbox::{Backlog, Posted, PushInbox, PushMessage},
 };
+use larder_config::Address;
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed},
@@ -20,9 +20,9 @@ pub struct Client {
     /// Unique for the life of the process, from 1, in order of arrival.
     pub id: u64,
     /// The client's address.
-    pub peer: SocketAddr,
+    pub peer: Address,
     /// Our end of the connection.
-    pub local: SocketAddr,
+    pub local: Address,
     /// The worker that serves it.
     pub worker: usize,
     /// When it was accepted.
@@ -109,7 +109,7 @@ impl Client {
     /// A connection that just came in, whose task `waker` wakes. Outside of
     /// [`Clients`](super::Clients) only tests and commands of other nodes need one
     /// (`Waker::noop()`).
-    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, worker: usize, now: Millis, waker: Waker) -> Client {
+    pub fn new(id: u64, peer: Address, local: Address, worker: usize, now: Millis, waker: Waker) -> Client {
         Client {
             id,
             peer,

@@ -8,11 +8,11 @@ use larder_base::{
     buffers::{OpenFile, OpenFiles},
     special::Switch,
 };
+use larder_config::Address;
 use larder_engine::Millis;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -116,8 +116,8 @@ impl Clients {
     /// Lists a Redis connection until the [`Listed`] is dropped.
     pub fn register(
         self: &Arc<Self>,
-        peer: SocketAddr,
-        local: SocketAddr,
+        peer: Address,
+        local: Address,
         worker: usize,
         now: Millis,
         waker: Waker,
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn listed_while_connected_and_told_to_end() {
         let clients = Arc::new(Clients::new(2, 10, Arc::default()));
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let register = |worker| clients.register(address, address, worker, 0, Waker::noop().clone());
+        let address = Address::Ip(([127, 0, 0, 1], 1).into());
+        let register = |worker| clients.register(address.clone(), address.clone(), worker, 0, Waker::noop().clone());
         let (first, second) = (register(1), register(0));
         let ids: Vec<_> = clients.list().iter().map(|client| client.id).collect();
         assert_eq!(ids, [first.client.id, second.client.id], "in order of arrival");

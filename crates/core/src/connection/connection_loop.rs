@@ -15,6 +15,7 @@ use larder_base::{
     special::Special,
     tls::ClientStream,
 };
+use larder_config::Address;
 use larder_ring::replica::{self, ReplicaRequest};
 use larder_source::LocalFuture;
 use larder_store::clock;
@@ -22,7 +23,6 @@ use larder_units::show_size;
 use std::{
     future::{Future, poll_fn},
     io::{self, IoSlice},
-    net::SocketAddr,
     pin::pin,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -42,16 +42,13 @@ pub async fn serve<P: Protocol, S: ClientStream>(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
     mut stream: S,
-    peer: SocketAddr,
+    (peer, local): (Address, Address),
     begin: impl FnOnce(Arc<Client>, Option<&str>) -> P,
 ) {
-    let Ok(local) = stream.local_addr() else {
-        return; // reset before we got to it
-    };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let clients = &worker.app.clients;
     let holder = BufferAccount::client(&worker.app.buffers, worker.id, P::BUFFERS, waker.clone());
-    let listed = clients.register(peer, local, worker.id, clock::now(), waker);
+    let listed = clients.register(peer.clone(), local, worker.id, clock::now(), waker);
     tracing::debug!(%peer, id = listed.client.id, "{} client connected", P::NAME);
     listed.client.push_inbox.show_on(holder.account().clone());
     if worker.app.drain.begun() {
@@ -82,7 +79,7 @@ pub async fn serve<P: Protocol, S: ClientStream>(
     let cut = matches!(end, End::Cut { .. });
     tracing::debug!(%peer, by = end.side(), "{} client disconnected", P::NAME);
     if cut {
-        holder.note_cut(peer);
+        holder.note_cut(&peer);
     }
     // The connection's memory is released before waiting for a client that may be slow to close.
     drop(holder);
@@ -113,7 +110,7 @@ async fn serve_replica<S: ClientStream>(worker: &Worker, client: &Client, stream
     });
     client.is_replica.store(true, Relaxed);
     let heard = || client.touch(clock::now());
-    replica::serve_replica(&worker.app.replication, stream, client.peer, request, heard, end).await;
+    replica::serve_replica(&worker.app.replication, stream, client.peer.clone(), request, heard, end).await;
 }
 
 enum End {

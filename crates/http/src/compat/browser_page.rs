@@ -8,6 +8,7 @@ use crate::{
     routing::route_request::RouteRequest,
 };
 use http::{HeaderMap, HeaderValue, Response, header};
+use larder_config::Address;
 
 const TYPE: &[u8] = b"text/html";
 
@@ -25,8 +26,8 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 /// The page. It names the admin listener only to those who are on the same machine as that.
 pub(crate) fn page(request: &RouteRequest<'_>) -> Response<ResponseBody> {
     let app = &request.worker.app;
-    let console = match app.bound.admin {
-        Some(admin) if admin.ip().is_loopback() => {
+    let console = match &app.bound.admin {
+        Some(Address::Ip(admin)) if admin.ip().is_loopback() => {
             let scheme = if app.settings.admin_tls { "https" } else { "http" };
             let url = format!("{scheme}://localhost:{}/", admin.port());
             format!("<a href=\"{url}\">{url}</a>, on the machine that Larder runs on")

@@ -4,9 +4,10 @@ use super::worker_state::HttpWorkerState;
 use crate::routing::request_user::KnownUsers;
 use http::{HeaderMap, HeaderValue};
 use larder_base::buffers::{BufferAccount, ClientProtocol};
+use larder_config::Address;
 use larder_core::app::{App, Worker};
 use larder_proto::http::forwarded::{ClientAddress, client_of};
-use std::{cell::Cell, future::poll_fn, net::SocketAddr, rc::Rc, task::Poll};
+use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll};
 
 /// Which routes a listener has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) worker: Rc<Worker>,
     pub(crate) http: Rc<HttpWorkerState>,
     pub(crate) holder: BufferAccount,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Address,
     pub(crate) role: ListenerRole,
     /// Names in `Host` are checked (`allowed-hosts`).
     checks_hosts: bool,
@@ -40,13 +41,13 @@ impl ConnectionContext {
     pub(crate) async fn new(
         worker: Rc<Worker>,
         http: Rc<HttpWorkerState>,
-        (peer, local): (SocketAddr, SocketAddr),
+        (peer, local): (Address, Address),
         role: ListenerRole,
         (is_node, certificate_user): (bool, Option<&str>),
     ) -> ConnectionContext {
         let holder = buffer_account(&worker).await;
         let proxies = &worker.app.settings.proxies;
-        let checks_hosts = checks_hosts(&worker.app, role, local);
+        let checks_hosts = checks_hosts(&worker.app, role, &local);
         let forwarded = proxies.header.field().filter(|_| proxies.trusts(peer.ip()));
         ConnectionContext {
             worker,
@@ -78,7 +79,7 @@ impl ConnectionContext {
             let syntax = proxies.header.syntax()?;
             client_of(syntax, fields(header), |address| proxies.trusts(address))
         });
-        named.unwrap_or_else(|| self.peer.into())
+        named.unwrap_or_else(|| (&self.peer).into())
     }
 
     /// The client that a request is from, which a trusted proxy may name.
@@ -88,16 +89,17 @@ impl ConnectionContext {
 }
 
 /// Whether a listener checks names in `Host`. The address of the listener counts: a proxy beside
-/// this process reaches a listener on all addresses by loopback, too.
-fn checks_hosts(app: &App, role: ListenerRole, local: SocketAddr) -> bool {
-    let plain: &[SocketAddr] = match role {
+/// this process reaches a listener on all addresses by loopback, too. No page reaches a Unix socket,
+/// whatever its name leads to.
+fn checks_hosts(app: &App, role: ListenerRole, local: &Address) -> bool {
+    let plain: &[Address] = match role {
         ListenerRole::Native => &app.bound.http,
         ListenerRole::Admin if app.settings.admin_tls => &[],
         ListenerRole::Admin => app.bound.admin.as_slice(),
     };
     let is_listed = !app.settings.allowed_hosts.is_empty();
-    let is_of = |bound: &&SocketAddr| bound.port() == local.port() && (bound.ip().is_unspecified() || **bound == local);
-    plain.iter().find(is_of).is_some_and(|bound| is_listed || bound.ip().is_loopback())
+    let is_of = |bound: &&Address| bound.port() == local.port() && (bound.ip().is_unspecified() || *bound == local);
+    plain.iter().find(is_of).is_some_and(|bound| is_listed || bound.ip().is_loopback() && bound.path().is_none())
 }
 
 pub(crate) async fn buffer_account(worker: &Worker) -> BufferAccount {

@@ -148,7 +148,7 @@ async fn drive(
             }
             let holder = &activity.context.holder;
             if holder.is_cut() {
-                holder.note_cut(activity.context.peer);
+                holder.note_cut(&activity.context.peer);
                 let in_head = activity.in_head.get() && activity.answers.get() == 0;
                 return Poll::Ready(if in_head { End::Cut } else { End::Dropped });
             }

@@ -10,8 +10,9 @@ use crate::fast_path;
 use connection_context::{ConnectionContext, ListenerRole};
 use connection_deadlines::ConnectionDeadline;
 use larder_base::tls::ClientStream;
+use larder_config::Address;
 use larder_core::app::Worker;
-use std::{net::SocketAddr, rc::Rc};
+use std::rc::Rc;
 use worker_state::HttpWorkerState;
 
 /// Serves one connection until the client, a limit or the drain ends it.
@@ -19,15 +20,13 @@ pub async fn serve_connection<S: ClientStream>(
     worker: Rc<Worker>,
     http: Rc<HttpWorkerState>,
     stream: S,
-    peer: SocketAddr,
+    (peer, local): (Address, Address),
     role: ListenerRole,
 ) {
-    // Fails when the runtime ends.
-    let Ok(local) = stream.local_addr() else { return };
     tracing::debug!(%peer, "HTTP client connected");
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
     let certificate = (stream.is_node(), stream.certificate_user());
-    let context = Rc::new(ConnectionContext::new(worker, http, (peer, local), role, certificate).await);
+    let context = Rc::new(ConnectionContext::new(worker, http, (peer.clone(), local), role, certificate).await);
     // The admin listener has no fast routes.
     let handover = match role {
         ListenerRole::Native if !stream.speaks_http2() => fast_path::serve(&context, stream, &deadline).await,

@@ -98,7 +98,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
     pub(super) async fn cut(&mut self) {
         let ConnectionContext { worker, holder, peer, .. } = self.context;
         let app = &worker.app;
-        holder.note_cut(*peer);
+        holder.note_cut(peer);
         self.input = Vec::new();
         let told = self.output.is_empty() && self.waiting.is_empty();
         self.output = Output::default();
@@ -127,7 +127,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
             Poll::Pending if self.context.holder.is_cut() => {
-                self.context.holder.note_cut(self.context.peer);
+                self.context.holder.note_cut(&self.context.peer);
                 Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
             }
             Poll::Pending => {

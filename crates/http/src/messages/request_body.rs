@@ -125,7 +125,7 @@ impl UnreadBody<'_> {
             let frame = match timeout_at(deadline, next).await {
                 Ok(Some(frame)) => Ok(frame),
                 Ok(None) => {
-                    holder.iter().for_each(|holder| holder.note_cut(*peer));
+                    holder.iter().for_each(|holder| holder.note_cut(peer));
                     return Err(Problem::buffers_full("the request held the most", buffers.limit()));
                 }
                 Err(late) => Err(late),

@@ -163,8 +163,9 @@ fn connections_are_listed_and_ended() {
     run(|| async {
         let server = Server::new(&[]);
         let clients = &server.worker.app.clients;
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
-        let listed: Vec<_> = (0..3).map(|_| clients.register(address, address, 0, 0, Waker::noop().clone())).collect();
+        let address = || ([127, 0, 0, 1], 7).into();
+        let listed: Vec<_> =
+            (0..3).map(|_| clients.register(address(), address(), 0, 0, Waker::noop().clone())).collect();
         listed[1].client.about.lock().name = "<i>shop</i>".into();
         let mut client = admin(&server).await;
         let page = client.get("/v1/connections?count=2").await.json();
@@ -193,7 +194,7 @@ fn connections_are_found_and_sorted_among_all() {
     run(|| async {
         let server = Server::new(&[]);
         let clients = &server.worker.app.clients;
-        let addressed = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let addressed = |port: u16| ([127, 0, 0, 1], port).into();
         let listed: Vec<_> = (0..30)
             .map(|number| {
                 clients.register(addressed(7000 + number), addressed(1), 0, u64::from(number), Waker::noop().clone())

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::handshake;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use larder_base::telemetry::Logs;
-use larder_config::{GroupSettings, Settings};
+use larder_config::{Address, GroupSettings, Settings};
 use larder_core::{
     app::{App, Bound, Worker},
     read::Group,
@@ -87,7 +87,8 @@ impl Server {
             TcpListener::from_std(listener).expect("a runtime")
         };
         let (native, admin) = (listen(), listen());
-        let address = |listener: &TcpListener| SocketAddr::from((ip, listener.local_addr().expect("bound").port()));
+        let address =
+            |listener: &TcpListener| SocketAddr::from((ip, listener.local_addr().expect("bound").port())).into();
         let bound = Bound { http: vec![address(&native)], admin: Some(address(&admin)), ..Bound::default() };
         let app =
             App::new(settings, Logs::default(), bound, 100, larder_redis::catalog()).expect("no source to go wrong");
@@ -126,10 +127,11 @@ impl Server {
             stream.set_nodelay(true).expect("a socket");
         }
         let (worker, http) = (self.worker.clone(), self.http.clone());
+        let ends = (peer.into(), address.into());
         tokio::task::spawn_local(async move {
             match path {
-                Path::Any | Path::Http2 => crate::serve_connection(worker, http, stream, peer, role).await,
-                Path::General => serve_general(worker, http, stream, (peer, address)).await,
+                Path::Any | Path::Http2 => crate::serve_connection(worker, http, stream, ends, role).await,
+                Path::General => serve_general(worker, http, stream, ends).await,
             }
         });
         Client { stream: client, read: Vec::new() }
@@ -140,7 +142,7 @@ async fn serve_general(
     worker: Rc<Worker>,
     http: Rc<crate::HttpWorkerState>,
     stream: TcpStream,
-    addresses: (SocketAddr, SocketAddr),
+    addresses: (Address, Address),
 ) {
     let deadline = Rc::new(ConnectionDeadline::begin(&worker.app, &http.deadlines).await);
     let context = Rc::new(ConnectionContext::new(worker, http, addresses, ListenerRole::Native, (false, None)).await);

@@ -3,11 +3,15 @@
 //!
 //! Not SO_REUSEPORT: the kernel's hash leaves cores unequal whenever connections are few, and they
 //! are usually few and long.
-use super::listeners::{Door, Service};
+use super::{
+    listeners::{BoundSocket, Door, Service},
+    unix_socket::SocketFile,
+};
 use larder_base::{
     lifecycle::{faults::FaultPlace, linger::linger},
     tls,
 };
+use larder_config::Address;
 use larder_core::{
     app::App,
     clients::{FullBy, Seat},
@@ -16,18 +20,22 @@ use larder_store::clock;
 use std::{
     cell::Cell,
     io::{self, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
+    os::fd::OwnedFd,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::mpsc::UnboundedSender,
+};
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) stream: TcpStream,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Address,
     pub(super) door: Door,
     /// Its place among the worker's connections.
     pub(super) seat: Seat,
@@ -43,9 +51,42 @@ const MAX_REFUSED: usize = 32;
 /// How long a refused client may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// A listening socket of the control thread's runtime.
+pub(super) enum AcceptingSocket {
+    Tcp(TcpListener),
+    /// The file goes with it.
+    Unix(UnixListener, SocketFile),
+}
+
+impl AcceptingSocket {
+    /// # Errors
+    /// The runtime ends.
+    pub(super) fn new(socket: BoundSocket) -> io::Result<AcceptingSocket> {
+        Ok(match socket {
+            BoundSocket::Tcp(socket) => AcceptingSocket::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Unix(socket, file) => AcceptingSocket::Unix(UnixListener::from_std(socket)?, file),
+        })
+    }
+
+    /// The next connection, out of this thread's poller: it is going to be another thread's.
+    async fn accept(&self) -> io::Result<(TcpStream, Address)> {
+        match self {
+            AcceptingSocket::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((stream.into_std()?, peer.into()))
+            }
+            AcceptingSocket::Unix(listener, file) => {
+                let (stream, _) = listener.accept().await?;
+                // All that is done with the stream is the same for both kinds (decision 0185).
+                Ok((OwnedFd::from(stream.into_std()?).into(), file.address.clone()))
+            }
+        }
+    }
+}
+
 /// Accepts until dropped.
 pub(super) async fn accept(
-    listener: TcpListener,
+    listener: AcceptingSocket,
     door: Door,
     app: Arc<App>,
     workers: Rc<Vec<UnboundedSender<Arrival>>>,
@@ -53,10 +94,7 @@ pub(super) async fn accept(
 ) {
     let mut in_trouble = false;
     loop {
-        let accepted = listener.accept().await;
-        // Out of this thread's poller: the connection is going to be another thread's.
-        let accepted = accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
-        let (stream, peer) = match accepted {
+        let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) if is_of_the_connection(&error) => continue,
             Err(error) => {

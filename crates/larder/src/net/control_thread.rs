@@ -199,7 +199,7 @@ fn acceptors(
     listeners
         .into_iter()
         .map(|Listener { door, socket }| {
-            let listener = tokio::net::TcpListener::from_std(socket)?;
+            let listener = acceptor::AcceptingSocket::new(socket)?;
             let accepting = acceptor::accept(listener, door, app.clone(), arrivals.clone(), refused.clone());
             Ok(tokio::task::spawn_local(accepting).abort_handle())
         })

@@ -1,16 +1,18 @@
 //! Binding the listeners, before anything else is started: a taken port must stop the start, not a
 //! half-built process.
+use super::unix_socket::{self, SocketFile};
 use larder_base::lifecycle::RunError;
-use larder_config::{ProxyProtocol, Settings};
+use larder_config::{Address, ProxyProtocol, Settings};
 use larder_core::app::Bound;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     io,
     net::{SocketAddr, TcpListener},
+    os::unix::net::UnixListener,
 };
 
 /// Connections that the kernel completes for us while the acceptor is busy.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// What is spoken on a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,14 @@ pub(super) struct Door {
 
 pub(super) struct Listener {
     pub(super) door: Door,
-    pub(super) socket: TcpListener,
+    pub(super) socket: BoundSocket,
+}
+
+/// The socket of a listener.
+pub(super) enum BoundSocket {
+    Tcp(TcpListener),
+    /// With its file, which goes with it.
+    Unix(UnixListener, SocketFile),
 }
 
 impl Door {
@@ -55,8 +64,8 @@ pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunErr
     let own = settings.proxy_protocol;
     let named = settings.listeners.iter().map(|of| (&of.redis, &of.rediss, of.proxy_protocol));
     let redis = [(&settings.redis, &settings.rediss, own)].into_iter().chain(named).enumerate();
-    let doors = |service, is_tls, proxy_protocol, addresses: &[SocketAddr]| -> Vec<(Door, SocketAddr)> {
-        addresses.iter().map(|address| (Door { service, is_tls, proxy_protocol }, *address)).collect()
+    let doors = |service, is_tls, proxy_protocol, addresses: &[Address]| -> Vec<(Door, Address)> {
+        addresses.iter().map(|address| (Door { service, is_tls, proxy_protocol }, address.clone())).collect()
     };
     let redis = redis.flat_map(|(listener, (plain, tls, proxy_protocol))| {
         let service = Service::Redis(listener);
@@ -71,9 +80,19 @@ pub(super) fn bind(settings: &Settings) -> Result<(Vec<Listener>, Bound), RunErr
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
     for (door, address) in wanted {
-        let failed = |error| RunError::Bind { setting: door.setting(), address, error };
-        let socket = listen(address).map_err(failed)?;
-        let real = socket.local_addr().map_err(failed)?;
+        let failed = |error| RunError::Bind { setting: door.setting(), address: address.clone(), error };
+        let (socket, real) = match &address {
+            Address::Ip(address) => {
+                let socket = listen(*address).map_err(failed)?;
+                let real = socket.local_addr().map_err(failed)?;
+                (BoundSocket::Tcp(socket), real.into())
+            }
+            Address::Unix(of) => {
+                let (socket, file) = unix_socket::listen(of).map_err(failed)?;
+                let real = file.address.clone();
+                (BoundSocket::Unix(socket, file), real)
+            }
+        };
         match (door.service, door.is_tls) {
             (Service::Http, false) => bound.http.push(real),
             (Service::Http, true) => bound.https.push(real),

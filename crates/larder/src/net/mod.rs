@@ -32,6 +32,7 @@ mod proxy_protocol;
 mod ready_message;
 mod ring_transport;
 mod tls_handshake;
+mod unix_socket;
 mod worker_thread;
 
 pub use control_thread::run;

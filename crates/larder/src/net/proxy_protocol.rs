@@ -5,7 +5,7 @@ use larder_base::{
     lifecycle::{drain_phase::Phase, linger::linger},
     tls,
 };
-use larder_config::ProxyProtocol;
+use larder_config::{Address, ProxyProtocol};
 use larder_core::app::Worker;
 use larder_proto::proxy_header::{LONGEST, ProxyHeader, parse};
 use std::{
@@ -34,7 +34,7 @@ enum NoClient {
 }
 
 /// Whether connections of this address to this listener may begin with a header.
-pub(super) fn may_send_header(worker: &Worker, door: Door, peer: SocketAddr) -> bool {
+pub(super) fn may_send_header(worker: &Worker, door: Door, peer: &Address) -> bool {
     door.proxy_protocol != ProxyProtocol::Off && worker.app.settings.proxies.trusts(peer.ip())
 }
 
@@ -44,8 +44,8 @@ pub(super) async fn take_header(
     worker: &Worker,
     door: Door,
     stream: &mut TcpStream,
-    proxy: SocketAddr,
-) -> Option<SocketAddr> {
+    proxy: Address,
+) -> Option<Address> {
     let must_come = door.proxy_protocol == ProxyProtocol::Required;
     let limit = worker.app.live.header_timeout();
     let taken = tokio::select! {
@@ -57,7 +57,7 @@ pub(super) async fn take_header(
     let (counter, reason) = match taken {
         Ok(Some(client)) => {
             counters.proxy_headers_read.add(1);
-            return Some(client.unwrap_or(proxy));
+            return Some(client.map_or(proxy, Address::Ip));
         }
         Ok(None) if !must_come => return Some(proxy),
         // A client that waits before it speaks, over a proxy that sends no header.

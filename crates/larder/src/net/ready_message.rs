@@ -1,5 +1,6 @@
 //! The ready message: where the process listens, what it is and whether its sources answer.
 use larder_base::{lifecycle::service_manager, telemetry::Build};
+use larder_config::Address;
 use larder_core::{
     app::{App, Bound},
     read::ProcessGroup,
@@ -9,7 +10,6 @@ use serde::Serialize;
 use std::{
     fmt::Write as _,
     io::{self, IsTerminal, Write as _},
-    net::SocketAddr,
 };
 
 /// How this program is built (`build.rs`): a debug build is slow, and says so.
@@ -50,14 +50,14 @@ pub(super) fn log(app: &App) {
 #[derive(Serialize)]
 struct Message {
     ready: bool,
-    http: Vec<SocketAddr>,
-    redis: Vec<SocketAddr>,
-    admin: Option<SocketAddr>,
+    http: Vec<Address>,
+    redis: Vec<Address>,
+    admin: Option<Address>,
     pid: u32,
-    https: Vec<SocketAddr>,
-    rediss: Vec<SocketAddr>,
-    memcached: Vec<SocketAddr>,
-    memcacheds: Vec<SocketAddr>,
+    https: Vec<Address>,
+    rediss: Vec<Address>,
+    memcached: Vec<Address>,
+    memcacheds: Vec<Address>,
     version: &'static str,
     profile: &'static str,
     groups: Vec<GroupLine>,
@@ -76,6 +76,14 @@ struct GroupLine {
     reached: bool,
     /// Why the source is not reached.
     error: Option<String>,
+}
+
+/// The URL of a listener, or the address of a Unix socket.
+fn url(scheme: &str, address: &Address, path: &str) -> String {
+    match address {
+        Address::Ip(address) => format!("{scheme}://{address}{path}"),
+        Address::Unix(_) => format!("{scheme} {address}"),
+    }
 }
 
 impl Message {
@@ -122,9 +130,9 @@ impl Message {
             ("memcacheds", &self.memcacheds),
         ];
         let mut addresses: Vec<String> = (listeners.iter())
-            .flat_map(|(scheme, of)| of.iter().map(move |address| format!("{scheme}://{address}")))
+            .flat_map(|(scheme, of)| of.iter().map(move |address| url(scheme, address, "")))
             .collect();
-        addresses.extend(self.admin.map(|address| format!("admin {address}")));
+        addresses.extend(self.admin.as_ref().map(|address| format!("admin {address}")));
         format!("Serving {}", addresses.join(", "))
     }
 
@@ -137,16 +145,16 @@ impl Message {
         // Writing to a String cannot fail.
         let mut text = format!("larder {VERSION} ({PROFILE} build) is ready\n");
         for address in &self.http {
-            let _ = writeln!(text, "  http    http://{address}/");
+            let _ = writeln!(text, "  http    {}", url("http", address, "/"));
         }
         for address in &self.https {
-            let _ = writeln!(text, "  https   https://{address}/");
+            let _ = writeln!(text, "  https   {}", url("https", address, "/"));
         }
         for address in &self.redis {
-            let _ = writeln!(text, "  redis   redis://{address}/");
+            let _ = writeln!(text, "  redis   {}", url("redis", address, "/"));
         }
         for address in &self.rediss {
-            let _ = writeln!(text, "  rediss  rediss://{address}/");
+            let _ = writeln!(text, "  rediss  {}", url("rediss", address, "/"));
         }
         for address in &self.memcached {
             let _ = writeln!(text, "  memcached {address}");
@@ -154,9 +162,9 @@ impl Message {
         for address in &self.memcacheds {
             let _ = writeln!(text, "  memcached {address} (TLS)");
         }
-        if let Some(address) = self.admin {
+        if let Some(address) = &self.admin {
             let scheme = if self.admin_tls { "https" } else { "http" };
-            let _ = writeln!(text, "  admin   {scheme}://{address}/ (the console, in a browser)");
+            let _ = writeln!(text, "  admin   {} (the console, in a browser)", url(scheme, address, "/"));
         }
         for group in &self.groups {
             let reached = match &group.error {
@@ -176,18 +184,22 @@ impl Message {
 mod tests {
     use super::*;
 
+    fn ip(address: &str) -> Address {
+        Address::Ip(address.parse().expect("an address"))
+    }
+
     fn message() -> Message {
         Message {
             ready: true,
             pid: 7,
             version: VERSION,
             profile: PROFILE,
-            http: vec![([127, 0, 0, 1], 8080).into(), (std::net::Ipv6Addr::LOCALHOST, 80).into()],
+            http: vec![ip("127.0.0.1:8080"), ip("[::1]:80")],
             redis: vec![],
-            admin: Some(([127, 0, 0, 1], 8081).into()),
-            https: vec![([127, 0, 0, 1], 8443).into()],
-            rediss: vec![([127, 0, 0, 1], 6390).into()],
-            memcached: vec![([127, 0, 0, 1], 11211).into()],
+            admin: Some(ip("127.0.0.1:8081")),
+            https: vec![ip("127.0.0.1:8443")],
+            rediss: vec![ip("127.0.0.1:6390")],
+            memcached: vec![ip("127.0.0.1:11211")],
             memcacheds: vec![],
             admin_tls: true,
             groups: vec![GroupLine {

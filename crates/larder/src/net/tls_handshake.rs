@@ -4,9 +4,9 @@ use larder_base::{
     lifecycle::{drain_phase::Phase, linger::linger},
     tls::{HandshakeError, HandshakeTurns, ServerTls, TlsClientStream, TlsService, handshake},
 };
+use larder_config::Address;
 use larder_core::app::Worker;
 use std::{
-    net::SocketAddr,
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -33,7 +33,7 @@ pub(super) async fn begin_tls(
     tls: &ServerTls,
     turns: &Rc<HandshakeTurns>,
     stream: TcpStream,
-    peer: SocketAddr,
+    peer: &Address,
 ) -> Option<TlsClientStream> {
     let spoken = match service {
         Service::Http | Service::Admin => TlsService::Http,

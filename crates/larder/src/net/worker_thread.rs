@@ -7,11 +7,12 @@ use super::{
     ring_transport::{self, PlainStream, WorkerRing},
     tls_handshake::begin_tls,
 };
-use larder_base::outbound::stop_pacing;
 use larder_base::{
     lifecycle::{RunError, drain_phase::Phase, watchdog::Watchdog},
+    outbound::stop_pacing,
     tls::{ClientStream, HandshakeTurns, ServerTls},
 };
+use larder_config::Address;
 use larder_core::{
     app::{App, Worker},
     clients::{Client, Seat},
@@ -19,7 +20,7 @@ use larder_core::{
 use larder_redis::CommandAccess;
 use larder_redis::connection::{self, BufferPool};
 use larder_ring::peer::{self, Standing};
-use std::{io, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{io, pin::pin, rc::Rc, sync::Arc, thread, time::Duration};
 use tokio::{
     net::TcpStream,
     runtime::{Builder, LocalOptions},
@@ -242,10 +243,13 @@ impl Shared {
     }
 }
 
+/// The addresses of the client and of our end.
+type Ends = (Address, Address);
+
 /// Starts the task of a connection.
 fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Sender<()>) {
     let Arrival { stream, peer, door, seat } = arrival;
-    let stream = match prepare(stream, peer) {
+    let (stream, local) = match prepare(stream, &peer) {
         Ok(stream) => stream,
         // Already reset by the client, or out of memory in the kernel: no client is left to tell.
         Err(_) => return,
@@ -262,61 +266,68 @@ fn admit(worker: &Rc<Worker>, shared: &Shared, arrival: Arrival, alive: mpsc::Se
     // connections go on. Tasks of their own kinds: that of a plain connection is not to be as large
     // as the others.
     match worker.app.tls.clone().filter(|_| door.is_tls) {
-        _ if may_send_header(worker, door, peer) => {
-            tokio::task::spawn_local(serve_proxied(place, shared, stream, (door, peer)))
+        _ if may_send_header(worker, door, &peer) => {
+            tokio::task::spawn_local(serve_proxied(place, shared, stream, door, (peer, local)))
         }
-        None => tokio::task::spawn_local(serve_plain(place, shared, stream, peer)),
-        Some(tls) => tokio::task::spawn_local(serve_tls(place, shared, tls, stream, peer)),
+        None => tokio::task::spawn_local(serve_plain(place, shared, stream, (peer, local))),
+        Some(tls) => tokio::task::spawn_local(serve_tls(place, shared, tls, stream, (peer, local))),
     };
 }
 
 /// Serves the connection of a trusted proxy, which may begin with a PROXY header.
-async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, (door, proxy): (Door, SocketAddr)) {
+async fn serve_proxied(place: Place, shared: Shared, mut stream: TcpStream, door: Door, (proxy, local): Ends) {
     let Some(peer) = take_header(&place.worker, door, &mut stream, proxy).await else { return };
     match place.worker.app.tls.clone().filter(|_| door.is_tls) {
-        None => serve_plain(place, shared, stream, peer).await,
-        Some(tls) => serve_tls(place, shared, tls, stream, peer).await,
+        None => serve_plain(place, shared, stream, (peer, local)).await,
+        Some(tls) => serve_tls(place, shared, tls, stream, (peer, local)).await,
     }
 }
 
 /// Serves a connection without TLS.
-async fn serve_plain(place: Place, shared: Shared, stream: TcpStream, peer: SocketAddr) {
+async fn serve_plain(place: Place, shared: Shared, stream: TcpStream, ends: Ends) {
     // Fails when the runtime ends.
     if let Ok(stream) = shared.plain_stream(place.service, stream) {
-        serve_client(place, shared, stream, peer).await;
+        serve_client(place, shared, stream, ends).await;
     }
 }
 
 /// Serves a connection that begins with a TLS handshake.
-async fn serve_tls(place: Place, shared: Shared, tls: Arc<ServerTls>, stream: TcpStream, peer: SocketAddr) {
-    if let Some(stream) = begin_tls(&place.worker, place.service, &tls, &shared.turns, stream, peer).await {
-        serve_client(place, shared, stream, peer).await;
+async fn serve_tls(place: Place, shared: Shared, tls: Arc<ServerTls>, stream: TcpStream, ends: Ends) {
+    if let Some(stream) = begin_tls(&place.worker, place.service, &tls, &shared.turns, stream, &ends.0).await {
+        serve_client(place, shared, stream, ends).await;
     }
 }
 
 /// Serves a connection until it ends.
-async fn serve_client<S: ClientStream>(place: Place, shared: Shared, stream: S, peer: SocketAddr) {
+async fn serve_client<S: ClientStream>(place: Place, shared: Shared, stream: S, ends: Ends) {
     let (worker, http) = (place.worker.clone(), shared.http);
     match place.service {
         Service::Redis(listener) => {
-            connection::serve(worker, shared.pool, stream, peer, shared.access[listener].clone()).await
+            connection::serve(worker, shared.pool, stream, ends, shared.access[listener].clone()).await
         }
-        Service::Memcached => larder_memcached::serve(worker, shared.pool, shared.flush, stream, peer).await,
+        Service::Memcached => larder_memcached::serve(worker, shared.pool, shared.flush, stream, ends).await,
         Service::Http => {
-            larder_http::serve_connection(worker, http, stream, peer, larder_http::ListenerRole::Native).await
+            larder_http::serve_connection(worker, http, stream, ends, larder_http::ListenerRole::Native).await
         }
         Service::Admin => {
-            larder_http::serve_connection(worker, http, stream, peer, larder_http::ListenerRole::Admin).await
+            larder_http::serve_connection(worker, http, stream, ends, larder_http::ListenerRole::Admin).await
         }
     }
     drop(place);
 }
 
-fn prepare(stream: std::net::TcpStream, peer: SocketAddr) -> io::Result<TcpStream> {
-    // Replies leave whole: waiting for more to send would only delay them.
-    stream.set_nodelay(true)?;
-    stop_pacing(socket2::SockRef::from(&stream), &peer);
-    TcpStream::from_std(stream)
+/// The stream in this thread's runtime, and our end of it.
+fn prepare(stream: std::net::TcpStream, peer: &Address) -> io::Result<(TcpStream, Address)> {
+    let local = match peer {
+        Address::Ip(peer) => {
+            // Replies leave whole: waiting for more to send would only delay them.
+            stream.set_nodelay(true)?;
+            stop_pacing(socket2::SockRef::from(&stream), peer);
+            stream.local_addr()?.into()
+        }
+        Address::Unix(_) => peer.clone(),
+    };
+    Ok((TcpStream::from_std(stream)?, local))
 }
 
 /// What a connection occupies while it lives.

@@ -37,8 +37,8 @@ impl Place {
     }
 
     fn connect(&mut self) -> ClientConnection {
-        let address = ([127, 0, 0, 1], 1).into();
-        let client = Client::new(self.next, address, address, 0, clock::now(), Waker::noop().clone());
+        let address = || ([127, 0, 0, 1], 1).into();
+        let client = Client::new(self.next, address(), address(), 0, clock::now(), Waker::noop().clone());
         self.next += 1;
         let access = CommandAccess::of_listeners(&self.worker.app.settings)[0].clone();
         ClientConnection::new(&self.worker, Arc::new(client), access)

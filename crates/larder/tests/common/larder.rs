@@ -103,15 +103,15 @@ impl Larder {
             stdout,
             http: port(&ready["http"][0]),
             redis: port(&ready["redis"][0]),
-            listeners: ready["redis"].as_array().unwrap()[1..].iter().map(port).collect(),
+            listeners: ready["redis"].as_array().unwrap()[1..].iter().filter(|at| !is_unix(at)).map(port).collect(),
             admin: port(&ready["admin"]),
             authorization: args
                 .iter()
                 .find_map(|arg| arg.strip_prefix("--password="))
                 .map_or_else(String::new, |password| format!("authorization: Bearer {password}\r\n")),
-            https: ready["https"].as_array().unwrap().iter().map(port).collect(),
-            rediss: ready["rediss"].as_array().unwrap().iter().map(port).collect(),
-            memcached: ready["memcached"].as_array().unwrap().iter().map(port).collect(),
+            https: ready["https"].as_array().unwrap().iter().filter(|at| !is_unix(at)).map(port).collect(),
+            rediss: ready["rediss"].as_array().unwrap().iter().filter(|at| !is_unix(at)).map(port).collect(),
+            memcached: ready["memcached"].as_array().unwrap().iter().filter(|at| !is_unix(at)).map(port).collect(),
         })
     }
 
@@ -268,6 +268,10 @@ fn exchange(mut stream: TcpStream, request: &str) -> (u16, String, Vec<u8>) {
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, head.to_ascii_lowercase(), answer.split_off(end + 4))
+}
+
+fn is_unix(address: &serde_json::Value) -> bool {
+    address.as_str().unwrap().starts_with("unix:")
 }
 
 fn port(address: &serde_json::Value) -> u16 {

@@ -26,3 +26,4 @@ mod tokens;
 mod transport;
 #[cfg(target_os = "linux")]
 mod transport_moves;
+mod unix_sockets;

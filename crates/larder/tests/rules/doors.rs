@@ -213,21 +213,22 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
+        let ends = (peer.into(), peer.into());
         let worker = self.worker.clone();
         let serving = match door {
             Door::Http => tokio::task::spawn_local(larder_http::serve_connection(
                 worker,
                 Rc::default(),
                 stream,
-                peer,
+                ends,
                 ListenerRole::Native,
             )),
             Door::Memcached => {
-                tokio::task::spawn_local(larder_memcached::serve(worker, Rc::default(), Rc::default(), stream, peer))
+                tokio::task::spawn_local(larder_memcached::serve(worker, Rc::default(), Rc::default(), stream, ends))
             }
             Door::Redis => {
                 let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();
-                tokio::task::spawn_local(larder_redis::connection::serve(worker, Rc::default(), stream, peer, access))
+                tokio::task::spawn_local(larder_redis::connection::serve(worker, Rc::default(), stream, ends, access))
             }
         };
         client.write_all(request.as_bytes()).await.unwrap();

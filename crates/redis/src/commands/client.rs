@@ -9,6 +9,7 @@ use crate::{
     upstream::requests,
 };
 use larder_base::lifecycle::pause::Paused;
+use larder_config::Address;
 use larder_core::{
     clients::{Client, Tracks},
     read::Group,
@@ -240,15 +241,15 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
     fn selects(&self, client: &Client, me: u64, now: Millis) -> bool {
-        let is = |wanted: Option<&[u8]>, address: std::net::SocketAddr| {
-            wanted.is_none_or(|wanted| c_str(wanted, usize::MAX) == address.to_string().as_bytes())
+        let is = |wanted: Option<&[u8]>, address: &Address| {
+            wanted.is_none_or(|wanted| c_str(wanted, usize::MAX) == address.for_redis().as_bytes())
         };
         let age = now.saturating_sub(client.connected) / 1000;
         self.kind.is_none_or(|kind| kind == Type::of(client))
             && self.user.is_none_or(|user| user == client.about.lock().user.as_bytes())
             && self.id.is_none_or(|id| id as u64 == client.id)
-            && is(self.address, client.peer)
-            && is(self.local, client.local)
+            && is(self.address, &client.peer)
+            && is(self.local, &client.local)
             && self.max_age.is_none_or(|max| age >= max as u64)
             && !(self.skip_me && client.id == me)
     }
@@ -295,6 +296,7 @@ fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&Upst
         (about.tracking.is_some(), 't'),
         (tracks(|tracks| tracks.broken), 'R'),
         (tracks(|tracks| tracks.bcast), 'B'),
+        (client.local.path().is_some(), 'U'),
     ];
     let [channels, patterns, shard_channels] = about.subscriptions;
     let redirect = about.tracking.map_or(-1, |tracks| tracks.redirect as i64);
@@ -309,8 +311,8 @@ fn describe(text: &mut String, client: &Client, now: Millis, known: Option<&Upst
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
          user={} redir={redirect} resp={} lib-name={} lib-ver={}",
         client.id,
-        client.peer,
-        client.local,
+        client.peer.for_redis(),
+        client.local.for_redis(),
         about.name,
         seconds_since(client.connected),
         seconds_since(client.active()),

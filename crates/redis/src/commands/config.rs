@@ -105,7 +105,7 @@ fn redis_level(level: LogLevel) -> &'static str {
 }
 
 fn addresses(call: &CommandContext<'_>) -> String {
-    let ips = call.worker.app.bound.redis.iter().map(|at| at.ip().to_string());
+    let ips = call.worker.app.bound.redis.iter().filter(|at| at.path().is_none()).map(|at| at.ip().to_string());
     ips.collect::<Vec<_>>().join(" ")
 }
 

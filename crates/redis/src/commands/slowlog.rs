@@ -27,7 +27,7 @@ pub(crate) fn get(call: &mut CommandContext<'_>) -> Done {
         call.reply.integer(entry.took.as_micros() as i64);
         // They are kept as they are sent.
         call.reply.output().put(&entry.args);
-        call.reply.bulk(entry.client.to_string().as_bytes());
+        call.reply.bulk(entry.client.for_redis().as_bytes());
         call.reply.bulk(entry.name.as_bytes());
     }
     Ok(Flow::Done)

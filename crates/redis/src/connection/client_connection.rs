@@ -24,6 +24,7 @@ use larder_base::{
     telemetry::Counters,
     tls::{ClientStream, begins_handshake},
 };
+use larder_config::Address;
 use larder_core::{
     app::Worker,
     clients::Client,
@@ -41,7 +42,6 @@ use larder_source::Fetch;
 use larder_store::clock;
 use std::{
     collections::VecDeque,
-    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -55,12 +55,12 @@ pub async fn serve<S: ClientStream>(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
     stream: S,
-    peer: SocketAddr,
+    ends: (Address, Address),
     access: Arc<CommandAccess>,
 ) {
     let of = worker.clone();
     let begin = |client, user: Option<&str>| ClientConnection::with_certificate(&of, client, access, user);
-    connection::serve(worker, pool, stream, peer, begin).await;
+    connection::serve(worker, pool, stream, ends, begin).await;
 }
 
 /// One client's connection, without the socket.

@@ -12,6 +12,7 @@ use super::{
     replication::Replication,
 };
 use larder_base::tls::ClientStream;
+use larder_config::Address;
 use larder_engine::{Key, PolicyState};
 use larder_proto::output::Output;
 use larder_store::clock;
@@ -19,7 +20,6 @@ use smallvec::SmallVec;
 use std::{
     future::Future,
     io::{self, IoSlice},
-    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -62,7 +62,7 @@ pub struct ReplicaRequest {
 pub async fn serve_replica<S: ClientStream>(
     replication: &Replication,
     stream: &mut S,
-    address: SocketAddr,
+    address: Address,
     request: ReplicaRequest,
     heard: impl Fn(),
     end: impl Future<Output = ()>,

@@ -12,7 +12,6 @@ use larder_base::tls::ClientStream;
 use std::{
     io::{self, IoSlice},
     mem,
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -223,9 +222,6 @@ impl AsyncWrite for PlainStream {
 }
 
 impl ClientStream for PlainStream {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        at_place!(&self.place, stream => ClientStream::local_addr(stream), Err(gone()))
-    }
     async fn gone(&self) {
         at_place!(&self.place, stream => ClientStream::gone(stream).await, ());
     }

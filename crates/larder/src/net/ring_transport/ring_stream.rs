@@ -7,7 +7,7 @@ use larder_base::tls::ClientStream;
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, TcpStream},
     os::fd::AsFd,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -345,9 +345,6 @@ impl AsyncWrite for RingStream {
 }
 
 impl ClientStream for RingStream {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.with(|state, number| state.slots[number as usize].socket.local_addr())
-    }
     async fn gone(&self) {
         poll_fn(|cx| {
             self.with(|state, number| {

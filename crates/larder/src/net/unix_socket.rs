@@ -1,0 +1,95 @@
+//! Listening on a Unix socket: the file of a process that ended is replaced, that of a running one
+//! is not.
+use super::listeners::BACKLOG;
+use larder_config::{Address, UnixSocket};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+/// The file of a listening socket. Removes it when dropped, unless another process has put its own
+/// there.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    /// Without mode and group.
+    pub(super) address: Address,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let Some(path) = self.address.path() else { return };
+        if file_id(path).is_ok_and(|id| id == self.id) {
+            // A folder that is gone or read-only now: the next start replaces the file.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::symlink_metadata(path)?;
+    Ok((file.dev(), file.ino()))
+}
+
+/// Makes the socket. The mode and the group are set before it listens, so that no other user can
+/// connect before that.
+pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> {
+    let path = &*of.path;
+    let group = of.group.as_deref().map(group_id).transpose()?;
+    let address = SockAddr::unix(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    match socket.bind(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            remove_stale(path)?;
+            socket.bind(&address)?;
+        }
+        other => other?,
+    }
+    let bare = Address::Unix(Arc::new(of.clone())).without_options();
+    let file = SocketFile { address: bare, id: file_id(path)? };
+    if let Some(group) = group {
+        chown(path, None, Some(group)).map_err(|error| with(&error, "cannot set the group of the socket"))?;
+    }
+    let mode = of.mode.unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok((std::os::fd::OwnedFd::from(socket).into(), file))
+}
+
+/// Removes a socket on which no process listens.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::other("the file exists and is not a socket; choose another path, or remove it"));
+    }
+    // A full backlog refuses with another error: that process lives.
+    let is_stale = UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    match is_stale {
+        true => fs::remove_file(path),
+        false => Err(io::Error::other("another process listens on this socket")),
+    }
+}
+
+/// The number of a group of this machine.
+fn group_id(name: &str) -> io::Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let groups = fs::read_to_string("/etc/group").map_err(|error| with(&error, "cannot read /etc/group"))?;
+    let found = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    found.ok_or_else(|| io::Error::other(format!("/etc/group has no group `{name}`; write its number")))
+}
+
+fn with(error: &io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}

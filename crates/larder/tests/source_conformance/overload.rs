@@ -86,8 +86,8 @@ fn a_source_that_fails_opens_the_circuit_and_one_that_refuses_does_not() {
         let counts = group.health.admission_snapshot();
         assert_eq!((counts.opened, counts.rejected_circuit, group.health.errors()), (1, 1, 11));
 
-        // Half of the fetches failing is not enough.
-        let group = open(&"demo:?fail=0.4".parse().expect("a URL"), limits, FillPolicy::default());
+        // Some that fail do not open it: 10 of 13 at random, of a fifth, is once in 60,000 runs.
+        let group = open(&"demo:?fail=0.2".parse().expect("a URL"), limits, FillPolicy::default());
         get_many(&group, &keys("k", 400)).await;
         assert_eq!(circuit(&group), BreakerState::Closed);
 

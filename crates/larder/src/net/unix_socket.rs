@@ -7,7 +7,7 @@ use std::{
     fs, io,
     os::unix::{
         fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
-        net::{UnixListener, UnixStream},
+        net::UnixListener,
     },
     path::Path,
     sync::Arc,
@@ -47,7 +47,7 @@ pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> 
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     match socket.bind(&address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            remove_stale(path)?;
+            remove_stale(path, &address)?;
             socket.bind(&address)?;
         }
         other => other?,
@@ -65,12 +65,14 @@ pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> 
 }
 
 /// Removes a socket on which no process listens.
-fn remove_stale(path: &Path) -> io::Result<()> {
+fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::other("the file exists and is not a socket; choose another path, or remove it"));
     }
-    // A full backlog refuses with another error: that process lives.
-    let is_stale = UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // A process that hangs with a full backlog lives: the attempt would wait for it.
+    probe.set_nonblocking(true)?;
+    let is_stale = probe.connect(address).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     match is_stale {
         true => fs::remove_file(path),
         false => Err(io::Error::other("another process listens on this socket")),

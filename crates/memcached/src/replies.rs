@@ -57,8 +57,7 @@ pub(crate) fn bytes(out: &mut Output, value: &Value<'_>) {
 #[inline]
 pub(crate) fn may_grow(worker: &Worker, bytes: usize) -> bool {
     let buffers = &worker.app.buffers;
-    // A part stays free, so that the connection is not closed for this reply in the end.
-    bytes <= UNCHECKED || buffers.fits(bytes + buffers.limit() / 8)
+    bytes <= UNCHECKED || buffers.fits(bytes + buffers.reply_margin())
 }
 
 /// The end of a reply that may not grow.

@@ -5,10 +5,6 @@ use larder_proto::output::{Room, UNCHECKED};
 use larder_units::show_size;
 use std::{cell::RefCell, sync::Arc};
 
-/// One in this many parts of the bound stays free, so that the connection is not closed for this
-/// reply in the end.
-const MARGIN_SHARE: usize = 8;
-
 /// The memory that the replies of one connection take while they are written. At the end of a turn
 /// the connection accounts for it ([`ReplyRoom::release`]).
 #[derive(Debug)]
@@ -54,7 +50,7 @@ impl ReplyRoom {
     /// # Errors
     /// They have none.
     pub(super) fn check_margin(&self) -> CommandResult {
-        if self.buffers.room() >= self.margin() { Ok(()) } else { Err(self.no_room()) }
+        if self.buffers.room() >= self.buffers.reply_margin() { Ok(()) } else { Err(self.no_room()) }
     }
 
     /// A charge for this many bytes beside the reply: texts that it is made from.
@@ -63,7 +59,7 @@ impl ReplyRoom {
     /// The buffers have no room for them.
     pub(super) fn charge(&self, bytes: usize) -> Result<BufferCharge, CommandError> {
         let mut charge = self.buffers.charge(BufferKind::RedisOutput);
-        match bytes <= UNCHECKED || charge.try_resize(bytes + self.margin()) {
+        match bytes <= UNCHECKED || charge.try_resize(bytes + self.buffers.reply_margin()) {
             true => {
                 charge.resize(bytes);
                 Ok(charge)
@@ -81,10 +77,6 @@ impl ReplyRoom {
         }
     }
 
-    fn margin(&self) -> usize {
-        self.buffers.limit() / MARGIN_SHARE
-    }
-
     #[cold]
     pub(super) fn no_room(&self) -> CommandError {
         let limit = show_size(self.buffers.limit() as u64);
@@ -97,7 +89,7 @@ impl Room for ReplyRoom {
     fn take(&self, bytes: usize) -> bool {
         let mut charge = self.charge.borrow_mut();
         let charge = charge.get_or_insert_with(|| self.buffers.charge(BufferKind::RedisOutput));
-        let fits = charge.try_resize(bytes.saturating_add(self.margin()));
+        let fits = charge.try_resize(bytes.saturating_add(self.buffers.reply_margin()));
         if fits {
             charge.resize(bytes);
         }

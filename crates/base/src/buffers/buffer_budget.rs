@@ -182,6 +182,11 @@ impl Buffers {
         self.limit.saturating_sub(self.used())
     }
 
+    /// What stays free beside a reply that grows, so that its connection is not closed for it in the end.
+    pub fn reply_margin(&self) -> usize {
+        self.limit / 8
+    }
+
     /// Is there room for something of this size, which has only been announced? A small one passes
     /// without a look. What does not fit counts as refused.
     pub fn fits(&self, bytes: usize) -> bool {

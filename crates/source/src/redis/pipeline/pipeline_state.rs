@@ -16,7 +16,10 @@ use crate::{
 use bytes::{Buf, Bytes, BytesMut};
 use larder_base::buffers::BufferCharge;
 use larder_engine::Millis;
-use larder_proto::resp::{Malformed, Scanner};
+use larder_proto::{
+    output::UNCHECKED,
+    resp::{Malformed, Scanner},
+};
 use larder_store::{StoredValue, clock};
 use std::{
     collections::VecDeque,
@@ -30,8 +33,6 @@ use tokio::time::Instant;
 pub(super) const LINKED: usize = 16 * 1024;
 /// The rest of a value is read directly into its own buffer if at least this much is missing.
 const DIRECT: usize = 32 * 1024;
-/// Replies up to this length are received without asking for room.
-const UNCHECKED: usize = 1 << 20;
 /// A relayed reply may be this much larger than `max-value`.
 const REPLY_MARGIN: usize = 64 * 1024 * 1024;
 

@@ -38,10 +38,9 @@ pub struct SourceLimits {
     pub store: StoreSettings,
 }
 
-#[cfg(test)]
 impl SourceLimits {
-    /// For tests that need some.
-    pub(crate) const SMALLEST: SourceLimits = SourceLimits {
+    /// The least of each, for a program that asks by itself: it sets what it needs.
+    pub const SMALLEST: SourceLimits = SourceLimits {
         timeout: Duration::from_secs(1),
         slow_timeout: Duration::from_secs(1),
         max_in_flight: 1,
@@ -50,10 +49,8 @@ impl SourceLimits {
         connections: 1,
         max_value: 1,
         max_backlog: 1,
-        store: larder_store::disk::StoreSettings::DEFAULT,
+        store: StoreSettings::DEFAULT,
     };
-}
-impl SourceLimits {
     /// How long a client waits for a write; see
     /// [`LocalStore::patience`](super::LocalStore::patience).
     pub(super) fn patience(&self, slow: bool) -> Duration {

@@ -16,11 +16,9 @@ pub(super) fn setup(redis: &Redis) -> SourceSetup {
         slow_timeout: Duration::from_secs(20),
         max_in_flight: 1000,
         adaptive: true,
-        breaker: None,
-        connections: 1,
         max_value: 1 << 20,
         max_backlog: 32 << 20,
-        store: larder_store::disk::StoreSettings::DEFAULT,
+        ..SourceLimits::SMALLEST
     };
     SourceSetup::new(&url, limits, &larder_base::buffers::Buffers::unbounded()).expect("nothing to check")
 }

@@ -18,17 +18,8 @@ pub(super) async fn send(
     sink: &mut ValueSink,
     timeout: Duration,
 ) -> Result<RequestOutcome, String> {
-    let limits = SourceLimits {
-        timeout,
-        slow_timeout: timeout,
-        max_in_flight: 1,
-        adaptive: true,
-        breaker: None,
-        connections: 1,
-        max_value: MAX_VALUE as usize,
-        max_backlog: 0,
-        store: larder_store::disk::StoreSettings::DEFAULT,
-    };
+    let max_value = MAX_VALUE as usize;
+    let limits = SourceLimits { timeout, slow_timeout: timeout, max_value, ..SourceLimits::SMALLEST };
     let source = SourceSetup::new(url, limits, &Buffers::unbounded())?.open(None, false);
     let relay = source.as_redis().ok_or("not a Redis server")?;
     let millis;

@@ -189,21 +189,13 @@ mod tests {
     use super::*;
     use crate::source_limits::SourceLimits;
     use larder_base::buffers::Buffers;
-    use larder_config::{Deployment, RedisAddress, RedisUrl};
+    use larder_config::SourceUrl;
 
     /// Only a client's own connection stops to receive for the turns of the client.
     #[tokio::test]
     async fn a_dedicated_connection_is_known_to_be_a_clients_own() {
         let run = async {
-            let url = RedisUrl {
-                address: RedisAddress::Unix("/nowhere".into()),
-                tls: None,
-                user: None,
-                password: None,
-                password_file: None,
-                database: 0,
-                deployment: Deployment::Single,
-            };
+            let Ok(SourceUrl::Redis(url)) = "unix:///nowhere".parse() else { panic!("a URL") };
             let limits = SourceLimits::SMALLEST;
             let settings = ConnectionSettings::new(&url, limits, Arc::default(), Buffers::unbounded());
             let settings = Arc::new(settings.expect("settings"));

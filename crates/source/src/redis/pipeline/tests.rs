@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use bytes::{Bytes, BytesMut};
-use larder_config::{Coherence, Deployment, RedisAddress, RedisUrl};
+use larder_config::{Coherence, SourceUrl};
 use larder_engine::{Cache, Config, Lookup, Outcome, Wait};
 use larder_proto::{output::Output, resp::Malformed};
 use larder_store::clock;
@@ -55,26 +55,16 @@ fn sent_in(count: usize, coherence: Coherence, prefixes: &[&str]) -> Sent {
     let cache = Cache::new(Config { max_memory: 8 * 1024 * 1024, ..Config::default() });
     let policy = Arc::new(FillPolicy { coherence, ..FillPolicy::default() });
     let watch = (coherence == Coherence::Coherent).then(|| invalidation_scope(&cache, &policy, prefixes));
-    let url = RedisUrl {
-        address: RedisAddress::Unix("/nowhere".into()),
-        tls: None,
-        user: None,
-        password: None,
-        password_file: None,
-        database: 0,
-        deployment: Deployment::Single,
-    };
+    let Ok(SourceUrl::Redis(url)) = "unix:///nowhere".parse() else { panic!("a URL") };
     let timeout = Duration::from_secs(1);
     let limits = SourceLimits {
         timeout,
         slow_timeout: timeout,
         max_in_flight: 1000,
         adaptive: true,
-        breaker: None,
-        connections: 1,
         max_value: MAX_VALUE,
         max_backlog: 1 << 20,
-        store: larder_store::disk::StoreSettings::DEFAULT,
+        ..SourceLimits::SMALLEST
     };
     let settings = ConnectionSettings::new(&url, limits, Arc::default(), larder_base::buffers::Buffers::unbounded())
         .expect("settings");

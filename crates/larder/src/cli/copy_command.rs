@@ -14,7 +14,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use larder_base::buffers::Buffers;
 use larder_config::{SourceClass, SourceUrl};
 use larder_source::{SourceLimits, SourceSetup};
-use larder_store::{StoredValue, atomic_files, clock, disk::StoreSettings, snapshot::SnapshotReader};
+use larder_store::{StoredValue, atomic_files, clock, snapshot::SnapshotReader};
 use serde_json::json;
 use std::{
     fs,
@@ -31,12 +31,8 @@ const LIMITS: SourceLimits = SourceLimits {
     timeout: Duration::from_secs(20),
     slow_timeout: Duration::from_secs(60),
     max_in_flight: 1000,
-    adaptive: false,
-    breaker: None,
-    connections: 1,
     max_value: 512 << 20,
-    max_backlog: 1 << 20,
-    store: StoreSettings::DEFAULT,
+    ..SourceLimits::SMALLEST
 };
 
 pub(super) fn command() -> Command {
@@ -120,19 +116,17 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
 /// Errors name the side at fault.
 fn copy(from: &From, to: &SourceUrl, rate: Option<u64>, resume: Option<&ResumeFile<'_>>) -> Result<Report, String> {
     let setup = |url: &SourceUrl| SourceSetup::new(url, LIMITS, &Buffers::unbounded());
-    let of_from = match from {
-        From::Snapshot(_) => None,
-        From::Source(url) => Some(setup(url)?),
+    let open: Box<dyn Fn() -> Result<CopyEnd, String>> = match from {
+        From::Snapshot(file) => Box::new(|| open_snapshot(file)),
+        From::Source(url) => {
+            let setup = setup(url)?;
+            Box::new(move || Ok(CopyEnd::Source(setup.open(None, false))))
+        }
     };
     let of_to = setup(to)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let open = || match (from, &of_from) {
-            (From::Snapshot(file), _) => open_snapshot(file),
-            (_, Some(setup)) => Ok(CopyEnd::Source(setup.open(None, false))),
-            (_, None) => unreachable!("a source has a setup"),
-        };
         let to = CopyEnd::Source(of_to.open(None, false));
         let mut pass = Pass { to, rate, left_out: LeftOut::new(), seen: 0, differ: 0 };
         pass.copy(open()?, resume).await?;

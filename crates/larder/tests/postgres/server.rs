@@ -245,32 +245,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(done.success(), "cp");
 }
 
-/// A client that stays connected while this exists.
-pub struct Held(Child);
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
-    }
-}
 impl PostgresServer {
-    /// A client that only stays connected.
-    pub fn hold(&self) -> Held {
-        let count = || self.try_sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held'");
-        let before = Some(count());
-        let port = self.port().to_string();
-        let child = Command::new(program("psql"))
-            .args(["-X", "-q", "-h", "127.0.0.1", "-p", &port, "-U", "app", "-d", "shop"])
-            .env("PGAPPNAME", "held")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // When the last place is taken, no client can count any more.
-        wait_until("a client", || count().is_err() || Some(count()) != before);
-        Held(child)
-    }
     /// Puts a line before all others of `pg_hba.conf`.
     pub fn allow(&self, line: &str) {
         let file = self.dir.path().join("data/pg_hba.conf");

@@ -6,8 +6,10 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    io,
+    net::{Shutdown, TcpListener, TcpStream},
     process::Command,
-    thread::scope,
+    thread::{self, scope},
     time::{Duration, Instant},
 };
 
@@ -471,6 +473,46 @@ fn what_the_database_lacks_is_told() {
         assert!(log.contains(told), "{prepare}: {log}");
         assert_eq!(log.matches("does not announce changes").count(), 1, "told once: {log}");
     }
+}
+
+/// A balancer that sends the stream to one server and statements to another: the stream says nothing
+/// of what is read.
+#[test]
+fn two_servers_at_one_address_are_refused() {
+    let [server, other] = [PostgresServer::start(), PostgresServer::start()];
+    server.sql(TABLES);
+    other.sql(TABLES);
+    let balancer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = balancer.local_addr().unwrap();
+    let ports = [server.port(), other.port()];
+    thread::spawn(move || {
+        for client in balancer.incoming() {
+            let client = client.unwrap();
+            let mut startup = [0; 512];
+            let len = client.peek(&mut startup).unwrap();
+            let is_stream = String::from_utf8_lossy(&startup[..len]).contains("replication\0");
+            let server = TcpStream::connect(("127.0.0.1", ports[usize::from(is_stream)])).unwrap();
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    let url = format!("postgres://app@{address}/shop?sslmode=disable");
+    let mut larder = Settings::of(&url, QUERIES).start();
+    wait_until("the refusal", || metric(&larder, "untracked_connections") == 1.0);
+    let mut client = larder.client();
+    for value in ["one", "two", "three"] {
+        server.sql(&format!("UPDATE users SET name = '{value}' WHERE id = 42"));
+        assert_eq!(text(&mut client, &["GET", "user:42"]), value);
+    }
+    larder.signal(Signal::TERM);
+    larder.wait();
+    let log = larder.stderr();
+    assert!(log.contains("two servers answer at this address"), "{log}");
 }
 
 /// `changes=notify`: the triggers that Larder prints announce the same.

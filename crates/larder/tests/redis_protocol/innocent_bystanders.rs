@@ -5,7 +5,7 @@
 //! `LARDER_STRANGERS_SECONDS=600 cargo test -p larder --test integration strangers` goes on for
 //! this long, from `LARDER_TEST_SEED` on.
 use super::{
-    common::{RedisServer, Reply, wait_until},
+    common::{PATIENCE, RedisServer, Reply, wait_until},
     innocent::Innocent,
     larder::{Larder, connect, encode},
 };
@@ -208,7 +208,9 @@ impl Stranger<'_> {
         if self.random.chance(50) {
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
-        came + drain(&mut stream)
+        // Most visits are answered while the stranger is still here, even on a busy machine.
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        came + stream.read(&mut [0; 1 << 16]).unwrap_or(0)
     }
 }
 
@@ -247,11 +249,14 @@ fn strangers_harm_nobody() {
                 let random = Random(seed.wrapping_add(stranger).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
                 let mut stranger = Stranger { random, names };
                 let (mut visits, mut came) = (0, 0);
-                while begin.elapsed() < seconds && !innocents.iter().any(Innocent::has_failed) {
+                while begin.elapsed() < seconds || visits <= 3 || came <= 100 {
+                    if innocents.iter().any(Innocent::has_failed) {
+                        break;
+                    }
+                    assert!(begin.elapsed() < seconds + PATIENCE, "{visits} visits, {came} bytes");
                     came += stranger.visit(port);
                     visits += 1;
                 }
-                assert!(visits > 3 && came > 100, "{visits} visits, {came} bytes");
             });
         }
     });

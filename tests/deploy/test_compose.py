@@ -39,20 +39,22 @@ def alerts():
     return yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"][0]["rules"]
 
 
-def services():
-    return rendered("compose", FOLDER / "compose.yaml")[0]["services"]
+def services(file="compose.yaml"):
+    return rendered("compose", FOLDER / file)[0]["services"]
 
 
-class Files(unittest.TestCase):
+class Described:
+    """What holds for each compose file: the classes below."""
+
     @classmethod
     def setUpClass(cls):
-        cls.services = services()
+        cls.services = services(cls.file)
         cls.nodes = {name: service for name, service in cls.services.items() if name.startswith("larder-")}
 
     def test_mounted_files_are_there(self):
         mounts = [mount for service in self.services.values() for mount in service.get("volumes", [])]
         sources = [Path(mount["source"]) for mount in mounts if mount["type"] == "bind"]
-        self.assertGreater(len(sources), 4)
+        self.assertEqual(len(sources), self.files)
         self.assertEqual([path for path in sources if not path.exists()], [])
 
     def test_the_nodes_are_built_from_the_dockerfile(self):
@@ -60,24 +62,14 @@ class Files(unittest.TestCase):
             self.assertEqual(Path(service["build"]["context"]).resolve(), ROOT)
             self.assertIn(f"AS {service['build']['target']}\n", (ROOT / "Dockerfile").read_text())
 
-    def test_the_nodes_differ_in_their_name_only(self):
-        self.assertEqual(len(self.nodes), 3)
-        peers = [f"{name}:8080" for name in sorted(self.nodes)]
-        for name, service in self.nodes.items():
-            settings = service["environment"]
-            self.assertEqual(settings["LARDER_PEERS"].split(","), peers)
-            self.assertEqual(settings.pop("LARDER_PEER_SELF"), f"{name}:8080")
-        self.assertEqual([dict(service) for service in self.nodes.values()], [self.nodes["larder-1"]] * 3)
-        self.assertEqual(image_settings()["LARDER_HTTP"], ":8080")
-
     def test_larder_takes_the_settings(self):
-        for service in services().values():
-            if service.get("image") == "larder":
-                self.assertEqual(refusal(["serve"], service["environment"]), "")
+        self.assertEqual(len(self.nodes), 3)
+        for service in self.nodes.values():
+            self.assertEqual(refusal(["serve"], service["environment"]), "")
 
     def test_docker_compose_1_29_can_read_it(self):
         # It knows no name of the project and no optional file, and refuses a file with either. The file of the root says what it needs.
-        text = (FOLDER / "compose.yaml").read_text()
+        text = (FOLDER / self.file).read_text()
         document = yaml.safe_load(text)
         self.assertEqual({key for key in document if not key.startswith("x-")} - {"services", "volumes", "networks", "version"}, set())
         for service in document["services"].values():
@@ -85,17 +77,68 @@ class Files(unittest.TestCase):
             self.assertTrue(isinstance(files, str) or all(isinstance(file, str) for file in files), files)
         self.assertIn("Docker Compose 2.24 or later", (ROOT / "docker-compose.yaml").read_text())
 
-    def test_nginx_and_prometheus_know_every_node(self):
+    def test_nginx_knows_every_node(self):
         upstreams = re.findall(r"server (\S+:\d+)", (FOLDER / "nginx.conf").read_text())
         self.assertEqual(upstreams, [f"{name}:8080" for name in sorted(self.nodes)])
-        scraped = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text())["scrape_configs"][0]["static_configs"][0]
-        self.assertEqual(scraped["targets"], [f"{name}:8081" for name in sorted(self.nodes)])
-        self.assertEqual(image_settings()["LARDER_ADMIN"], ":8081")
+        self.assertEqual(image_settings()["LARDER_HTTP"], ":8080")
 
     def test_nothing_is_published_to_other_machines(self):
         published = [port for service in self.services.values() for port in service.get("ports", [])]
         self.assertEqual(len(published), 3)
         self.assertEqual({port["host_ip"] for port in published}, {"127.0.0.1"})
+
+
+class CassandraFile(Described, unittest.TestCase):
+    file, files = "cassandra.yaml", 1
+
+    def test_the_nodes_differ_in_what_they_publish_only(self):
+        for service in self.nodes.values():
+            self.assertEqual({**service, "ports": None}, {**self.nodes["larder-1"], "ports": None})
+
+    def test_the_source_is_the_cluster_and_the_table_is_made_first(self):
+        cluster = sorted(name for name in self.services if name.startswith("cassandra-"))
+        self.assertEqual(len(cluster), 3)
+        source = f"cassandra://{','.join(cluster)}/shop"
+        command = self.services["schema"]["command"]
+        self.assertEqual(command, ["cassandra", "schema", "--apply", source])
+        # Without --apply the command needs no cluster.
+        printed = run(LARDER, *[word for word in command if word != "--apply"])
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        # As many copies as there are nodes.
+        self.assertIn(f"'replication_factor': {len(cluster)}", printed.stdout)
+        for service in self.nodes.values():
+            self.assertEqual(service["environment"]["LARDER_SOURCE"], source)
+            self.assertEqual(service["depends_on"]["schema"]["condition"], "service_completed_successfully")
+
+    def test_the_nodes_of_the_cluster_join_one_after_the_other(self):
+        cluster = sorted(name for name in self.services if name.startswith("cassandra-"))
+        for name, after in zip([*cluster[1:], "schema"], cluster, strict=True):
+            self.assertEqual(self.services[name]["depends_on"].keys(), {after})
+            self.assertEqual(self.services[name]["depends_on"][after]["condition"], "service_healthy")
+        for name in cluster:
+            self.assertEqual(self.services[name]["environment"]["CASSANDRA_SEEDS"], cluster[0])
+            self.assertIn("healthcheck", self.services[name])
+        volumes = [self.services[name]["volumes"][0]["source"] for name in cluster]
+        self.assertEqual(len(set(volumes)), len(cluster))
+
+
+class Files(Described, unittest.TestCase):
+    file, files = "compose.yaml", 6
+
+    def test_the_nodes_differ_in_their_name_only(self):
+        self.assertEqual(len(self.nodes), 3)
+        peers = [f"{name}:8080" for name in sorted(self.nodes)]
+        nodes = services()
+        for name in self.nodes:
+            settings = nodes[name]["environment"]
+            self.assertEqual(settings["LARDER_PEERS"].split(","), peers)
+            self.assertEqual(settings.pop("LARDER_PEER_SELF"), f"{name}:8080")
+        self.assertEqual([nodes[name] for name in self.nodes], [nodes["larder-1"]] * 3)
+
+    def test_prometheus_knows_every_node(self):
+        scraped = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text())["scrape_configs"][0]["static_configs"][0]
+        self.assertEqual(scraped["targets"], [f"{name}:8081" for name in sorted(self.nodes)])
+        self.assertEqual(image_settings()["LARDER_ADMIN"], ":8081")
 
     def test_promtool_takes_the_configuration(self):
         result = run(require("promtool"), "check", "config", "prometheus.yaml", cwd=PROMETHEUS)

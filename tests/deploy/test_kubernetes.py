@@ -266,6 +266,23 @@ class ChartWithEveryValueChanged(Deployed, unittest.TestCase):
     make = staticmethod(lambda: chart(EVERYTHING, "shop"))
 
 
+class ChartWithCassandra(Deployed, unittest.TestCase):
+    make = staticmethod(lambda: chart(yaml.safe_load((CHART / "cassandra.yaml").read_text())))
+
+    def test_the_source_is_a_cluster_that_the_policy_lets_reach(self):
+        self.assertEqual(find(self.objects, "StatefulSet")["spec"]["replicas"], 3)
+        source = variables(self.container)["LARDER_SOURCE"]
+        host, port = re.fullmatch(r"cassandra://shop-superuser@([\w.-]+):(\d+)/shop\?dc=dc1&password-file=/run/secrets/source/password", source).groups()
+        namespace = {"kubernetes.io/metadata.name": host.partition(".")[2]}
+        allowed = [
+            (to["namespaceSelector"]["matchLabels"], [rule["port"] for rule in policy["ports"]])
+            for policy in find(self.objects, "NetworkPolicy")["spec"]["egress"]
+            for to in policy.get("to", [])
+            if "cassandra.datastax.com/cluster" in to.get("podSelector", {}).get("matchLabels", {})
+        ]
+        self.assertEqual(allowed, [(namespace, [int(port)])])
+
+
 class Chart(unittest.TestCase):
     maxDiff = None
 

@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 
 /// How long a server may take to answer after its start, or to go after being asked to.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is asked meanwhile.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 

@@ -4,13 +4,13 @@
 //! A program counts, prints `counting` after the first time, and ends at a line on standard input
 //! with what it has counted.
 use crate::{
-    common::{RedisServer, Reply, wait_until},
+    common::{RedisServer, Reply, relay, wait_until},
     larder::Larder,
 };
 use rustix::process::Signal;
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
@@ -111,15 +111,7 @@ impl TakenOver {
         let (door, next) = (listener.try_clone().unwrap(), next.redis);
         std::thread::spawn(move || {
             for client in door.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect(("127.0.0.1", next)).unwrap();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    std::thread::spawn(move || {
-                        // Either side may go away.
-                        let _ = std::io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Write);
-                    });
-                }
+                relay(&client, &TcpStream::connect(("127.0.0.1", next)).unwrap());
             }
         });
         TakenOver(listener)

@@ -6,8 +6,8 @@ pub mod left_behind;
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -25,6 +25,17 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     while !done() {
         assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Passes on what two ends send, each to the other, in the background. Either may go away.
+pub fn relay(one: &TcpStream, other: &TcpStream) {
+    for (from, to) in [(one, other), (other, one)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
     }
 }
 

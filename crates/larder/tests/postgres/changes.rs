@@ -1,13 +1,12 @@
 //! Changes that PostgreSQL announces: seen at once, whatever happens to the stream.
 use super::{Settings, server::PostgresServer, text};
 use crate::{
-    common::{Client, wait_until},
+    common::{Client, relay, wait_until},
     larder::Larder,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io,
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     process::Command,
     thread::{self, scope},
     time::{Duration, Instant},
@@ -492,13 +491,7 @@ fn two_servers_at_one_address_are_refused() {
             let len = client.peek(&mut startup).unwrap();
             let is_stream = String::from_utf8_lossy(&startup[..len]).contains("replication\0");
             let server = TcpStream::connect(("127.0.0.1", ports[usize::from(is_stream)])).unwrap();
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                thread::spawn(move || {
-                    let _ = io::copy(&mut from, &mut to);
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
+            relay(&client, &server);
         }
     });
     let url = format!("postgres://app@{address}/shop?sslmode=disable");

@@ -116,6 +116,16 @@ impl PostgresServer {
             assert!(start.elapsed() < PATIENCE, "PostgreSQL does not start again:\n{}", self.log());
         }
     }
+    /// Puts a line before all others of `pg_hba.conf`.
+    pub fn allow(&self, line: &str) {
+        let file = self.dir.path().join("data/pg_hba.conf");
+        let text = format!("{line}\n{}", fs::read_to_string(&file).unwrap());
+        fs::write(&file, text).unwrap();
+        self.sql("SELECT pg_reload_conf()");
+        wait_until("the new rules", || {
+            self.sql("SELECT count(*) FROM pg_hba_file_rules WHERE line_number = 1 AND error IS NULL") == "1"
+        });
+    }
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -243,17 +253,4 @@ fn give_with(path: &Path, mode: u32) {
 fn copy(from: &Path, to: &Path) {
     let done = Command::new("cp").arg("-a").arg(from.join("data")).arg(to).status().unwrap();
     assert!(done.success(), "cp");
-}
-
-impl PostgresServer {
-    /// Puts a line before all others of `pg_hba.conf`.
-    pub fn allow(&self, line: &str) {
-        let file = self.dir.path().join("data/pg_hba.conf");
-        let text = format!("{line}\n{}", fs::read_to_string(&file).unwrap());
-        fs::write(&file, text).unwrap();
-        self.sql("SELECT pg_reload_conf()");
-        wait_until("the new rules", || {
-            self.sql("SELECT count(*) FROM pg_hba_file_rules WHERE line_number = 1 AND error IS NULL") == "1"
-        });
-    }
 }

@@ -64,7 +64,7 @@ cluster: ## Three Larders as one cache with nginx in front, until Ctrl-C (CLUSTE
 cluster-load: ## Requests for 100 keys through nginx, and which node did what (CLUSTER_LOAD_ARGS="--rate 500 --duration 30s")
 	@exec $(TARGET)/fast/larder-bench cluster load --file $(TARGET)/cluster.json $(CLUSTER_LOAD_ARGS)
 
-demo: ## A shop on a distant Redis with Larder and without, live in the browser, until Ctrl-C (DEMO_ARGS="--delay 5ms")
+demo: ## A shop on a distant Redis or PostgreSQL with Larder and without, live in the browser, until Ctrl-C (DEMO_ARGS="--store postgres")
 	@$(CARGO) build --workspace --bins --profile fast
 	@exec $(TARGET)/fast/larder-bench demo --larder $(TARGET)/fast/larder $(DEMO_ARGS)
 

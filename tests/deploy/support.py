@@ -20,7 +20,7 @@ DEPLOY = ROOT / "deploy"
 LARDER = Path(os.environ.get("LARDER_BIN", ROOT / "target/debug/larder")).absolute()
 BENCH = LARDER.with_name("larder-bench")
 RENDER = ROOT / ".deps/render"
-PATIENCE = 60  # seconds
+PATIENCE = 120  # seconds
 
 
 def require(program):

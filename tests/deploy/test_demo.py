@@ -11,12 +11,14 @@ from support import ROOT, Made, run
 
 
 class Demo(Made):
-    def test_the_page_shows_both_shops_and_kills_redis(self):
-        with self.started("demo", "DEMO_ARGS=--port 0") as (ready, child):
-            result = run("node", str(ROOT / "tests/console/demo.js"), ready["page"])
-            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        # make waits for what it has started, and then ends of the signal itself.
-        self.assertIn(child.returncode, (0, -signal.SIGINT))
+    def test_the_page_shows_both_shops_and_kills_their_store(self):
+        for store in ("redis", "postgres"):
+            with self.subTest(store):
+                with self.started("demo", f"DEMO_ARGS=--store {store} --port 0") as (ready, child):
+                    result = run("node", str(ROOT / "tests/console/demo.js"), ready["page"])
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                # make waits for what it has started, and then ends of the signal itself.
+                self.assertIn(child.returncode, (0, -signal.SIGINT))
 
     def test_a_run_without_a_browser_draws_charts(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 use anyhow::Context;
 use std::{net::SocketAddr, sync::Arc};
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{Client, NoTls, Statement, types::Type};
 
 /// A connection to the database `shop`, with prepared statements on its table `t (id int, v bigint)`.
 pub(crate) struct SqlClient {
@@ -24,6 +24,13 @@ impl SqlClient {
     /// Runs statements.
     pub(crate) fn run(&mut self, statements: &str) -> anyhow::Result<()> {
         self.runtime.block_on(self.client.batch_execute(statements)).context("a statement failed")
+    }
+
+    /// The text in the one row that a statement with one parameter finds, if it finds one. It takes
+    /// one round trip.
+    pub(crate) fn text(&mut self, statement: &str, parameter: &str) -> anyhow::Result<Option<String>> {
+        let rows = self.runtime.block_on(self.client.query_typed(statement, &[(&parameter, Type::TEXT)]))?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
     }
 
     /// The value of a row.

@@ -3,14 +3,13 @@ use crate::lib::{
     blocking_clients::{HttpClient, RedisReply, RespClient},
     figures,
     load::{self, LoadPlan, measure::Slice},
-    machine::MeasuredProcess,
     results::{chart::Axis, chart_file::file, origin},
     scripted_origin::ScriptedOrigin,
     servers::{self, ServerProcess, Start},
     sql_client::SqlClient,
 };
 use anyhow::{Context, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde::Serialize;
 use std::{
     io::Write,
@@ -271,13 +270,7 @@ impl Scenario {
 
     fn set(&self, source: &Source, suffers: bool) -> anyhow::Result<()> {
         match (source, self.incident) {
-            (Source::Server(server), _) => {
-                let signal = if suffers { Signal::STOP } else { Signal::CONT };
-                for process in server.process().family() {
-                    let MeasuredProcess::Id(id) = process else { continue };
-                    kill_process(Pid::from_raw(i32::try_from(id)?).context("a process has an id")?, signal)?;
-                }
-            }
+            (Source::Server(server), _) => server.signal(if suffers { Signal::STOP } else { Signal::CONT })?,
             (Source::Http(origin), Incident::Slow) => {
                 origin.state.delay.store(if suffers { DELAY.1 } else { DELAY.0 }, Relaxed);
             }

@@ -256,15 +256,16 @@ fn wait(kind: &ServerKind, server: &mut ServerProcess) -> anyhow::Result<()> {
 }
 
 /// redis-server that writes nothing to disk unless it is told to (`SAVE`); what it saved is there
-/// again after [`restart_redis`].
+/// again after [`restart`].
 pub(crate) fn redis(core: Option<usize>) -> anyhow::Result<ServerProcess> {
     start("redis", Start { core, ..Start::default() })
 }
 
-/// Brings a killed redis-server back on its port, with what it had saved.
-pub(crate) fn restart_redis(server: &mut ServerProcess) -> anyhow::Result<()> {
+/// Brings a killed server back on its port, with what it had saved.
+pub(crate) fn restart(server: &mut ServerProcess) -> anyhow::Result<()> {
+    let kind = KINDS.values().find(|kind| kind.name == server.name).context("its kind is known")?;
     server.start_again()?;
-    wait(kind("redis")?, server)
+    wait(kind, server)
 }
 
 /// `larder serve` with one thread, on ports that it chooses and names in its ready line.

@@ -1,7 +1,11 @@
 //! A server as a child process: started, waited for, measured, stopped when dropped.
 use crate::lib::machine::{self, MeasuredProcess};
 use anyhow::{Context, bail, ensure};
-use rustix::net;
+use rustix::{
+    io::Errno,
+    net,
+    process::{Pid, Signal, kill_process},
+};
 use std::{
     env,
     fs::{self, File},
@@ -137,10 +141,25 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Kills it (SIGKILL) and returns when it is gone.
+    /// Kills it and all processes that it has started (SIGKILL), and returns when it is gone. Left
+    /// alone, the children of a PostgreSQL answer for a moment longer, and keep its folder.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
-        self.child.kill()?;
+        self.signal(Signal::KILL)?;
         self.child.wait()?;
+        Ok(())
+    }
+
+    /// Sends a signal to it and to all processes that it has started.
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        for process in self.process().family() {
+            let MeasuredProcess::Id(id) = process else { continue };
+            let id = Pid::from_raw(i32::try_from(id)?).context("a process has an id")?;
+            match kill_process(id, signal) {
+                // It has ended meanwhile.
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 
@@ -158,8 +177,7 @@ impl ServerProcess {
 
     /// Asks it to end (SIGTERM) and waits until it has.
     pub(crate) fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait()? {

@@ -2,7 +2,10 @@
 //! server's own tests.
 use super::process::{PATIENCE, POLL};
 use super::*;
-use crate::lib::blocking_clients::{HttpClient, RedisReply, RespClient};
+use crate::lib::{
+    blocking_clients::{HttpClient, RedisReply, RespClient},
+    sql_client::SqlClient,
+};
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -38,9 +41,23 @@ fn a_killed_redis_comes_back_with_what_it_saved() {
     client.call(&[b"SET", b"lost", b"1"]).expect("answers");
     server.kill().expect("goes");
     assert!(client.call(&[b"PING"]).is_err());
-    restart_redis(&mut server).expect("comes back");
+    restart(&mut server).expect("comes back");
     let mut client = connect(&server);
     assert_eq!(client.call(&[b"EXISTS", b"saved", b"lost"]).expect("answers"), RedisReply::Integer(1));
+}
+
+#[test]
+fn a_killed_postgres_comes_back_with_what_it_had() {
+    let mut server = start("postgres", Start::default()).expect("PostgreSQL starts");
+    let mut client = SqlClient::connect(server.address).expect("connect");
+    client.run("CREATE TABLE t (v text); INSERT INTO t VALUES ('saved')").expect("stored");
+    server.kill().expect("goes");
+    let select = "SELECT v FROM t WHERE v = $1";
+    assert!(client.text(select, "saved").is_err());
+    restart(&mut server).expect("comes back");
+    let mut client = SqlClient::connect(server.address).expect("connect");
+    assert_eq!(client.text(select, "saved").expect("answers").as_deref(), Some("saved"));
+    assert_eq!(client.text(select, "lost").expect("answers"), None);
 }
 
 #[test]

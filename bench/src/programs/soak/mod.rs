@@ -191,7 +191,7 @@ impl Watch<'_> {
             self.redis.kill()?;
             source.has_gone();
             self.over(Instant::now() + down)?;
-            servers::restart_redis(&mut self.redis)?;
+            servers::restart(&mut self.redis)?;
             source.is_back();
             let returned = self.recovery();
             let (hot_reads, hot_answered) = source.hot_reads();

@@ -9,13 +9,13 @@ use crate::{
     command_handlers::{at_source, at_source_in_multi, functions},
     command_lookup::{FoundCommand, find_for},
     command_outcome::{
-        CommandError, Done, Flow, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, unknown, unknown_sub,
+        CommandError, Done, Flow, NO_AUTH, NOT_IN_MULTI, READ_ONLY_REPLICA, arity, redis_only, unknown, unknown_sub,
     },
     command_times::row_of,
     commands::{get, subscriptions},
     executor::{self, memory::takes_turns},
     foreign_protocol::ForeignProtocol,
-    forwarded_commands::{self, FORWARDED, is_forwarded},
+    forwarded_commands::{self, FORWARDED, is_forwarded, is_redis_only},
     forwarded_writes::{self, WritesGo},
     monitored_commands,
     session::{Backend, Outstanding, Session},
@@ -240,6 +240,7 @@ fn unusual(
         found => found,
     };
     let checked = match found {
+        FoundCommand::Unknown if is_redis_only(worker, args) => Err(redis_only(args)),
         FoundCommand::Unknown => Err(unknown(args)),
         FoundCommand::UnknownSub(parent) => Err(unknown_sub(parent.name, &args[1])),
         FoundCommand::Command(command) if !command.takes(args.len()) => Err(arity(command.name)),

@@ -70,7 +70,7 @@ fn parent_of(name: &str) -> &str {
 }
 
 /// Maximum length of a name that is looked up.
-const MAX_NAME: usize = 32;
+pub(super) const MAX_NAME: usize = 32;
 /// Slots of the index: a power of two, and several times the number of rows, so that most names are
 /// found at the first probe.
 const SLOTS: usize = 1024;

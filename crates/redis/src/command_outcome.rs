@@ -122,6 +122,12 @@ pub(super) fn unknown(args: &Args<'_>) -> CommandError {
     CommandError::Owned(text)
 }
 
+/// The error for a command that only a Redis as source could answer.
+pub(super) fn redis_only(args: &Args<'_>) -> CommandError {
+    let after = "': Larder without a source has strings and JSON; start it with --source redis://… to forward this";
+    CommandError::quoting("ERR unknown command '", &args[0], 128, after)
+}
+
 pub(super) fn unknown_sub(parent: &str, sub: &[u8]) -> CommandError {
     let after = format!("'. Try {} HELP.", parent.to_uppercase());
     CommandError::quoting("ERR unknown subcommand '", sub, 128, &after)

@@ -2,12 +2,13 @@
 //! The source's own command table says which keys they touch.
 use super::{
     command::{Command, CommandKind, Flags, Keys, Leaves},
+    command_lookup::MAX_NAME,
     command_outcome::{CommandError, NOT_IN_MULTI, arity, unknown, unknown_sub},
     session::Session,
 };
 use larder_core::app::Worker;
 use larder_proto::resp::Args;
-use larder_source::{BusyFor, ForwardRule, KnownKeys, LARGE, UpstreamCommand, UpstreamCommands};
+use larder_source::{BusyFor, ForwardRule, KnownKeys, LARGE, SourceKind, UpstreamCommand, UpstreamCommands};
 
 /// The row that stands for every forwarded command.
 pub(super) static FORWARDED: Command = Command {
@@ -29,6 +30,15 @@ pub(super) static FORWARDED: Command = Command {
 /// they concern Larder's own connection with the client.
 pub(super) fn is_forwarded(worker: &Worker, args: &Args<'_>) -> bool {
     worker.groups.default().source.as_redis().is_some() && !args[0].eq_ignore_ascii_case(b"client")
+}
+
+/// Whether there is no source, and a Redis as source would answer this command, which Larder does
+/// not have.
+pub(super) fn is_redis_only(worker: &Worker, args: &Args<'_>) -> bool {
+    let is_known = |name: &str| worker.app.users.catalog().is_command(&name.to_ascii_lowercase());
+    matches!(worker.groups.default().source.kind(), SourceKind::Memory)
+        && forward_rule(None, *args) == ForwardRule::Free
+        && str::from_utf8(&args[0]).is_ok_and(|name| name.len() <= MAX_NAME && is_known(name))
 }
 
 /// Refuses a command that may not go to the source, by the source's command table. With `known` at

@@ -91,7 +91,7 @@ impl CommandCatalog {
     }
     /// Whether a rule may name it: a row of the table, or a command that a Redis may have. A name
     /// with a dot is a module's.
-    pub(super) fn is_command(&self, name: &str) -> bool {
+    pub fn is_command(&self, name: &str) -> bool {
         let of_redis = || OF_REDIS.split_ascii_whitespace().any(|known| known == name);
         self.places.contains_key(name) || name.contains('.') && name.len() > 1 || of_redis()
     }

@@ -1,6 +1,8 @@
 //! Answers that are our own, or that a real server cannot be asked for.
 use super::support::{Client, Server, words};
-use larder_proto::resp::{View, view};
+use larder_base::telemetry::CommandClass;
+use larder_proto::resp::{Args, View, view};
+use larder_source::ForwardRule;
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -98,6 +100,36 @@ fn a_password_comes_first() {
     let many = format!("*11\r\n{}", "$1\r\na\r\n".repeat(11));
     assert_eq!(other.raw(many.as_bytes()), b"-ERR Protocol error: unauthenticated multibulk length\r\n");
     assert!(other.closed);
+}
+
+/// Every command of Redis that Larder does not have: what a Redis as source would be sent, and what
+/// it never gets without `forward-admin`.
+#[test]
+fn commands_of_other_types_say_which_source_has_them() {
+    let server = Server::new(&[]);
+    let mut client = server.client();
+    let catalog = crate::catalog();
+    let others: Vec<_> = catalog.counted().filter(|(_, class)| *class == CommandClass::Forwarded).collect();
+    assert!(others.iter().any(|(name, _)| *name == "hset"));
+    let modules = ["FT.SEARCH", "bf.add"];
+    for name in others.into_iter().map(|(name, _)| name).chain(modules) {
+        let reply = client.say(&format!("{name} key field"));
+        let range = 0..name.len() as u32;
+        let args = Args::new(name.as_bytes(), std::slice::from_ref(&range));
+        let is_free = ForwardRule::by_name(args) == ForwardRule::Free;
+        let expected = match is_free {
+            true => format!(
+                "-ERR unknown command '{name}': Larder without a source has strings and JSON; \
+                 start it with --source redis://… to forward this\r\n"
+            ),
+            false => format!("-ERR unknown command '{name}', with args beginning with: 'key' 'field' \r\n"),
+        };
+        assert_eq!(reply, expected);
+    }
+    assert_eq!(client.say("NOSUCH a"), "-ERR unknown command 'NOSUCH', with args beginning with: 'a' \r\n");
+    client.say("MULTI");
+    assert!(client.say("hset h f v").contains("--source redis://"));
+    assert!(client.say("EXEC").starts_with("-EXECABORT"));
 }
 
 #[test]

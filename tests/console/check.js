@@ -74,6 +74,7 @@ async function lookAtViews(browser) {
         if (view === "overview") {
           await page.waitForFunction(() => document.querySelectorAll("figure path").length >= 8);
           await waitForText(page, "main", "GET\tread");
+          await waitForText(page, ".tiles", "p99 of Redis commands");
           await page.select(TIMED, "redis_read_seconds");
           await page.waitForFunction(() => Number(document.querySelector("figure.heat .legend b").textContent) >= 1);
           // Somebody calls PING all the time.
@@ -149,7 +150,7 @@ async function useKeyboard(browser) {
   await openView(page, "overview");
   await tabTo(page, "Skip to the content");
   await page.keyboard.press("Enter");
-  await tabTo(page, "Requests a second");
+  await tabTo(page, "Requests/s");
   await page.keyboard.press("ArrowLeft");
   await waitForText(page, "figure .legend", "at ");
   // Live: without a key pressed, the charts go on.

@@ -1,5 +1,5 @@
 //! What only clients of other servers ask for.
-pub(crate) mod browser_page;
 pub(crate) mod entity;
 pub(crate) mod groupcache_stats;
 pub(crate) mod read_routes;
+pub(crate) mod start_page;

@@ -261,7 +261,7 @@ export class HeatMap extends Chart {
     const item = (name, value) => el("li", {}, `${name} `, el("b", {}, value));
     const up = (seconds) => (seconds === null ? "–" : `≤ ${duration(seconds)}`);
     this.legend.replaceChildren(
-      ...[["timed", all.toLocaleString("en")], ["half", up(quantile(0.5))], ["99 %", up(quantile(0.99))], ["99.9 %", up(quantile(0.999))]]
+      ...[["timed", all.toLocaleString("en")], ["median", up(quantile(0.5))], ["p99", up(quantile(0.99))], ["p99.9", up(quantile(0.999))]]
         .map(([name, value]) => item(name, value)),
       ...(shown === null ? [] : [el("li", {}, `at ${clock(this.data.times[shown])}`)]));
   }

@@ -22,14 +22,14 @@ export class Overview {
     this.timed = "";
     this.commandTimes = null;
     this.tiles = el("ul", { class: "tiles", "aria-label": "Now" });
-    this.traffic = new LineChart("Requests a second", { show: count, stacked: true });
+    this.traffic = new LineChart("Requests/s", { show: count, stacked: true });
     this.ratio = new LineChart("Hit ratio", { show: percent, top: 1, note: "of the reads of groups" });
     this.memory = new LineChart("Memory", { show: bytes, stacked: true, inBytes: true, note: "by what uses it" });
-    this.source = new LineChart("Source", { show: count, note: "fetches a second" });
+    this.source = new LineChart("Source", { show: count, note: "fetches/s" });
     this.latency = new LineChart("Mean time of a fetch", { show: duration });
-    this.entries = new LineChart("Entries that come and go a second", { show: count });
-    this.refused = new LineChart("Errors and refusals a second", { show: count });
-    this.network = new LineChart("Bytes a second", { show: bytes, inBytes: true });
+    this.entries = new LineChart("Entries/s", { show: count });
+    this.refused = new LineChart("Errors and refusals/s", { show: count });
+    this.network = new LineChart("Bytes/s", { show: bytes, inBytes: true });
     this.cpu = new LineChart("Cores used", { show: (n) => (n === null ? "–" : n.toFixed(2)) });
     this.heat = new HeatMap("How long requests, commands and fetches took");
     this.charts = [this.traffic, this.ratio, this.memory, this.source, this.latency, this.entries, this.refused, this.network, this.cpu, this.heat];
@@ -89,7 +89,7 @@ export class Overview {
       { title: "Received", value: (row) => row.received_bytes, show: (row) => bytes(row.received_bytes), number: true },
       { title: "Sent", value: (row) => row.sent_bytes, show: (row) => bytes(row.sent_bytes), number: true },
       took("Mean", (row) => (row.p50 === null ? null : row.seconds / row.calls)),
-      took("Median", (row) => row.p50), took("99 %", (row) => row.p99), took("99.9 %", (row) => row.p999),
+      took("Median", (row) => row.p50), took("p99", (row) => row.p99), took("p99.9", (row) => row.p999),
     ], this.commands, this.sorted, () => this.drawCommands()));
   }
 
@@ -119,8 +119,8 @@ export class Overview {
     this.tiles.replaceChildren(
       tile(count(rate(["http_requests", "redis_commands"])), "requests/s"),
       tile(reads > 0 ? percent(hits / reads) : "–", "hits, last minute"),
-      tile(slowest("http_seconds"), "99 % of HTTP requests, last minute"),
-      tile(slowest(...CLASSES.map(([name]) => `redis_${name}_seconds`)), "99 % of Redis commands, last minute"),
+      tile(slowest("http_seconds"), "p99 of HTTP requests, last minute"),
+      tile(slowest(...CLASSES.map(([name]) => `redis_${name}_seconds`)), "p99 of Redis commands, last minute"),
       tile(down.length > 0 ? "lost" : "up", down.length > 0 ? `source of ${down.join(", ")}` : "sources", down.length > 0),
       tile(fetches > 0 ? duration(samples.recent(60, ["source_micros"]) / fetches / 1e6) : "–", "mean fetch, last minute"),
       tile(bytes(samples.latest(["used_bytes"])), `of ${bytes(samples.latest(["max_bytes"]))} for entries`),

@@ -62,10 +62,10 @@ export class Prefixes {
       number("Memory", (row) => row.bytes_share, percent),
       number("Hits", (row) => row.hits, percent),
       number("Median age", (row) => row.age_seconds.p50, duration),
-      number("90 %", (row) => row.age_seconds.p90, duration),
-      number("Expire in, half", (row) => row.left_seconds.p50, duration),
+      number("p90 age", (row) => row.age_seconds.p90, duration),
+      number("Median time left", (row) => row.left_seconds.p50, duration),
       number("Evictions", (row) => row.evictions_share, percent),
-      number("Evicted at age", (row) => row.evicted_age_seconds.p50, duration),
+      number("Median age at eviction", (row) => row.evicted_age_seconds.p50, duration),
     ], rows, this.sorted, () => this.draw()));
   }
 }

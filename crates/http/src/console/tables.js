@@ -90,7 +90,7 @@ export class Groups {
       { title: "Fetches", value: (row) => row.fetches, show: (row) => count(row.fetches), number: true },
       { title: "Errors", value: (row) => row.errors, show: (row) => el("span", { class: row.errors > 0 ? "bad" : undefined }, count(row.errors)), number: true },
       { title: "Mean", value: (row) => row.mean, show: (row) => duration(row.mean), number: true },
-      { title: "99 %", value: (row) => row.p99, show: (row) => (Number.isNaN(row.p99) ? "–" : `≤ ${duration(row.p99)}`), number: true },
+      { title: "p99", value: (row) => row.p99, show: (row) => (Number.isNaN(row.p99) ? "–" : `≤ ${duration(row.p99)}`), number: true },
       { title: "In flight", value: (row) => row.waiting, show: (row) => count(row.waiting), number: true },
     ], rows, this.sorted.sources, redraw));
     this.drawPrefixes(prefixes);

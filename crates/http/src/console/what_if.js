@@ -51,7 +51,8 @@ export class WhatIf {
   advice({ reads, wanted, sizes }) {
     if (reads === 0) return "There is no advice before there are reads.";
     const ratio = percent(wanted.hit_ratio);
-    if (wanted.factor === null) return `${ratio} need more than ${sizes.at(-1).factor} times the size.`;
+    const largest = sizes.at(-1);
+    if (wanted.factor === null) return `At ${largest.factor} times the size the hit ratio is ${percent(largest.hit_ratio)}: ${ratio} is out of reach.`;
     const keys = wanted.max_keys === null ? "" : ` and ${count(wanted.max_keys)} keys`;
     const most = wanted.factor <= sizes[0].factor ? "at most " : "about ";
     return `${ratio} need ${most}${wanted.factor.toFixed(2)} times the size: ${bytes(wanted.max_memory)}${keys}.`;

@@ -2,7 +2,7 @@
 //! writes to a store.
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
-    compat::{browser_page, entity, read_routes::ReadRoute},
+    compat::{entity, read_routes::ReadRoute},
     connection::{
         connection_context::ConnectionContext,
         worker_state::{INPUT, TurnBuffers},
@@ -264,7 +264,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
                     (ReadRoute::Data, target::decode_path(key, &mut self.scratch))
                 }
                 Some((route, Some(key))) => (route, target::decode_query(key, &mut self.scratch)),
-                Some((ReadRoute::Text, None)) if browser_page::may_be_wanted(head) => return false,
+                Some((ReadRoute::Text, None)) => return false,
                 Some((route, None)) => return self.refuse_without_key(route, date, output),
                 None if self.takes_item(BodyMethod::Get, target) => {
                     return self.item(BodyMethod::Get, (target, b""), (now, begun), date, output, text);

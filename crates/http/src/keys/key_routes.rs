@@ -4,7 +4,7 @@ use super::{
     tag_routes,
 };
 use crate::{
-    compat::{browser_page, entity::WantedAcks, read_routes::ReadRoute},
+    compat::{entity::WantedAcks, read_routes::ReadRoute, start_page::start_page},
     messages::{
         content_codings,
         preconditions::Preconditions,
@@ -45,9 +45,7 @@ pub(crate) async fn get(request: &RouteRequest<'_>, route: ReadRoute) -> Respons
         // This node has every write that its replicas have: more of them know nothing better.
         ReadRoute::Entity => WantedAcks::parse(request).and_then(|_| request.parameter_key(route.parameter())),
         ReadRoute::Lookup | ReadRoute::Text => match request.key_parameter(route.parameter()) {
-            None if route == ReadRoute::Text && browser_page::is_wanted(request.headers) => {
-                return browser_page::page(request);
-            }
+            None if route == ReadRoute::Text => return start_page(request),
             None => Err(Problem::missing_key(route.parameter())),
             Some(Ok(key)) => match request.check_key(&key) {
                 Ok(()) => not_empty(key),

@@ -68,7 +68,13 @@ fn the_page_loads_its_own_files_only_and_browsers_hold_it_to_that() {
             assert!(page.text().contains("href=\"docs\"") && page.text().contains("Console: "), "{}", page.text());
             assert_eq!(page.header("vary"), Some("accept"));
             assert_eq!(asks("/?key=absent", "text/html").await.status, 404);
-            assert_eq!(asks("/", "*/*").await.status, 400);
+            // curl gets the same, below the complaint and with the status that proxies' clients know.
+            let text = asks("/", "*/*").await;
+            assert_eq!((text.status, text.header("content-type")), (400, Some("text/plain; charset=utf-8")));
+            assert!(text.text().starts_with("The key cannot be read: parameter `key` is missing\n"), "{}", text.text());
+            for tried in ["a Larder", "/v1/kv/KEY", "/v1/stats", "/readyz", "/docs", "Console:  http"] {
+                assert!(text.text().contains(tried), "{tried}: {}", text.text());
+            }
         }
         assert_eq!(native.get("/v1/history").await.status, 404);
     });

@@ -63,7 +63,7 @@ fn other_sizes_are_simulated_while_clients_read() {
     assert_eq!(advice.code, 0, "{}", advice.error);
     assert!(advice.text().contains("70.0 % need about 1."), "{}", advice.text());
     let never = run(&["advise"], &[("LARDER_URL", &url)], b"");
-    let most = format!("95.0 % need more than 8 times the size, which gives {:.1} %.\n", 100.0 * policy[5]);
+    let most = format!("At 8 times the size the hit ratio is {:.1} %: 95.0 % is out of reach.\n", 100.0 * policy[5]);
     assert!(never.text().ends_with(&most), "{}", never.text());
     let json = run(&["advise", "--url", &url, "--hit-ratio", "0.7", "--json"], &[], b"");
     let json: Value = serde_json::from_str(json.text()).unwrap();

@@ -116,7 +116,7 @@ fn group_advice(group: &Value) -> String {
             let largest = sizes.last().map(|size| per_cent(&size["hit_ratio"])).unwrap_or_default();
             let _ = writeln!(
                 text,
-                "\n{ratio} need more than {} times the size, which gives {largest}.",
+                "\nAt {} times the size the hit ratio is {largest}: {ratio} is out of reach.",
                 factor(sizes.last())
             );
             let at = |size: Option<&Value>| size.and_then(|size| size["hit_ratio"].as_f64());
@@ -169,10 +169,14 @@ mod tests {
         let text = to_write("a", &wanted);
         assert_eq!(text, "To set it in [groups.a]: max-memory = \"129MiB\", max-keys = 10. A reload applies it.");
         let never = advice(&document(Value::Null));
-        assert!(never.ends_with("95.0 % need more than 8 times the size, which gives 97.5 %.\n"), "{never}");
+        assert!(never.ends_with("At 8 times the size the hit ratio is 97.5 %: 95.0 % is out of reach.\n"), "{never}");
         let mut flat = document(Value::Null);
         flat["groups"][0]["sizes"][2]["hit_ratio"] = json!(0.805);
-        assert!(advice(&flat).contains("which gives 80.5 %.\nMore memory gains less than 1 %"), "{}", advice(&flat));
+        assert!(
+            advice(&flat).contains("is 80.5 %: 95.0 % is out of reach.\nMore memory gains less than 1 %"),
+            "{}",
+            advice(&flat)
+        );
         let mut early = document(json!(2.0));
         early["groups"][0]["reads"] = json!(499);
         assert!(advice(&early).ends_with("hits\n\nThere is no advice before 500 reads.\n"), "{}", advice(&early));

@@ -252,7 +252,7 @@ fn a_lone_miss_allocates_little() {
 /// Commands whose reply is a few lines, one value of the memory tier, or little more than the
 /// command itself. A new command is added here, or to [`listings`].
 const SHORT: &str = "append decr decrby get getdel getex getset incr incrby incrbyfloat mset msetnx psetex set setex \
-    setnx setrange strlen copy del exists expire expireat expiretime larder.cleartag larder.tag \
+    setnx setrange strlen bitcount bitop bitpos getbit setbit copy del exists expire expireat expiretime larder.cleartag larder.tag \
     object object|encoding object|freq object|help object|idletime object|refcount persist pexpire pexpireat \
     pexpiretime pttl randomkey rename renamenx touch ttl type unlink wait json.arrappend json.arrinsert json.arrpop \
     json.arrtrim json.clear json.debug json.debug|help json.del json.forget json.merge json.mset json.numincrby \
@@ -283,6 +283,22 @@ fn listings() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("mget", vec![repeated(&["MGET"], "medium")]),
         ("getrange", one(&["GETRANGE", "large", "1", "-2"])),
         ("substr", one(&["SUBSTR", "large", "1", "-2"])),
+        (
+            "bitfield",
+            one(&{
+                let mut args = vec!["BITFIELD", "medium"];
+                (0..20_000).for_each(|_| args.extend(["GET", "i64", "0"]));
+                args
+            }),
+        ),
+        (
+            "bitfield_ro",
+            one(&{
+                let mut args = vec!["BITFIELD_RO", "medium"];
+                (0..20_000).for_each(|_| args.extend(["GET", "i64", "0"]));
+                args
+            }),
+        ),
         ("exec", [one(&["MULTI"]), vec![command(&["KEYS", "*"]).repeat(4)], one(&["EXEC"])].concat()),
         ("larder.explain", one(&["LARDER.EXPLAIN", "large"])),
         ("json.get", one(&["JSON.GET", "document", "INDENT", &" ".repeat(1000), "NEWLINE", "\n"])),

@@ -89,8 +89,9 @@ fn refusal(name: &str, setting: Option<&str>) -> CommandError {
 }
 
 /// Redis's categories for each group of commands.
-const GROUPS: [(&str, &[&str]); 7] = [
+const GROUPS: [(&str, &[&str]); 8] = [
     ("string", &["string"]),
+    ("bitmap", &["bitmap"]),
     ("generic", &["keyspace"]),
     ("transactions", &["transaction"]),
     ("connection", &["connection"]),

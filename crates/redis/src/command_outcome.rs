@@ -33,6 +33,7 @@ pub(super) const OVERFLOW: CommandError = CommandError::Static("ERR increment or
 pub(super) const DECREMENT_OVERFLOW: CommandError = CommandError::Static("ERR decrement would overflow");
 pub(super) const NOT_FINITE: CommandError = CommandError::Static("ERR increment would produce NaN or Infinity");
 pub(super) const OFFSET: CommandError = CommandError::Static("ERR offset is out of range");
+pub(super) const BIT_OFFSET: CommandError = CommandError::Static("ERR bit offset is not an integer or out of range");
 pub(super) const TOO_LONG: CommandError =
     CommandError::Static("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: CommandError = CommandError::Static("ERR no such key");

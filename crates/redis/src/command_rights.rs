@@ -15,7 +15,7 @@ use std::iter;
 
 /// What commands do with their first key and with the others, where that does not follow from their
 /// flags.
-const KEYS: [(&[&str], KeyAccess, KeyAccess); 4] = [
+const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
     (
         &[
             "append",
@@ -55,6 +55,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 4] = [
         KeyAccess::NONE,
     ),
     (&["copy"], KeyAccess::READ, KeyAccess::WRITE),
+    (&["bitop"], KeyAccess::WRITE, KeyAccess::READ),
     (&["rename", "renamenx"], KeyAccess::BOTH, KeyAccess::WRITE),
 ];
 /// The command that also reads its key if its options have GET.

@@ -33,6 +33,15 @@ macro_rules! for_all_commands {
     "strlen" 2 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "2.2.0" Tier(strings::strlen), "Returns the length of a value";
     "substr" 4 [READONLY COPY_WILL_DO] Shared (1 1 1) "1.0.0" Tier(strings::getrange), "Returns a part of a value (old name of GETRANGE)";
 }
+"bitmap" {
+    "bitcount" -2 [READONLY COPY_WILL_DO] Shared (1 1 1) "2.6.0" Tier(bits::bitcount), "Counts the bits of a value that are set";
+    "bitfield" -2 [WRITE DENYOOM] Entries (1 1 1) "3.2.0" Tier(bit_fields::bitfield), "Reads and changes integers of any number of bits";
+    "bitfield_ro" -2 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "6.0.0" Tier(bit_fields::bitfield_ro), "Returns integers of any number of bits";
+    "bitop" -4 [WRITE DENYOOM] Entries (2 -1 1) "2.6.0" Tier(bits::bitop), "Stores what AND, OR, XOR or NOT makes of values";
+    "bitpos" -3 [READONLY COPY_WILL_DO] Shared (1 1 1) "2.8.7" Tier(bits::bitpos), "Returns the position of the first bit that is set, or not set";
+    "getbit" 3 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "2.2.0" Tier(bits::getbit), "Returns a bit of a value";
+    "setbit" 4 [WRITE DENYOOM] Entries (1 1 1) "2.2.0" Tier(bits::setbit), "Sets a bit of a value and returns the old one";
+}
 "generic" {
     "copy" -3 [WRITE DENYOOM] Entries (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
     "del" -2 [WRITE EXISTENCE DELETES] Entries (1 -1 1) "1.0.0" Tier(keys::del, values = strings::del_at_values), "Deletes keys";

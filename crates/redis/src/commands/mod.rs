@@ -1,6 +1,8 @@
 //! The functions of the commands, by family. A function on the memory tier holds locks that cover
 //! all its keys. It writes its reply last, or returns an error.
 pub(super) mod acl;
+pub(super) mod bit_fields;
+pub(super) mod bits;
 pub(super) mod client;
 pub(super) mod config;
 pub(super) mod config_larder;

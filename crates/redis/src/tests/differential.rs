@@ -27,7 +27,8 @@ impl Random {
 
 /// Commands, with `K` for a key, `V` for a value, `I` for an integer, `F` for a decimal number, `T`
 /// for a lifetime, `@S` and `@M` for moments in seconds and milliseconds, `O…` for options, `P` for
-/// a pattern.
+/// a pattern, `B` for a bit, `U` for BYTE or BIT, `Y` for the type of a bit field, `J` for what is
+/// written to one.
 const COMMANDS: &[&str] = &[
     "GET K",
     "GET K",
@@ -51,6 +52,39 @@ const COMMANDS: &[&str] = &[
     "GETRANGE K I I",
     "SUBSTR K I I",
     "SETRANGE K I V",
+    "GETBIT K I",
+    "SETBIT K I 0",
+    "SETBIT K I 1",
+    "SETBIT K I I",
+    "BITCOUNT K",
+    "BITCOUNT K I I",
+    "BITCOUNT K I I U",
+    "BITCOUNT K I",
+    "BITCOUNT K I I U I",
+    "BITPOS K I",
+    "BITPOS K B",
+    "BITPOS K B I",
+    "BITPOS K B I I",
+    "BITPOS K B I I U",
+    "BITPOS K B I I U I",
+    "BITOP AND K K K",
+    "BITOP OR K K K K",
+    "BITOP xor K K K",
+    "BITOP NOT K K",
+    "BITOP NOT K K K",
+    "BITOP BAD K K",
+    "BITFIELD K",
+    "BITFIELD K GET Y I",
+    "BITFIELD K SET Y I J",
+    "BITFIELD K INCRBY Y #2 I",
+    "BITFIELD K INCRBY Y #3 I GET Y #3 SET Y 7 J",
+    "BITFIELD K overflow sat INCRBY Y I I INCRBY Y #1 I",
+    "BITFIELD K OVERFLOW FAIL INCRBY Y I I OVERFLOW WRAP INCRBY Y I I",
+    "BITFIELD K OVERFLOW SAT SET Y I J OVERFLOW FAIL SET Y I J GET Y I",
+    "BITFIELD K OVERFLOW BAD",
+    "BITFIELD K GET Y",
+    "BITFIELD_RO K GET Y I GET Y #1",
+    "BITFIELD_RO K SET Y 0 1",
     "MGET K K K",
     "MSET K V K V",
     "MSET K V K",
@@ -202,6 +236,18 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
             // The latest that an entry can have. Redis takes later ones too.
             0 => random.pick(&["0", "-1", "1", "140737488355327", "x"]).into(),
             _ => (now + 10_000_000 + random.below(1_000_000) as u64).to_string(),
+        },
+        // Redis takes the least numbers for too large ones (BITFIELD … OVERFLOW SAT SET i8 0 -9223372036854775808).
+        "J" => match fill("I", random, now) {
+            least if least == b"-9223372036854775808" => "-4611686018427387904".into(),
+            number => return number,
+        },
+        "B" => random.pick(&["0", "1"]).into(),
+        "U" => random.pick(&["BYTE", "bit", "BIT", "BAD"]).into(),
+        "Y" => match random.below(8) {
+            0 => random.pick(&["", "i", "u64", "i65", "i0", "U8", "x8", "i-1"]).into(),
+            1 => random.pick(&["i64", "u63", "i1", "u1"]).into(),
+            _ => format!("{}{}", random.pick(&["i", "u"]), random.below(63) + 1),
         },
         "P" => random
             .pick(&[

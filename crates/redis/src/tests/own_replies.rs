@@ -368,7 +368,18 @@ fn limits_of_keys_and_values() {
     ] {
         assert_eq!(call(args), long, "{:?}", args[0].escape_ascii().to_string());
     }
+    let bits = "-ERR bit offset is not an integer or out of range: a value has at most 1000 bytes (max-value)\r\n";
+    for args in [
+        &[&b"SETBIT"[..], b"k", b"8000", b"1"][..],
+        &[b"SETBIT", b"k", b"4294967295", b"1"],
+        &[b"BITFIELD", b"k", b"SET", b"u8", b"#1000", b"1"],
+        &[b"BITFIELD", b"k", b"SET", b"u8", b"0", b"1", b"INCRBY", b"i64", b"4294967295", b"1"],
+    ] {
+        assert_eq!(call(args), bits, "{:?}", args[0].escape_ascii().to_string());
+    }
     assert_eq!(call(&[b"EXISTS", b"k", b"l"]), ":0\r\n", "nothing was stored by halves");
+    assert_eq!(call(&[b"BITFIELD", b"other", b"SET", b"u8", b"#999", b"1"]), "*1\r\n:0\r\n");
+    assert_eq!(call(&[b"BITFIELD", b"k", b"GET", b"u8", b"4294967295"]), "*1\r\n:0\r\n", "reading needs no room");
     assert_eq!(call(&[b"SETRANGE", b"k", b"999", b"y"]), ":1000\r\n");
     call(&[b"MULTI"]);
     assert_eq!(call(&[b"GET", b"01234567890"]), key);

@@ -6,6 +6,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -158,7 +159,19 @@ class Checklist(unittest.TestCase):
             self.assertFalse(any(line.startswith("## ") for line in notes))
             # Each library crate can be packed without the others' sources.
             crates = sorted(path.name for path in Path(folder).glob("package/*.crate"))
-            self.assertEqual(crates, [f"larder-{name}-{version}.crate" for name in ("document", "engine", "proto", "units")])
+            names = ("document", "engine", "proto", "store", "units")
+            self.assertEqual(crates, [f"larder-{name}-{version}.crate" for name in names])
+            # Its page at the registry is the README; the licences ask for their texts.
+            for name in names:
+                packed = Path(folder) / f"package/larder-{name}-{version}.crate"
+                with tarfile.open(packed) as crate:
+                    read = lambda file: crate.extractfile(f"{packed.stem}/{file}").read().decode()
+                    self.assertIn(f"# larder-{name}\n", read("README.md"))
+                    self.assertIn("Permission is hereby granted", read("LICENSE-MIT"))
+                    self.assertIn("Apache License", read("LICENSE-APACHE"))
+                    manifest = tomllib.loads(read("Cargo.toml"))["package"]
+                    for field in ("description", "documentation", "license", "keywords", "categories"):
+                        self.assertTrue(manifest.get(field), f"{name} has no {field}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 //! A row of the command table: name, arity, flags and keys. The functions are in
 //! [`command_handlers`](super::command_handlers).
-use larder_proto::resp::Args;
+use larder_proto::resp::{Args, parse_i64};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command {
@@ -158,7 +158,8 @@ impl Flags {
 }
 
 /// The positions of a command's keys: every `step`-th part from `first` to `last`. A negative
-/// `last` counts from the end. `first` 0 means no keys.
+/// `last` counts from the end. `first` 0 means no keys. With `last` 0, the part before `first` says
+/// how many keys there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keys {
     pub first: u8,
@@ -166,11 +167,20 @@ pub struct Keys {
     pub step: u8,
 }
 impl Keys {
+    /// Whether a part of the command says how many keys there are.
+    pub(super) fn are_counted(self) -> bool {
+        self.first > 0 && self.last == 0
+    }
     /// The keys in `args`, in order.
     #[inline]
     pub fn of<'a>(self, args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let end = match self {
             Keys { first: 0, .. } => 0,
+            Keys { first, last: 0, step } => {
+                let count = args.get(usize::from(first) - 1).and_then(parse_i64);
+                let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+                count.saturating_mul(usize::from(step)).saturating_add(usize::from(first)).min(args.len())
+            }
             Keys { last, .. } if last < 0 => (args.len() + 1).saturating_sub(usize::from(last.unsigned_abs())),
             Keys { last, .. } => (last as usize + 1).min(args.len()),
         };
@@ -224,5 +234,18 @@ mod tests {
         assert_eq!(of(2, 2, 1, 3), "c");
         assert_eq!(of(1, -1, 1, 1), "");
         assert_eq!(of(1, 2, 1, 2), "b", "a part that is missing is not a key");
+        for (count, keys) in
+            [("1", "b"), ("2", "bd"), ("9", "bd"), ("0", ""), ("-1", ""), ("9223372036854775807", "bd")]
+        {
+            let parts = ["name", count, "b", "c", "d", "e"];
+            let text = parts.concat();
+            let mut end = 0;
+            let ranges = parts.map(|part| {
+                end += part.len() as u32;
+                end - part.len() as u32..end
+            });
+            let found = Keys { first: 2, last: 0, step: 2 }.of(Args::new(text.as_bytes(), &ranges));
+            assert_eq!(found.map(|key| key[0] as char).collect::<String>(), keys, "{count}");
+        }
     }
 }

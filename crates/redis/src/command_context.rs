@@ -6,6 +6,7 @@ use crate::{
     session::Session,
     slow_commands,
     upstream::replies::is_error,
+    value_comparison::is_comparison,
 };
 use larder_base::buffers::BufferKind;
 use larder_core::{app::Worker, read::Group};
@@ -253,7 +254,15 @@ fn bad_key(max: usize) -> CommandError {
 /// tags, so a clear would miss it.
 #[cold]
 pub(super) fn refuse_tags(args: Args<'_>) -> Result<(), CommandError> {
-    match args.from(3).any(|part| part.eq_ignore_ascii_case(b"TAG")) {
+    let mut options = args.from(3);
+    let has_tag = std::iter::from_fn(|| {
+        let option = options.next()?;
+        // What a condition compares with may be any word.
+        let _skipped = if is_comparison(option) { options.next() } else { None };
+        Some(option.eq_ignore_ascii_case(b"TAG"))
+    })
+    .any(|is_tag| is_tag);
+    match has_tag {
         true => Err(CommandError::Static(
             "ERR SET takes no TAG here: the source keeps the value, without tags. LARDER.TAG tags the copy in memory",
         )),

@@ -4,6 +4,7 @@ use super::{
     command::{Command, Flags},
     command_lookup::{COMMANDS, COUNT, GET},
     command_outcome::CommandError,
+    value_comparison::is_comparison,
 };
 use larder_base::identity::{
     Beyond, CatalogRow, CommandCatalog, CommandRequest, KeyAccess, Permissions, Refusal, TouchedChannel, TouchedKey,
@@ -20,6 +21,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
         &[
             "append",
             "mset",
+            "msetex",
             "msetnx",
             "psetex",
             "set",
@@ -58,7 +60,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
     (&["bitop"], KeyAccess::WRITE, KeyAccess::READ),
     (&["rename", "renamenx"], KeyAccess::BOTH, KeyAccess::WRITE),
 ];
-/// The command that also reads its key if its options have GET.
+/// The command that also reads its key if its options have GET or compare the value.
 const READS_WITH_GET: &str = "set";
 /// The channels of a command: the first argument, or all.
 const CHANNELS: [(&str, Channels); 5] = [
@@ -179,9 +181,9 @@ fn keys<'a>(command: &Command, args: Args<'a>) -> impl Iterator<Item = TouchedKe
     keys.map(|((key, position), access)| TouchedKey { key, access, position })
 }
 
-/// Whether SET has the option GET.
+/// Whether SET has the option GET, or one whose reply tells something of the value.
 fn gets(args: Args<'_>) -> bool {
-    args.from(3).any(|option| option.eq_ignore_ascii_case(b"get"))
+    args.from(3).any(|option| option.eq_ignore_ascii_case(b"get") || is_comparison(option))
 }
 
 #[inline]

@@ -14,6 +14,9 @@ macro_rules! for_all_commands {
     "append" 3 [WRITE DENYOOM FAST] Entries (1 1 1) "2.0.0" Tier(strings::append), "Appends to a value, or stores it if the key does not exist";
     "decr" 2 [WRITE DENYOOM FAST] Entries (1 1 1) "1.0.0" Tier(|call, tier| increments::add(call, tier, -1)), "Subtracts one from an integer";
     "decrby" 3 [WRITE DENYOOM FAST] Entries (1 1 1) "1.0.0" Tier(increments::decrby), "Subtracts a number from an integer";
+    "delex" -2 [WRITE FAST DELETES] Entries (1 1 1) "8.4.0" Tier(comparisons::delex), "Deletes a key if its value is, or is not, a given one";
+    "delifeq" 3 [WRITE FAST DELETES] Entries (1 1 1) "9.0.0" Tier(comparisons::delifeq), "Deletes a key if its value is a given one (Valkey)";
+    "digest" 2 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "8.4.0" Tier(comparisons::digest), "Returns the XXH3 digest of a value";
     "get" 2 [READONLY FAST] Shared (1 1 1) "1.0.0" Get, "Returns a value";
     "getdel" 2 [WRITE FAST DELETES] Entries (1 1 1) "6.2.0" Tier(strings::getdel), "Returns a value and deletes its key";
     "getex" -2 [WRITE FAST] Entries (1 1 1) "6.2.0" Tier(strings::getex), "Returns a value and changes its lifetime";
@@ -22,8 +25,10 @@ macro_rules! for_all_commands {
     "incr" 2 [WRITE DENYOOM FAST] Entries (1 1 1) "1.0.0" Tier(|call, tier| increments::add(call, tier, 1)), "Adds one to an integer";
     "incrby" 3 [WRITE DENYOOM FAST] Entries (1 1 1) "1.0.0" Tier(increments::incrby), "Adds a number to an integer";
     "incrbyfloat" 3 [WRITE DENYOOM FAST] Entries (1 1 1) "2.6.0" Tier(increments::incrbyfloat), "Adds a number to a decimal number";
+    "increx" -2 [WRITE DENYOOM FAST] Entries (1 1 1) "8.8.0" Tier(bounded_increments::increx), "Adds to a number within bounds and sets its lifetime";
     "mget" -2 [READONLY FAST] Shared (1 -1 1) "1.0.0" MultiGet, "Returns several values";
     "mset" -3 [WRITE DENYOOM OVERWRITES] Entries (1 -1 2) "1.0.1" Tier(strings::mset, values = strings::mset_at_values), "Stores several values at once";
+    "msetex" -4 [WRITE DENYOOM] Entries (2 0 2) "8.4.0" Tier(strings::msetex), "Stores several values with one lifetime";
     "msetnx" -3 [WRITE DENYOOM] Entries (1 -1 2) "1.0.1" Tier(strings::msetnx), "Stores several values unless one of the keys exists";
     "psetex" 4 [WRITE DENYOOM OVERWRITES] Entries (1 1 1) "2.6.0" Tier(|call, tier| strings::set_for(call, tier, false), stored = |call| strings::stored_for(call, false)), "Stores a value for some milliseconds";
     "set" -3 [WRITE DENYOOM OVERWRITES TAGS] Entries (1 1 1) "1.0.0" Tier(strings::set, stored = strings::stored_by_set, values = strings::set_at_values), "Stores a value";

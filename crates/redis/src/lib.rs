@@ -58,6 +58,7 @@ mod tracking_client;
 mod transaction;
 mod transaction_steps;
 mod upstream;
+mod value_comparison;
 mod waiting_replies;
 
 pub use begin_command::{begin, refuse, run};

@@ -145,6 +145,17 @@ impl LongDouble {
         (!sum.infinite).then_some(LongDouble { negative: negative && sum.significand != 0, ..sum })
     }
 
+    pub(super) fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+    /// Whether it is less than zero.
+    pub(super) fn is_negative(self) -> bool {
+        self.negative && (self.infinite || self.significand != 0)
+    }
+    pub(super) fn is_infinite(self) -> bool {
+        self.infinite
+    }
+
     /// Formats like `%.17Lf`, without trailing zeros.
     pub(super) fn print(self) -> String {
         const PLACES: u32 = 17;

@@ -34,6 +34,7 @@ pub fn call(command: &Command, n: usize, length: usize) -> Vec<String> {
         "larder.replicate" => &["1", "", "0", "0", &long],
         "larder.tag" => &["key", &name],
         "set" => &[&long, &long],
+        "msetex" => &["1", &long, &long],
         "setrange" => &[&long, "0", &long],
         "bitop" => &["OR", &long, "key"],
         "bitfield" => &[&long, "SET", "u8", "0", "1"],

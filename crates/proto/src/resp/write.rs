@@ -122,6 +122,13 @@ impl<'o> Reply<'o> {
     pub fn push(&mut self, len: usize) {
         self.header(if self.resp3 { b'>' } else { b'*' }, len);
     }
+    /// A decimal number as text (RESP2: a bulk string).
+    pub fn decimal(&mut self, text: &str) {
+        match self.resp3 {
+            true => self.line(b',', text.as_bytes()),
+            false => self.bulk(text.as_bytes()),
+        }
+    }
     /// A floating-point number (RESP2: a bulk string).
     pub fn double(&mut self, value: f64) {
         let text = if value.is_nan() {

@@ -68,7 +68,7 @@ pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) ->
 }
 
 /// A counter keeps its expiry. A new one gets the group's.
-fn counter_expiry(call: &CommandContext<'_>, entry: Option<&Entry<'_>>) -> Expiry {
+pub(super) fn counter_expiry(call: &CommandContext<'_>, entry: Option<&Entry<'_>>) -> Expiry {
     match entry {
         Some(_) => Expiry::Keep,
         None => call.lifetime(call.arg(1)),

@@ -1,7 +1,7 @@
 //! COMMAND: the command table for clients and people. A Redis source has its own table, which has
 //! more. Also HELP of every command that has subcommands.
 use crate::{
-    command::Command,
+    command::{Command, Keys},
     command_context::CommandContext,
     command_lookup::{COMMANDS, FoundCommand, find_for, subcommands},
     command_outcome::{CommandError, Done, Flow, SYNTAX},
@@ -52,11 +52,13 @@ fn info_of(reply: &mut Reply<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
     reply.integer(i64::from(command.arity));
     let flags = command.flags.names();
-    reply.set(flags.clone().count());
-    flags.for_each(|flag| reply.simple(flag));
-    reply.integer(i64::from(command.keys.first));
-    reply.integer(i64::from(command.keys.last));
-    reply.integer(i64::from(command.keys.step));
+    let movable = command.keys.are_counted().then_some("movablekeys");
+    reply.set(flags.clone().count() + usize::from(movable.is_some()));
+    flags.chain(movable).for_each(|flag| reply.simple(flag));
+    let keys = if movable.is_some() { Keys { first: 0, last: 0, step: 0 } } else { command.keys };
+    reply.integer(i64::from(keys.first));
+    reply.integer(i64::from(keys.last));
+    reply.integer(i64::from(keys.step));
     reply.set(0); // ACL categories: there are none
     reply.set(0); // tips
     reply.set(0); // key specifications
@@ -127,6 +129,9 @@ pub(crate) fn getkeys(call: &mut CommandContext<'_>, _: &mut Tier<'_>) -> Done {
         return Err(CommandError::Static("ERR Invalid number of arguments specified for command"));
     }
     let keys = command.keys.of(args);
+    if keys.len() == 0 {
+        return Err(CommandError::Static("ERR Invalid arguments specified for command"));
+    }
     call.reply.array(keys.len());
     keys.for_each(|key| call.reply.bulk(key));
     Ok(Flow::Done)

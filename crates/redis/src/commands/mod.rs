@@ -3,7 +3,9 @@
 pub(super) mod acl;
 pub(super) mod bit_fields;
 pub(super) mod bits;
+pub(super) mod bounded_increments;
 pub(super) mod client;
+pub(super) mod comparisons;
 pub(super) mod config;
 pub(super) mod config_larder;
 pub(super) mod connection;

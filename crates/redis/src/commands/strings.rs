@@ -3,27 +3,35 @@ use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, CommandResult, Done, Flow, OFFSET, SYNTAX, WRONG_TYPE, arity, integer},
     commands::tags,
+    value_comparison::{Comparison, is_comparison},
 };
 use bytes::Bytes;
 use larder_engine::{
     Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
 };
-use larder_proto::resp::Args;
+use larder_proto::resp::{Args, parse_i64};
 use larder_source::is_document;
 use larder_store::clock;
 use smallvec::SmallVec;
 
+const KEY_COUNT: CommandError = CommandError::Static("ERR invalid numkeys value or out of range");
+
 /// How a time argument is read.
 #[derive(Debug, Clone, Copy)]
-struct Lifetime<'a> {
+pub(super) struct Lifetime<'a> {
     text: &'a [u8],
     seconds: bool,
     /// Relative to now, instead of to the epoch.
     relative: bool,
 }
-impl Lifetime<'_> {
+impl<'a> Lifetime<'a> {
+    /// The lifetime that an option gives: EX, PX, EXAT or PXAT.
+    pub(super) fn named(option: &[u8], text: &'a [u8]) -> Option<Lifetime<'a>> {
+        let (seconds, relative) = unit(option)?;
+        Some(Lifetime { text, seconds, relative })
+    }
     /// The absolute time. `command` is named in the error.
-    fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
+    pub(super) fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
         let invalid = || invalid_expire(command);
         let time = integer(self.text)?;
         if time <= 0 {
@@ -33,6 +41,18 @@ impl Lifetime<'_> {
         let at = if self.relative { millis.checked_add_unsigned(now).ok_or_else(invalid)? } else { millis };
         check_latest(at, command)?;
         Ok(if self.relative { at as Millis } else { clock::of_wall(at as Millis) })
+    }
+}
+
+/// Whether an option of a lifetime is in seconds, and relative to now.
+fn unit(option: &[u8]) -> Option<(bool, bool)> {
+    let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+    match () {
+        () if is("EX") => Some((true, true)),
+        () if is("PX") => Some((false, true)),
+        () if is("EXAT") => Some((true, false)),
+        () if is("PXAT") => Some((false, false)),
+        () => None,
     }
 }
 
@@ -54,6 +74,7 @@ pub(super) fn check_latest(at: i64, command: &str) -> CommandResult {
 #[derive(Debug, Default)]
 struct Options<'a> {
     only_if: Option<Condition>,
+    comparison: Option<Comparison<'a>>,
     get: bool,
     keep_ttl: bool,
     persist: bool,
@@ -73,21 +94,16 @@ impl<'a> Options<'a> {
                 let same = |old: Lifetime<'_>| old.seconds == seconds && old.relative == relative;
                 !o.keep_ttl && !o.persist && o.lifetime.is_none_or(same)
             };
-            let unit = match () {
-                () if is("EX") => Some((true, true)),
-                () if is("PX") => Some((false, true)),
-                () if is("EXAT") => Some((true, false)),
-                () if is("PXAT") => Some((false, false)),
-                () => None,
-            };
-            if let Some((seconds, relative)) = unit {
+            if let Some((seconds, relative)) = unit(part) {
                 let fits = timed(seconds, relative);
                 let text = parts.next().filter(|_| fits).ok_or(SYNTAX)?;
                 o.lifetime = Some(Lifetime { text, seconds, relative });
-            } else if set && is("NX") && o.only_if != Some(Condition::IfPresent) {
+            } else if set && is("NX") && o.only_if != Some(Condition::IfPresent) && o.comparison.is_none() {
                 o.only_if = Some(Condition::IfAbsent);
-            } else if set && is("XX") && o.only_if != Some(Condition::IfAbsent) {
+            } else if set && is("XX") && o.only_if != Some(Condition::IfAbsent) && o.comparison.is_none() {
                 o.only_if = Some(Condition::IfPresent);
+            } else if set && is_comparison(part) && o.only_if.is_none() && o.comparison.is_none() {
+                o.comparison = Some(Comparison::parse(part, parts.next().ok_or(SYNTAX)?)?);
             } else if set && is("TAG") {
                 o.tags.push(parts.next().ok_or(SYNTAX)?);
             } else if set && is("GET") {
@@ -102,16 +118,16 @@ impl<'a> Options<'a> {
         }
         Ok(options)
     }
-    fn expiry(&self, call: &CommandContext<'_>) -> Result<Expiry, CommandError> {
+    fn expiry(&self, call: &CommandContext<'_>, key: &[u8]) -> Result<Expiry, CommandError> {
         match self.lifetime {
             Some(lifetime) => Ok(Expiry::At(lifetime.at(call.now, call.command.name)?)),
             None if self.keep_ttl => Ok(Expiry::Keep),
-            None => Ok(call.lifetime(call.arg(1))),
+            None => Ok(call.lifetime(key)),
         }
     }
 }
 
-/// `SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
+/// `SET key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL] [TAG tag]…`
 #[inline]
 pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let (key, value) = (call.key(1), call.arg(2));
@@ -121,15 +137,15 @@ pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
         return call.ok();
     }
     let options = Options::parse(call, 3, true)?;
-    let expiry = options.expiry(call)?;
+    let expiry = options.expiry(call, call.arg(1))?;
     call.check_len(value.len())?;
     let condition = options.only_if.unwrap_or(Condition::Always);
     if !options.tags.is_empty() {
         tags::check(&options.tags)?;
     }
     let attributes = Attributes { tags: &options.tags, ..Attributes::NONE };
-    if options.get {
-        return exchange(call, tier, value, expiry, attributes, condition);
+    if options.get || options.comparison.is_some() {
+        return exchange(call, tier, value, expiry, attributes, &options);
     }
     let stored = tier.set(key, Write { value, expiry, attributes, condition }, call.now)?;
     match stored {
@@ -161,7 +177,8 @@ pub(crate) fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, second
 pub(crate) fn getset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let value = call.arg(2);
     call.check_len(value.len())?;
-    exchange(call, tier, value, call.lifetime(call.arg(1)), Attributes::NONE, Condition::Always)
+    let options = Options { get: true, ..Options::default() };
+    exchange(call, tier, value, call.lifetime(call.arg(1)), Attributes::NONE, &options)
 }
 
 fn store(
@@ -176,14 +193,14 @@ fn store(
     Ok(tier.set(key, write, call.now)?)
 }
 
-/// Stores a value and replies with the old one.
+/// Stores a value if the conditions of the options hold. With GET it replies with the old one.
 fn exchange(
     call: &mut CommandContext<'_>,
     tier: &mut Tier<'_>,
     value: &[u8],
     expiry: Expiry,
     attributes: Attributes<'_>,
-    condition: Condition,
+    options: &Options<'_>,
 ) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
@@ -191,17 +208,22 @@ fn exchange(
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
+        let is_met = match options.only_if {
+            Some(Condition::IfAbsent) => entry.is_none(),
+            Some(Condition::IfPresent) => entry.is_some(),
+            _ => options.comparison.is_none_or(|comparison| comparison.holds(entry)),
+        };
         match entry {
-            Some(entry) => reply.value(entry.value),
-            None => reply.null(),
+            Some(entry) if options.get => reply.value(entry.value),
+            None if is_met && !options.get => reply.ok(),
+            Some(_) if is_met => reply.ok(),
+            _ => reply.null(),
         }
-        match (condition, entry) {
-            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => (Change::Keep, Ok(Flow::Done)),
-            _ => {
-                scratch.extend_from_slice(value);
-                (Change::Replace(expiry, attributes), Ok(Flow::Done))
-            }
+        if !is_met {
+            return (Change::Keep, Ok(Flow::Done));
         }
+        scratch.extend_from_slice(value);
+        (Change::Replace(expiry, attributes), Ok(Flow::Done))
     })?
 }
 
@@ -335,6 +357,36 @@ pub(crate) fn msetnx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
         store_pairs(call, tier)?;
     }
     call.integer(i64::from(!exists))
+}
+
+/// `MSETEX numkeys key value [key value …] [NX | XX] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]`
+pub(crate) fn msetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
+    let count = parse_i64(call.arg(1)).and_then(|count| i32::try_from(count).ok()).filter(|count| *count > 0);
+    let end = count.ok_or(KEY_COUNT)? as usize * 2 + 2;
+    if end > call.args.len() {
+        return Err(SYNTAX);
+    }
+    let options = Options::parse(call, end, true)?;
+    if options.get || options.comparison.is_some() || !options.tags.is_empty() {
+        return Err(SYNTAX);
+    }
+    let pairs = || (2..end).step_by(2).map(|at| (call.key(at), call.arg(at + 1)));
+    for (key, value) in pairs() {
+        options.expiry(call, key.bytes())?;
+        call.check_len(value.len())?;
+    }
+    let mut exists = |key| tier.peek(key, call.now, |_| ()).is_some();
+    let is_met = match options.only_if {
+        Some(Condition::IfAbsent) => !pairs().any(|(key, _)| exists(key)),
+        Some(Condition::IfPresent) => pairs().all(|(key, _)| exists(key)),
+        _ => true,
+    };
+    if is_met {
+        for (key, value) in pairs() {
+            store(call, tier, key, value, options.expiry(call, key.bytes())?, Condition::Always)?;
+        }
+    }
+    call.integer(i64::from(is_met))
 }
 
 fn check_pairs(call: &CommandContext<'_>) -> CommandResult {

@@ -8,6 +8,7 @@ mod local_store;
 mod local_tracking;
 #[expect(dead_code, reason = "the tests of the routes use the rest")]
 mod memory_store;
+mod newer_commands;
 mod own_replies;
 mod own_users;
 mod plain_gets;

@@ -236,9 +236,10 @@ fn commands_describe_themselves() {
     assert!(docs.contains("$11\r\nsubcommands\r\n*10\r\n$15\r\nobject|encoding\r\n"), "{docs}");
     client.say("HELLO 3");
     assert!(client.say("COMMAND DOCS get").starts_with("%1\r\n$3\r\nget\r\n%3\r\n"));
-    assert_eq!(strings(&client.call(&words("COMMAND LIST FILTERBY PATTERN mset*"))), ["mset", "msetnx"]);
+    assert_eq!(strings(&client.call(&words("COMMAND LIST FILTERBY PATTERN mset*"))), ["mset", "msetex", "msetnx"]);
     assert_eq!(strings(&client.call(&words("COMMAND LIST FILTERBY MODULE x"))).len(), 0);
     assert_eq!(strings(&client.call(&words("COMMAND GETKEYS mset a 1 b 2"))), ["a", "b"]);
+    assert!(client.say("COMMAND INFO msetex").contains("+movablekeys\r\n:0\r\n:0\r\n:0\r\n"));
     let help = client.say("CLIENT HELP");
     assert!(help.contains("+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n"));
     assert!(help.contains("+SETNAME <name>\r\n") && help.contains("+GETNAME\r\n"), "{help}");

@@ -17,7 +17,8 @@ fn call(command: &Command, key: &str) -> String {
     // One more key where the command takes any number, for the last one counts too.
     let name = command.name.replace('|', " ");
     let words = name.split(' ').count();
-    format!("{name}{}", format!(" {key}").repeat(parts - words))
+    let line = format!("{name}{}", format!(" {key}").repeat(parts - words));
+    if command.keys.are_counted() { line.replacen(key, "1", 1) } else { line }
 }
 
 fn refused(name: &str) -> String {
@@ -77,6 +78,7 @@ fn each_command_is_refused_a_key_that_the_user_may_not_touch() {
             let step = usize::from(keys.step);
             let more = " secret".repeat(step.max(1) + usize::from(keys.last < -1));
             let line = format!("{first}{more}");
+            let line = if keys.are_counted() { line.replacen(" 1 ", " 2 ", 1) } else { line };
             if !matches!(command.name, "copy") {
                 assert_eq!(user(&server, "+@all ~mine").say(&line), NO_KEY, "{line}");
             }
@@ -91,6 +93,27 @@ fn each_command_is_refused_a_key_that_the_user_may_not_touch() {
     // A command on whatever carries a tag needs all keys.
     assert_eq!(user(&server, "+@all ~mine").say("LARDER.CLEARTAG t"), NO_KEY);
     assert_eq!(user(&server, "+@all ~*").say("LARDER.CLEARTAG t"), ":0\r\n");
+}
+
+/// What the reply tells of a value is a read.
+#[test]
+fn a_condition_on_a_value_needs_the_right_to_read_it() {
+    let server = Server::new(&[]);
+    for (line, may_write, may_do_both) in [
+        ("SET k v", "+OK\r\n", "+OK\r\n"),
+        ("SET k v GET", NO_KEY, "$1\r\nv\r\n"),
+        ("SET k v IFEQ v", NO_KEY, "+OK\r\n"),
+        ("SET k v EX 10 ifne v", NO_KEY, "$-1\r\n"),
+        ("SET k v IFDEQ 0123456789abcdef", NO_KEY, "$-1\r\n"),
+        ("SET k v IFDNE 0123456789abcdef", NO_KEY, "+OK\r\n"),
+        ("MSETEX 1 k v", ":1\r\n", ":1\r\n"),
+        ("DELEX k IFEQ x", NO_KEY, ":0\r\n"),
+        ("DELIFEQ k x", NO_KEY, ":0\r\n"),
+        ("INCREX k", NO_KEY, "-ERR value is not an integer or out of range\r\n"),
+    ] {
+        assert_eq!(user(&server, "+@all %W~k").say(line), may_write, "{line}");
+        assert_eq!(user(&server, "+@all ~k").say(line), may_do_both, "{line}");
+    }
 }
 
 #[test]

@@ -88,6 +88,9 @@ fn in_front_of_a_source_tags_are_those_of_the_copy() {
         let refused = "-ERR SET takes no TAG here: the source keeps the value, without tags. LARDER.TAG tags the copy in memory\r\n";
         assert_eq!(client.ask("SET a 3 TAG x").await, refused);
         assert_eq!(direct.say("GET a"), "$1\r\n1\r\n", "nothing was sent");
+        assert_eq!(client.ask("SET a 3 IFEQ 1 TAG x").await, refused);
+        // Redis 7.0 does not know the condition. The word behind it is a value.
+        assert_eq!(client.ask("SET a 3 IFEQ TAG").await, "-ERR syntax error\r\n");
         client.ask("MULTI").await;
         assert_eq!(client.ask("SET a 3 TAG x").await, refused);
         client.ask("DISCARD").await;

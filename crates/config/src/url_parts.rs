@@ -17,7 +17,7 @@ pub(super) const RESERVED: &AsciiSet = &CONTROLS
     .add(b'=')
     .add(b'"')
     .add(b'\\');
-/// The same for a path.
+/// Like `RESERVED`, for a path.
 pub(super) const RESERVED_IN_PATH: &AsciiSet = &RESERVED.remove(b'/').remove(b':').remove(b'@');
 
 /// Reads `HOST[:PORT]`; the host comes without the brackets of an IPv6 address. `scheme` is for the

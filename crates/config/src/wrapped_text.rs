@@ -12,7 +12,7 @@ pub fn wrapped(text: &str) -> String {
     wrapped_to(text, WIDTH)
 }
 
-/// The same for lines of `width` columns.
+/// Like `wrapped`, for lines of `width` columns.
 pub(super) fn wrapped_to(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / WIDTH);
     let mut fenced = false;

@@ -35,7 +35,7 @@ pub fn compact(text: &[u8]) -> Result<Vec<u8>, JsonError> {
     Ok(out)
 }
 
-/// The same for a text that will lie within `depth` containers.
+/// Like `compact_into`, for a text that will lie within `depth` containers.
 pub(crate) fn compact_below(text: &[u8], depth: usize, out: &mut Vec<u8>) -> Result<(), JsonError> {
     if let Err(error) = std::str::from_utf8(text) {
         return Err(JsonError::Syntax { at: error.valid_up_to(), what: "bytes that are not UTF-8" });

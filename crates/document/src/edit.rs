@@ -21,7 +21,7 @@ pub enum Edit<'e> {
     AddMember(&'e str, &'e [u8]),
     /// More elements at an array's end.
     Append(&'e [Vec<u8>]),
-    /// The same for an array that is known to have so many elements, which are not looked at.
+    /// Like `Append`, for an array that is known to have so many elements, which are not looked at.
     AppendKnowing(usize, &'e [Vec<u8>]),
     /// More elements before this one; negative: counted from the end.
     Insert(i64, &'e [Vec<u8>]),

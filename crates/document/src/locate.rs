@@ -16,8 +16,8 @@ pub fn find(text: &[u8], path: &Path, max_len: usize) -> Result<Vec<Found>, Loca
     find_within(text, path, max_len, &mut 0)
 }
 
-/// The same for one of the paths, or one of the documents, of a command. `work`: the bytes that those
-/// before it have read, to which this adds its own.
+/// Like `find`, for one of the paths, or one of the documents, of a command. `work`: the bytes that
+/// those before it have read, to which this adds its own.
 ///
 /// # Errors
 /// As [`find`], or those before it have read too much already.

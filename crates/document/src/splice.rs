@@ -21,7 +21,7 @@ impl Splice {
         Splice { at: place, with: Vec::new(), removes: true }
     }
 
-    /// The same where it is the only change of the text: with the comma that goes.
+    /// This change as the only one of the text: a removal takes a comma along.
     pub(crate) fn alone(self, text: &[u8]) -> Splice {
         if !self.removes {
             return self;

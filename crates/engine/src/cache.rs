@@ -197,9 +197,9 @@ impl Cache {
         self.mark_prefix(b"", false, now)
     }
 
-    /// The same for the keys that begin with `prefix`. If `is_final`, they are gone at once; their
-    /// memory is given back in the background ([`Cache::tick`]). Takes a time that does not
-    /// depend on the number of entries.
+    /// Like `mark_stale`, for the keys that begin with `prefix`. If `is_final`, they are gone at
+    /// once; their memory is given back in the background ([`Cache::tick`]). Takes a time that does
+    /// not depend on the number of entries.
     pub fn mark_prefix(&self, prefix: &[u8], is_final: bool, now: Millis) -> bool {
         if let Some(what_if) = self.rules.what_if.as_ref().filter(|_| prefix.is_empty()) {
             what_if.clear();

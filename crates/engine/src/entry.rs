@@ -161,7 +161,7 @@ pub enum Expiry {
     /// Fresh for so many milliseconds (with the cache's jitter), then out of date: it may be served
     /// as [`StaleRules`](crate::StaleRules) say.
     FreshFor(u64),
-    /// The same up to a moment, which may be past.
+    /// Like `FreshFor`, up to a moment, which may be past.
     FreshUntil(Millis),
 }
 
@@ -240,7 +240,7 @@ pub enum Change<'c> {
     Delete,
     /// The contents of the scratch buffer become the value.
     Put(Expiry),
-    /// The same, with these attributes in place of those that the entry had.
+    /// Like `Put`, with these attributes in place of those that the entry had.
     Replace(Expiry, Attributes<'c>),
     /// Append to the value (creates the entry if there is none); a large value grows in place.
     Append(&'c [u8]),

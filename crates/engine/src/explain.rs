@@ -27,7 +27,7 @@ pub enum HeldKind {
 pub enum NextRead {
     /// Answer from the entry.
     Hit,
-    /// The same, and start a fetch.
+    /// Like `Hit`, and start a fetch.
     HitAndRenew,
     /// Answer from the entry, which is out of date, and start a fetch unless one is in flight or
     /// held off.

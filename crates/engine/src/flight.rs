@@ -257,7 +257,7 @@ impl Flights {
         }
     }
 
-    /// The same for all entries that carry a tag.
+    /// Like `overtake_restore`, for all entries that carry a tag.
     pub(crate) fn overtake_restore_of_tag(&mut self, hash: u64) {
         if let Some(overtaken) = &mut self.restore {
             self.bytes += overtaken.note_tag(hash);

@@ -19,8 +19,8 @@ use crate::{
 pub enum Lookup<R> {
     /// The entry, as read by the closure. It may be out of date ([`Entry::stale_since`]).
     Hit(R),
-    /// The same, or `None` for a remembered absence; and the caller must fetch the key, because no
-    /// flight does.
+    /// Like `Hit`, or `None` for a remembered absence; and the caller must fetch the key, because
+    /// no flight does.
     Renew(Option<R>, Lead),
     /// The source is known not to have the key.
     Absent,

@@ -34,13 +34,13 @@ impl Overtaken {
         note(&mut self.keys, hash)
     }
 
-    /// The same for all that carry a tag.
+    /// Like `note_key`, for all that carry a tag.
     pub(crate) fn note_tag(&mut self, hash: u64) -> usize {
         note(&mut self.tags, hash)
     }
 
-    /// The same for all keys under a prefix, which is not empty. Negative: it takes the place of
-    /// longer ones.
+    /// Like `note_key`, for all keys under a prefix, which is not empty. Negative: it takes the
+    /// place of longer ones.
     pub(crate) fn note_prefix(&mut self, prefix: &[u8]) -> isize {
         if self.covers(prefix) {
             return 0;

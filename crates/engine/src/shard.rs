@@ -89,7 +89,7 @@ pub(crate) struct Shard {
     pub(crate) flights: Flights,
     pub(crate) wheel: Wheel,
     pub(crate) scratch: Vec<u8>,
-    /// The same for attributes; empty between operations.
+    /// Scratch for attributes; empty between operations.
     pub(crate) attributes: Vec<u8>,
     pub(crate) tags: TagTable,
     pub(crate) tag_sweep: TagSweep,

@@ -311,7 +311,7 @@ mod tests {
         assert!(cache.reserve([cache.key(b"large")], LARGE).is_none());
     }
 
-    /// The same of a write without a reservation: what is held at most is counted.
+    /// Like the test above, for a write without a reservation: what is held at most is counted.
     #[test]
     #[cfg_attr(miri, ignore = "the writes are too small there")]
     fn a_large_write_is_never_above_the_bound() {

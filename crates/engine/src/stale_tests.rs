@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The same for all entries.
+/// Windows for all entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WhileTheSourceFails {
     windows: StaleWindows,

@@ -180,7 +180,7 @@ impl Tier<'_> {
         shards.map(|number| u64::from(self.on(number, |shard| shard.clear_tag(rules, tag, soft, now)))).sum()
     }
 
-    /// The same under the locks of all shards.
+    /// Like `clear_tag_of_shards`, under the locks of all shards.
     fn clear_tag_of_held(&mut self, tag: Key<'_>, soft: bool, now: Millis) -> u64 {
         let carried = self.clear_tag_of_shards(tag, soft, now);
         if carried > 0 {

@@ -31,7 +31,7 @@ impl Cache {
         Tier::exclusive(self, numbers)
     }
 
-    /// The same with every shard locked.
+    /// Like `exclusive`, with every shard locked.
     pub fn exclusive_all(&self) -> Tier<'_> {
         Tier::exclusive(self, 0..self.shards())
     }

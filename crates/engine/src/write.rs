@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Scratch larger than this, or than a segment, is given back after use.
 pub(crate) const SCRATCH: usize = 64 << 10;
-/// The same for attributes.
+/// Like `SCRATCH`, for attributes.
 pub(crate) const ATTRIBUTES: usize = 4 << 10;
 /// Hints of vanished entries that the wheel may hold before each write looks for some to forget.
 const STRAY_HINTS: usize = 1024;
@@ -376,7 +376,7 @@ impl Shard {
         result
     }
 
-    /// The same with those that an entry has, if there is one.
+    /// Like `with_attributes`, with those that an entry has, if there is one.
     #[inline]
     fn with_attributes_of<R>(
         &mut self,

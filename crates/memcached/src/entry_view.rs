@@ -37,7 +37,7 @@ impl<'e> EntryView<'e> {
         EntryView { value, mark, version, expiry, stored: None, was_read: false }
     }
 
-    /// The same, as a change of the source reads it.
+    /// Like `at_source`, as a change of the source reads it.
     pub(crate) fn of_stored(stored: &'e StoredValue) -> EntryView<'e> {
         let flags = if let ValueKind::Flagged(flags) = stored.kind { flags } else { 0 };
         EntryView::at_source(&stored.value, ClientMark::of_flags(flags), stored.expiry)

@@ -136,7 +136,7 @@ impl CommandTimes {
         let args = worker.app.telemetry.slow.is_on().then(|| shown_args(row, args));
         Some(TimedCommand { row, since: self.since, args })
     }
-    /// The same for a GET, whose flight has the key.
+    /// Like `later`, for a GET, whose flight has the key.
     pub(super) fn get_later(&self) -> TimedCommand {
         TimedCommand { row: GET.index, since: self.since, args: None }
     }

@@ -72,7 +72,7 @@ impl Fetch {
     pub fn new(lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch::begun_at(Instant::now(), lead, policy)
     }
-    /// The same. It begins together with those of this batch: one reading of the clock for all.
+    /// Like `new`. It begins together with those of this batch: one reading of the clock for all.
     pub fn in_batch(batch: &[Fetch], lead: Lead, policy: Arc<FillPolicy>) -> Fetch {
         Fetch::begun_at(batch.last().map_or_else(Instant::now, |fetch| fetch.started), lead, policy)
     }
@@ -128,7 +128,7 @@ impl Fetch {
     pub fn live_at_most(&mut self, longest: u64) {
         self.longest_life = Some(longest);
     }
-    /// It waits for this long, by a fault to order, before it is handed to the source.
+    /// Delays the fetch for this long before it goes to the source: an injected fault.
     pub(super) fn hold_back(&mut self, delay: Duration) {
         self.held_back = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
     }

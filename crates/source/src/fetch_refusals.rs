@@ -12,7 +12,7 @@ pub(super) fn too_large(size: usize, max: usize) -> SourceError {
     )
 }
 
-/// The same where only the beginning of the value is known, which has this many bytes.
+/// Like `too_large`, where only the beginning of the value is known, which has this many bytes.
 pub(super) fn too_large_so_far(size: usize, max: usize) -> SourceError {
     SourceError::OnlyStreamed(
         format!("{ONLY_STREAMED}of {size} bytes or more is larger than allowed: {max} (max-value)").into(),

@@ -51,7 +51,7 @@ impl From<&FreshnessSettings> for KeyPolicy {
 }
 
 impl KeyPolicy {
-    /// The same without anything that serves copies past their lifetime or renews them before.
+    /// This policy without anything that serves copies past their lifetime or renews them before.
     pub fn never_stale(self) -> KeyPolicy {
         let KeyPolicy { ttl, negative_ttl, source_timeout, .. } = self;
         KeyPolicy { ttl, negative_ttl, source_timeout, ..KeyPolicy::default() }

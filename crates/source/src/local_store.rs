@@ -45,7 +45,7 @@ pub trait LocalStore {
     /// [`Source`](super::Source). A change after its key locks are released would leave older
     /// copies in the tier.
     fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>>;
-    /// The same for one entry if the store can change it without waiting; `None`: nothing has
+    /// Like `apply`, for one entry if the store can change it without waiting; `None`: nothing has
     /// changed, and this is for `apply`.
     fn apply_now(&self, _key: &[u8], _to: Option<&StoredValue>) -> Option<Result<(), SourceError>> {
         None

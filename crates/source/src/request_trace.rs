@@ -52,7 +52,7 @@ impl RequestTrace {
         }
     }
 
-    /// The same of a request that is traced.
+    /// This trace, for a request that is traced.
     pub fn traced(self, span: Option<SpanIds>) -> RequestTrace {
         let traceparent = span.map(|span| span.traceparent().into()).or(self.traceparent);
         RequestTrace { span, traceparent, ..self }

@@ -81,8 +81,8 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     rename(&written(path, write)?.0, path)
 }
-/// The same, and the file that was there stays as `kept`, in place of what has that name. At each
-/// moment `path` leads to the old file or to the new one.
+/// Like `write_with`, and the file that was there stays as `kept`, in place of what has that name.
+/// At each moment `path` leads to the old file or to the new one.
 pub(super) fn write_keeping_with(
     path: &Path,
     kept: &Path,
@@ -103,8 +103,8 @@ pub(super) fn write_keeping_with(
     }
     rename(&new.0, path)
 }
-/// The same where there is none yet: of several at once one is written, the others end with
-/// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+/// Like `write_with`, where there is no file yet: of several at once one is written, the
+/// others end with [`AlreadyExists`](io::ErrorKind::AlreadyExists).
 pub(super) fn write_new_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let new = written(path, write)?;
     match fs::hard_link(&new.0, path) {

@@ -73,7 +73,7 @@ pub fn show_size(bytes: u64) -> String {
     format!("{}{unit}", bytes / factor)
 }
 
-/// The same, rounded to one digit after the point: for people.
+/// Like `show_size`, rounded to one digit after the point: for people.
 pub fn show_rounded_size(bytes: u64) -> String {
     let (unit, factor) = SIZES[..4].iter().find(|(_, factor)| bytes >= *factor).unwrap_or(&("B", 1));
     let text = format!("{:.1}", bytes as f64 / *factor as f64);

@@ -15,7 +15,7 @@ use std::{
 pub(crate) struct ServerUse {
     /// CPU time of its threads.
     pub(crate) cpu_s: f64,
-    /// The same for each answered request, µs.
+    /// Like `cpu_s`, for each answered request, µs.
     pub(crate) cpu_us_per_request: f64,
     /// Share of the time that its busiest thread ran or waited for a core.
     pub(crate) busy: f64,

@@ -126,7 +126,7 @@ pub(crate) struct SampleRecord {
     pub(crate) per_second: f64,
     /// The server's CPU time per request, µs.
     pub(crate) cpu_us: f64,
-    /// The same of the source behind Larder, if the load needs it.
+    /// Like `cpu_us`, for the source behind Larder, if the load needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) source_cpu_us: Option<f64>,
     pub(crate) client_saturated: bool,

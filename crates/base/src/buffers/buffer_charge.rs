@@ -32,14 +32,14 @@ impl BufferCharge {
         }
     }
 
-    /// The same for what changes all the time: steps that do not matter are left out.
+    /// Like `resize`, for what changes all the time: steps that do not matter are left out.
     pub fn settle(&mut self, bytes: usize) {
         if bytes == 0 || bytes.abs_diff(self.bytes) >= STEP {
             self.resize(bytes);
         }
     }
 
-    /// The same if it fits into what is free; false: it does not, and nothing has changed.
+    /// Like `resize`, if it fits into what is free; false: it does not, and nothing has changed.
     pub fn try_resize(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && bytes - self.bytes > self.buffers.room() {
             self.buffers.note_refused();
@@ -104,7 +104,7 @@ impl Buffers {
         if bytes.len() < COUNTED_FROM { bytes } else { self.count_always(kind, bytes) }
     }
 
-    /// The same for bytes of any length that many may refer to.
+    /// Like `count`, for bytes of any length that many may refer to.
     pub fn count_always(self: &Arc<Self>, kind: BufferKind, bytes: Bytes) -> Bytes {
         let mut charge = self.charge(kind);
         charge.resize(bytes.len() + size_of::<Counted>());

@@ -22,8 +22,8 @@ use tokio::time::{Duration, Instant};
 const MAX_STREAMS: usize = 100;
 /// Bytes of one response that may arrive before they are read.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// The same of all responses on a connection. A response that is read slowly never holds up the
-/// others.
+/// Like `STREAM_WINDOW`, for all responses on a connection. A response that is read slowly never
+/// holds up the others.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 
 /// The connections of one core to one address.

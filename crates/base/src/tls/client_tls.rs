@@ -46,7 +46,7 @@ impl ClientTls {
         Ok(ClientTls { connector: TlsConnector::from(config), name: server_name(host)? })
     }
 
-    /// The same for another host.
+    /// These settings for another host.
     ///
     /// # Errors
     /// A text that names the host.

@@ -65,7 +65,7 @@ impl App {
         Ok(changes)
     }
 
-    /// The same, with the outcome as a line for a service manager.
+    /// Like `reload`, with the outcome as a line for a service manager.
     pub fn reload_and_say(&self) -> String {
         match self.reload() {
             Ok(changes) => {

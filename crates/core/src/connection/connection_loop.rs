@@ -32,8 +32,8 @@ use std::{
 
 /// How long a client may take to close its side after Larder has closed the connection.
 const LINGER: Duration = Duration::from_secs(1);
-/// The same for a connection that was cut because buffers were short: the client may be sending
-/// much.
+/// Like `LINGER`, for a connection that was cut because buffers were short: the client may be
+/// sending much.
 const LINGER_CUT: Duration = Duration::from_millis(250);
 
 /// Serves a connection until it ends. `begin` makes its state, for a client that may have shown a

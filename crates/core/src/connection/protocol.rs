@@ -92,11 +92,11 @@ pub trait Protocol {
     /// Whether too many bytes are unsent or too many reads wait.
     fn is_full(&self) -> bool;
 
-    /// Whether an upstream keeps state for the client, and may send it something unasked.
+    /// Whether an upstream keeps state for the client, and may send push messages to it.
     fn has_upstream_state(&self) -> bool {
         false
     }
-    /// Moves what the upstream has sent unasked to the output. Ready if there was something; with
+    /// Moves push messages of the upstream to the output. Ready if there were any; with
     /// `false`, the connection must end.
     fn poll_upstream(&mut self, _: &Worker, _: &mut Context<'_>) -> Poll<bool> {
         Poll::Pending

@@ -86,7 +86,7 @@ impl PeerRequest<'_> {
         self.end(key, begun).await
     }
 
-    /// The same for several keys, in their order. `held_only`: nothing is fetched for it.
+    /// Like `get`, for several keys, in their order. `held_only`: nothing is fetched for it.
     async fn get_many(&self, keys: &[Bytes], held_only: bool) -> Vec<KeyAnswer> {
         let mut batch = Vec::new();
         // A store has nothing to fetch from: its answers are there at once.

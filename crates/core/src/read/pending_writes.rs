@@ -60,7 +60,7 @@ impl PendingWrites {
             keys.values_mut().for_each(|key| key.overlapped = true);
         }
     }
-    /// The same for one key: another node has written it.
+    /// Like `overlap_all`, for one key: another node has written it.
     pub(super) fn overlap(&self, hash: u64) {
         if let Some(key) = self.slot(hash).get_mut(&hash) {
             key.overlapped = true;

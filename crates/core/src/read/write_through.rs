@@ -40,7 +40,7 @@ impl Group {
         self.put_tagged(key, value, expiry, &[]).await
     }
 
-    /// The same with tags. A source keeps none, so only groups without one may be given any.
+    /// Like `put`, with tags. A source keeps none, so only groups without one may be given any.
     ///
     /// # Errors
     /// As [`put`](Group::put).
@@ -69,7 +69,7 @@ impl Group {
         self.put_locked(sole, key, value, expiry).await
     }
 
-    /// The same for a caller that has locked the key.
+    /// Like `put_tagged`, for a caller that has locked the key.
     pub(super) async fn put_locked(
         self: &Rc<Self>,
         sole: Option<WriteLock>,
@@ -153,7 +153,7 @@ impl Group {
         self.delete_locked(sole, key).await
     }
 
-    /// The same for a caller that has locked the key.
+    /// Like `delete`, for a caller that has locked the key.
     pub(super) async fn delete_locked(
         self: &Rc<Self>,
         sole: Option<WriteLock>,

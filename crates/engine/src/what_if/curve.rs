@@ -43,7 +43,7 @@ pub struct WhatIfPoint {
     pub max_keys: Option<u64>,
     /// Share of the reads that would be hits.
     pub hit_ratio: f64,
-    /// The same if the least recently used entry left for each new one.
+    /// Like `hit_ratio`, if the least recently used entry left for each new one.
     pub lru_hit_ratio: f64,
 }
 

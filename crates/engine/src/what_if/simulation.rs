@@ -10,7 +10,7 @@ use crate::{policy::Eviction, time::Millis};
 
 /// Sampled keys of a large tier that is full, at most.
 pub(super) const MOST_KEYS: usize = 16 << 10;
-/// The same for the smallest tiers, and for those that hold little.
+/// Like `MOST_KEYS`, for the smallest tiers, and for those that hold little.
 const FEWEST_KEYS: usize = 2 << 10;
 /// A full tier has one sampled key for so many of its bytes, at most, between these two.
 const BYTES_OF_KEY: usize = 4 << 10;

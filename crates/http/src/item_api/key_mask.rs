@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(slow.matches("b", &mut work), Some(false), "another key is compared");
     }
 
-    /// The same by trying every way: the masks are short.
+    /// Matches like `KeyMask`, by trying every way: the masks are short.
     fn slow(mask: &[char], key: &[char]) -> bool {
         match mask {
             [] => key.is_empty(),

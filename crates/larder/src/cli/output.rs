@@ -32,7 +32,7 @@ pub(super) fn print(text: &str) -> ExitCode {
     print_bytes(text.as_bytes())
 }
 
-/// The same of bytes.
+/// Like `print`, for bytes.
 pub(super) fn print_bytes(bytes: &[u8]) -> ExitCode {
     match write_out(bytes) {
         Ok(_) => ExitCode::SUCCESS,
@@ -93,8 +93,8 @@ pub(super) fn columns<const N: usize>(header: &[String; N], rows: &[[String; N]]
     folded_columns(header, rows, words, usize::MAX, out);
 }
 
-/// The same for a line of `width` columns: what does not fit beside the first column stands in
-/// further tables below, each with that column.
+/// Like `columns`, for a line of `width` columns: what does not fit beside the first column stands
+/// in further tables below, each with that column.
 pub(super) fn folded_columns<const N: usize>(
     header: &[String; N],
     rows: &[[String; N]],

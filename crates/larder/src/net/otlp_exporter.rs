@@ -49,7 +49,7 @@ pub(super) struct OtlpExporter {
 enum NotSent {
     /// It may arrive when it is sent again.
     Later(io::Error),
-    /// The same, but not before this time is over.
+    /// Like `Later`, but not before this time is over.
     After(StatusCode, Duration),
     /// The collector does not take it.
     Refused(StatusCode),

@@ -27,7 +27,7 @@ pub(super) fn announce(app: &App) {
     service_manager::ready(&message.status());
 }
 
-/// The same as a line of the log.
+/// Like `announce`, as a line of the log.
 pub(super) fn log(app: &App) {
     let message = Message::of(app);
     let settings = &app.settings;

@@ -6,7 +6,7 @@
 use std::{fs, path::Path};
 
 /// A phrase, as whole words without regard to case, and what to write instead.
-const PHRASES: [(&str, &str); 32] = [
+const PHRASES: [(&str, &str); 33] = [
     ("anew", "again"),
     ("and its kin", "and related commands"),
     ("and their kin", "and related commands"),
@@ -39,6 +39,7 @@ const PHRASES: [(&str, &str); 32] = [
     ("a word for who", "a clear error for clients that"),
     ("sign of life", "keep-alive"),
     ("what came of", "the outcome of"),
+    ("fault to order", "injected fault"),
 ];
 
 /// Files with texts for users.

@@ -12,7 +12,7 @@ pub enum Front<'b> {
         /// Bytes of the request, up to the next one.
         len: usize,
     },
-    /// The same with a body of known length, which may not be there yet: any `PUT`, `POST` and
+    /// Like `Plain`, with a body of known length, which may not be there yet: any `PUT`, `POST` and
     /// `DELETE`, and a `GET` with a `Content-Length`.
     WithBody {
         /// The method.
@@ -92,7 +92,7 @@ impl Heads {
         self.front_for(input, |_| true)
     }
 
-    /// The same. A request with a `Host` that `allows_host` refuses is the general server's
+    /// Like `front`. A request with a `Host` that `allows_host` refuses is the general server's
     /// business. For equal hosts, `allows_host` must always return the same.
     pub fn front_for<'b>(&mut self, input: &'b [u8], allows_host: impl Fn(&[u8]) -> bool) -> Front<'b> {
         let known = BodyMethod::ALL.iter().find_map(|(name, method)| Some((*method, input.strip_prefix(*name)?)));

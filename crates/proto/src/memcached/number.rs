@@ -29,7 +29,7 @@ pub fn parse_u64(token: &[u8]) -> Option<u64> {
     (!negative || number == 0).then_some(number)
 }
 
-/// The same in 32 bits.
+/// Like `parse_u64`, in 32 bits.
 pub(super) fn parse_u32(token: &[u8]) -> Option<u32> {
     parse_u64(token)?.try_into().ok()
 }

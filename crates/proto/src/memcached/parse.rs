@@ -77,7 +77,7 @@ enum Line<'i> {
     /// A value of this length follows.
     Value(usize),
     Refused(&'static str, bool),
-    /// The same, and a value of this length follows, which is skipped.
+    /// Like `Refused`, and a value of this length follows, which is skipped.
     RefusedValue(&'static str, bool, usize),
     Close,
 }

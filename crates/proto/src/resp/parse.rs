@@ -45,7 +45,8 @@ impl Limits {
         }
     }
 
-    /// The same, but no command is longer than all buffers together may be (setting `max-buffers`).
+    /// These limits, but no command is longer than all buffers together may be (setting
+    /// `max-buffers`).
     #[must_use]
     pub fn within(self, max_buffers: usize) -> Limits {
         match max_buffers < self.max_command {

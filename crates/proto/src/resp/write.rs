@@ -172,7 +172,7 @@ impl<'o> Reply<'o> {
         self.out.put(b"\r\n");
     }
 
-    /// The same for a long text, which need not be copied.
+    /// Like `verbatim`, for a long text, which need not be copied.
     pub fn verbatim_of(&mut self, text: &mut Output) {
         match self.resp3 {
             true => {

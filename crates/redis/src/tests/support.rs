@@ -123,7 +123,7 @@ impl Client<'_> {
         let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         self.raw(&encode(&args))
     }
-    /// The same with words, as text.
+    /// Like `call`, with words, as text.
     pub(super) fn say(&mut self, line: &str) -> String {
         String::from_utf8_lossy(&self.call(&words(line))).into_owned()
     }

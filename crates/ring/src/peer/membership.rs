@@ -204,7 +204,8 @@ impl Peers {
         self.now.load()
     }
 
-    /// The same, once no flight is left that can be joined and was begun under another membership.
+    /// Like `now`, once no flight is left that can be joined and was begun under another
+    /// membership.
     pub fn settled(&self) -> arc_swap::Guard<Arc<Membership>> {
         self.settled.load()
     }

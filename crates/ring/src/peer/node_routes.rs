@@ -20,11 +20,11 @@ pub const REMOVE_KEYS: &str = "_remove-keys/";
 pub const GET_KEYS: &str = "_get-keys/";
 /// What follows the group in the path of a clear.
 pub const CLEAR: &str = "_clear/";
-/// The same of what the owner of keys is to run.
+/// What follows the group in the path of commands that the owner of keys runs.
 pub const AT_OWNER: &str = "_at-owner/";
-/// The same of a question for the hottest keys.
+/// What follows the group in the path of a question for the hottest keys.
 pub const HOTTEST: &str = "_hottest/";
-/// The same of what a node says about itself.
+/// What follows the group in the path of what a node says about itself.
 pub const MEMBER: &str = "_member/";
 
 /// What a path segment may have unescaped, as Go's `url.PathEscape` has it.
@@ -45,7 +45,7 @@ pub fn bearer(secret: &str) -> String {
     format!("Bearer {secret}")
 }
 
-/// The same as a header field's value, if the settings have a secret.
+/// What a node shows another as its `Authorization`, if the settings have a secret.
 pub(super) fn shown_secret(settings: &PeerSettings) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&bearer(settings.secret.as_deref()?)).ok()?;
     value.set_sensitive(true);

@@ -102,7 +102,7 @@ impl PeerGroup {
         let keeps_copies = !self.is_store() && self.policy.coherence == Coherence::Ttl;
         if keeps_copies { membership.reader(key) } else { None }
     }
-    /// The same for all zones; empty where no zone has one.
+    /// Like `reader`, for all zones; empty where no zone has one.
     pub(super) fn readers<'m>(&self, membership: &'m Membership, key: &[u8]) -> Vec<&'m Arc<Member>> {
         if self.is_store() { Vec::new() } else { membership.readers(key) }
     }

@@ -10,7 +10,7 @@ pub enum Standing {
     Joining,
     /// It answers for its keys.
     Serving,
-    /// The same, while others copy its keys.
+    /// It answers for its keys, while others copy them.
     Leaving,
     /// The others have its keys.
     Left,

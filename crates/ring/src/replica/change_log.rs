@@ -91,7 +91,7 @@ impl LockedLog<'_> {
         std::array::from_fn(|stripe| self.0[stripe].end())
     }
 
-    /// The same for a reader that begins there.
+    /// Like `end`, for a reader that begins there.
     pub(super) fn begin_at_end(&mut self) -> LogCursor {
         std::array::from_fn(|stripe| self.0[stripe].begin_at_end())
     }

@@ -103,7 +103,7 @@ impl ChangeLogs {
         locked.iter().map(|log| log.end()).collect()
     }
 
-    /// The same for a replica that gets all changes from there on.
+    /// Like `cut`, for a replica that gets all changes from there on.
     pub(super) fn begin_at_end(&self) -> Cut {
         let mut locked: Vec<_> = self.groups.iter().map(|group| group.log.lock()).collect();
         locked.iter_mut().map(|log| log.begin_at_end()).collect()

@@ -80,7 +80,7 @@ impl ChangeRing {
         self.end
     }
 
-    /// The same for a reader that begins there.
+    /// Like `end`, for a reader that begins there.
     pub(super) fn begin_at_end(&mut self) -> RingCursor {
         self.read_up_to = self.end.record;
         self.end

@@ -116,7 +116,7 @@ impl Replication {
         self.is_read_only.load(Relaxed)
     }
 
-    /// The same for one group, by its place in the settings.
+    /// Like `is_read_only`, for one group, by its place in the settings.
     pub fn refuses_writes(&self, group: usize) -> bool {
         self.is_read_only() && self.is_replicated.get(group) == Some(&true)
     }

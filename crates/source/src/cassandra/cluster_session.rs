@@ -37,7 +37,7 @@ pub(super) struct ClusterSession {
     pub(super) session: Session,
     /// key → value, version.
     pub(super) get: PreparedStatement,
-    /// The same at serial consistency: it ends transactions that were not decided.
+    /// Like `get`, at serial consistency: it ends transactions that were not decided.
     pub(super) get_serial: PreparedStatement,
     /// lifetime, value, version, key.
     pub(super) put: PreparedStatement,

@@ -57,7 +57,7 @@ pub(super) fn describe(error: &ExecutionError) -> String {
     }
 }
 
-/// The same of a statement that could not be prepared.
+/// Like `describe`, for a statement that could not be prepared.
 pub(super) fn describe_prepare(error: &PrepareError) -> String {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => describe_attempt(first_attempt),

@@ -85,7 +85,7 @@ pub(super) async fn write_row(
     written.map(drop).map_err(|error| settings.write_error(&error))
 }
 
-/// The same if the row still has this revision; whether it had.
+/// Like `write_row`, if the row still has this revision; whether it had.
 ///
 /// # Errors
 /// `Lost`: the cluster did not decide, and what it has now does not tell either.

@@ -96,7 +96,7 @@ impl AddressChoice {
         connected
     }
 
-    /// The same without hyper.
+    /// Like `connect`, without hyper.
     ///
     /// # Errors
     /// As [`ConnectionPool::connect`].

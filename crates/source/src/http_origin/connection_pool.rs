@@ -37,7 +37,7 @@ pub(super) struct ConnectionPool {
     index: usize,
     /// HTTP/1.1, with the moment since when they are idle; the latest is at the back.
     idle: RefCell<VecDeque<(http1::SendRequest<Full<Bytes>>, Instant)>>,
-    /// The same of those that hyper does not have.
+    /// Like `idle`, for those that hyper does not have.
     idle_streams: RefCell<VecDeque<(Stream, Instant)>>,
     /// Where responses are read; nothing is kept in it.
     pub(super) scratch: RefCell<Vec<u8>>,

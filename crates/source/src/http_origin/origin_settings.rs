@@ -50,7 +50,7 @@ pub(super) struct SharedAddress {
     pub(super) name: String,
     /// What each request carries, `Host` included.
     pub(super) headers: HeaderMap,
-    /// The same as they are sent, each with its line end.
+    /// Like `headers`, as they are sent, each with its line end.
     pub(super) encoded_headers: Vec<u8>,
     pub(super) tls: Option<ClientTls>,
     /// What requests over HTTP/2 have instead of the header `Host`; `None`: only HTTP/1.1 is

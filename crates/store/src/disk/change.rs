@@ -26,7 +26,7 @@ impl StoreChange {
         self.entries().iter().map(|(key, to)| bytes_of(key, to.as_ref())).sum()
     }
 }
-/// The same for one entry.
+/// About what one entry needs in memory and on disk.
 pub(super) fn bytes_of(key: &[u8], to: Option<&StoredValue>) -> usize {
     const EACH: usize = 64;
     key.len() + to.map_or(0, |stored| stored.value.len()) + EACH

@@ -136,7 +136,7 @@ impl Store {
     pub fn write_now(&self, change: &StoreChange) -> Option<Result<(), WriteError>> {
         in_place::write(self.shared(), change)
     }
-    /// The same for one entry, which is stored, or with `None` deleted.
+    /// Like `write_now`, for one entry, which is stored, or with `None` deleted.
     pub fn write_entry_now(&self, key: &[u8], to: Option<&StoredValue>) -> Option<Result<(), WriteError>> {
         in_place::write_entry(self.shared(), key, to)
     }

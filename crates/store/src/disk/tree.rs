@@ -186,7 +186,7 @@ impl Tree {
         let stored = self.get_stored(key)?;
         self.live(key, stored, now)
     }
-    /// The same if memory is enough to tell, without waiting for the disk. While a flush or
+    /// Like `get`, if memory is enough to tell, without waiting for the disk. While a flush or
     /// compaction is under way, this may wait for its end: the caller knows that there is none.
     ///
     /// # Errors
@@ -278,7 +278,7 @@ impl Tree {
     pub fn count(&self) -> Result<u64, String> {
         self.count_while(|| true)
     }
-    /// The same while a task waits for the result.
+    /// Like `count`, while a task waits for the result.
     pub(super) fn count_while(&self, is_wanted: impl Fn() -> bool) -> Result<u64, String> {
         const STRIDE: u64 = 1024;
         let all = Range { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };

@@ -35,7 +35,7 @@ impl Table {
         Ok((key, StoredFrame { bytes, at: key_at + key.len(), raw: value, value: 0..value }))
     }
 
-    /// The same of a block with frames, which begins at `begin`: in `data` are the keys, the
+    /// Like `entry`, for a block with frames, which begins at `begin`: in `data` are the keys, the
     /// frames' lengths, the frames.
     fn framed(
         &self,

@@ -215,8 +215,8 @@ impl Decoder {
         self.buffer.get(stored.value.clone()).ok_or("a value is beyond its frame")
     }
 
-    /// The same by itself, for walks: the next value may be of the frame that was decompressed for
-    /// this one. All calls are for the same table.
+    /// Like `decode`, by itself, for walks: the next value may be of the frame that was
+    /// decompressed for this one. All calls are for the same table.
     pub(super) fn owned(
         &mut self,
         frames: &Frames,

@@ -41,7 +41,7 @@ impl Table {
         value.map(Some)
     }
 
-    /// The same as far as it is known without reading the file or decompressing much. Pages that
+    /// Like `get`, as far as it is known without reading the file or decompressing much. Pages that
     /// the system took back since are an exception.
     #[inline]
     pub fn get_now<'t>(&'t self, key: &[u8], decoder: &'t mut Decoder) -> Now<'t> {

@@ -22,7 +22,7 @@ macro_rules! store {
     };
 }
 
-/// The same, of seconds.
+/// Like `store`, for seconds.
 macro_rules! store_seconds {
     ($name:literal, $($field:ident).+, $help:literal) => {
         MetricFamily {

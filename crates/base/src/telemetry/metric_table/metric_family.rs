@@ -44,7 +44,7 @@ pub trait MetricSink {
     fn seconds(&mut self, labels: Labels<'_>, value: f64);
     /// Durations.
     fn histogram(&mut self, labels: Labels<'_>, value: &HistogramSample);
-    /// The same of a distribution.
+    /// Like `histogram`, for a distribution.
     fn distribution(&mut self, labels: Labels<'_>, value: &Distribution) {
         self.histogram(labels, &value.sample());
     }

@@ -35,7 +35,7 @@ pub(super) enum Receiving {
     DirectArmed,
     /// The kernel receives into its buffers.
     Armed,
-    /// The same, but it is being ended.
+    /// The kernel receives into its buffers, but the operation is being ended.
     Ending,
 }
 

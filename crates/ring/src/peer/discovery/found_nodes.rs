@@ -39,8 +39,8 @@ impl FoundNodes {
         }
     }
 
-    /// The same of addresses. A node with an IPv4 and an IPv6 address must not be two on the ring:
-    /// where this node is named by an address, those of its family count.
+    /// Like `take`, for addresses. A node with an IPv4 and an IPv6 address must not be two on the
+    /// ring: where this node is named by an address, those of its family count.
     pub(super) fn take_addresses(&mut self, found: Result<Vec<ZonedAddress>, String>) {
         let found = found.and_then(|found| if found.is_empty() { Err("no addresses".to_owned()) } else { Ok(found) });
         let this = self.peers.this().clone();

@@ -61,7 +61,7 @@ pub(super) enum Stage {
     Body,
     /// The value is known, its expiry comes next; `true`: after the value's line end.
     Expiry(Result<Option<Bytes>, SourceError>, bool),
-    /// The same for a whole reply.
+    /// Like `Expiry`, for a whole reply.
     ReplyExpiry(Bytes),
     /// Direct replies: EXEC's error.
     Trailer,

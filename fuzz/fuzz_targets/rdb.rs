@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use crc::{CRC_64_REDIS, Crc};
-use larder_store::rdb::{RdbItem, RdbReader, RdbWriter};
+use larder_store::rdb::{Dumped, RdbItem, RdbReader, RdbWriter, dump, read_dump};
 use libfuzzer_sys::fuzz_target;
 use rdb::{Filter, RdbDecoder, RdbValue};
 
@@ -120,8 +120,20 @@ fn exercise(bytes: &[u8]) {
     }
 }
 
+/// The bytes as what RESTORE is given, with their sum and without.
+fn exercise_dump(bytes: &[u8]) {
+    let sum = Crc::<u64>::new(&CRC_64_REDIS).checksum(bytes);
+    for dumped in [bytes.to_vec(), [bytes, &sum.to_le_bytes()].concat()] {
+        if let Ok(Dumped::String(value)) = read_dump(&dumped, MAX_VALUE) {
+            assert!(value.len() <= MAX_VALUE);
+            assert_eq!(read_dump(&dump(&value), MAX_VALUE), Ok(Dumped::String(value)));
+        }
+    }
+}
+
 fuzz_target!(|input: (&[u8], u8, Vec<Piece<'_>>)| {
     let (raw, version, pieces) = input;
     exercise(raw);
+    exercise_dump(raw);
     exercise(&sealed(version, &pieces));
 });

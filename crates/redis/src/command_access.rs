@@ -100,8 +100,9 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("cluster", &[]),
 ];
 /// Categories in Redis's table that do not follow from group and flags.
-const MORE: [(&str, &[&str]); 19] = [
+const MORE: [(&str, &[&str]); 20] = [
     ("keys", &["dangerous"]),
+    ("restore", &["dangerous"]),
     ("larder.tag", &["write"]),
     ("flushall", &["keyspace", "dangerous"]),
     ("flushdb", &["keyspace", "dangerous"]),

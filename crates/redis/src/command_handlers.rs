@@ -8,7 +8,7 @@ use crate::{
     commands::{
         acl, bit_fields, bits, bounded_increments, client, comparisons, config,
         config_larder::{self, Whose},
-        connection,
+        connection, dumps,
         expire::{self, Since},
         hotkeys, increments, info, introspection, json, keys, keyspace, latency, maintenance, merged_replies, object,
         pubsub, replication, scan, server, slowlog, strings, subscriptions, tags, upstream_tracking,

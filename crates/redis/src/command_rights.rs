@@ -27,6 +27,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
             "set",
             "setex",
             "setnx",
+            "restore",
             "setrange",
             "del",
             "expire",

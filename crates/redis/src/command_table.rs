@@ -50,6 +50,7 @@ macro_rules! for_all_commands {
 "generic" {
     "copy" -3 [WRITE DENYOOM] Entries (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
     "del" -2 [WRITE EXISTENCE DELETES] Entries (1 -1 1) "1.0.0" Tier(keys::del, values = strings::del_at_values), "Deletes keys";
+    "dump" 2 [READONLY] Shared (1 1 1) "2.6.0" Tier(dumps::dump_key), "Returns a value in Redis's own format";
     "exists" -2 [READONLY FAST EXISTENCE] Shared (1 -1 1) "1.0.0" Tier(keys::exists), "Counts the keys that exist";
     "expire" -3 [WRITE FAST] Entries (1 1 1) "1.0.0" Tier(|call, tier| expire::expire(call, tier, 1000, Since::Now)), "Sets a lifetime in seconds";
     "expireat" -3 [WRITE FAST] Entries (1 1 1) "1.2.0" Tier(|call, tier| expire::expire(call, tier, 1000, Since::Epoch)), "Sets the expiry time in Unix seconds";
@@ -72,6 +73,7 @@ macro_rules! for_all_commands {
     "randomkey" 1 [READONLY KEYSPACE] Nothing (0 0 0) "1.0.0" Tier(scan::randomkey, keyspace = keyspace::randomkey), "Returns a key at random";
     "rename" 3 [WRITE] Entries (1 2 1) "1.0.0" Tier(keys::rename), "Renames a key";
     "renamenx" 3 [WRITE FAST] Entries (1 2 1) "1.0.0" Tier(keys::renamenx), "Renames a key unless the new name exists";
+    "restore" -4 [WRITE DENYOOM] Entries (1 1 1) "2.6.0" Tier(dumps::restore), "Stores a value that DUMP returned";
     "scan" -2 [READONLY KEYSPACE] Shared (0 0 0) "2.8.0" Tier(scan::scan, keyspace = keyspace::scan), "Iterates over the keys with a cursor";
     "touch" -2 [READONLY FAST EXISTENCE] Shared (1 -1 1) "3.2.1" Tier(keys::touch), "Counts the keys that exist, and counts as a read of them";
     "ttl" 2 [READONLY FAST] Shared (1 1 1) "1.0.0" Tier(|call, tier| expire::ttl(call, tier, 1000, Since::Now)), "Returns the time left in seconds";

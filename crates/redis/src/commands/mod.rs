@@ -9,6 +9,7 @@ pub(super) mod comparisons;
 pub(super) mod config;
 pub(super) mod config_larder;
 pub(super) mod connection;
+pub(super) mod dumps;
 pub(super) mod expire;
 pub(super) mod get;
 pub(super) mod hotkeys;

@@ -30,6 +30,9 @@ impl<'a> Lifetime<'a> {
         let (seconds, relative) = unit(option)?;
         Some(Lifetime { text, seconds, relative })
     }
+    pub(super) fn millis(text: &'a [u8], relative: bool) -> Lifetime<'a> {
+        Lifetime { text, seconds: false, relative }
+    }
     /// The absolute time. `command` is named in the error.
     pub(super) fn at(self, now: Millis, command: &str) -> Result<Millis, CommandError> {
         let invalid = || invalid_expire(command);

@@ -2,6 +2,7 @@
 //! redis-server.
 mod cached_replies;
 mod differential;
+mod dumps;
 mod forwarded_commands;
 mod json;
 mod local_store;

@@ -19,10 +19,14 @@ impl<W: Write> RdbWriter<W> {
     /// # Errors
     /// What `out` says.
     pub fn new(out: W) -> io::Result<RdbWriter<W>> {
-        let mut writer = RdbWriter { out, sum: SUMS.digest(), database: None };
+        let mut writer = RdbWriter::without_header(out);
         writer.put(MAGIC)?;
         writer.put(VERSION)?;
         Ok(writer)
+    }
+
+    pub(super) fn without_header(out: W) -> RdbWriter<W> {
+        RdbWriter { out, sum: SUMS.digest(), database: None }
     }
 
     /// Adds a string of at most 4 GiB, which ends at `expiry` (milliseconds since the Unix epoch).
@@ -40,25 +44,32 @@ impl<W: Write> RdbWriter<W> {
             self.put(&expiry.to_le_bytes())?;
         }
         self.put(&[STRING])?;
-        for string in [key, value] {
-            self.put_length(string.len() as u64)?;
-            self.put(string)?;
-        }
-        Ok(())
+        self.put_string(key)?;
+        self.put_string(value)
     }
 
     /// Writes the end and the checksum, and gives the output back.
     ///
     /// # Errors
     /// What the output says.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.put(&[END])?;
+    pub fn finish(self) -> io::Result<W> {
+        self.end_with(&[END])
+    }
+
+    /// Writes these bytes and the checksum.
+    pub(super) fn end_with(mut self, end: &[u8]) -> io::Result<W> {
+        self.put(end)?;
         let sum = self.sum.clone().finalize();
         self.put(&sum.to_le_bytes())?;
         Ok(self.out)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn put_string(&mut self, string: &[u8]) -> io::Result<()> {
+        self.put_length(string.len() as u64)?;
+        self.put(string)
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sum.update(bytes);
         self.out.write_all(bytes)
     }

@@ -43,8 +43,19 @@ pub(super) fn route_prefix(text: &str) -> Result<String, String> {
     }
 }
 
+/// A path like that of [`route_prefix`], `/redis`, or `/`.
+pub(super) fn redis_prefix(text: &str) -> Result<String, String> {
+    match text.trim_matches('/') {
+        _ if text.is_empty() => Err("`` is no path: write /redis, `/` or off".to_owned()),
+        "" => Ok("/".to_owned()),
+        "redis" => Ok("/redis".to_owned()),
+        _ => route_prefix(text),
+    }
+}
+
 /// First segments of the paths of other routes.
-pub const RESERVED_SEGMENTS: [&str; 13] = [
+pub const RESERVED_SEGMENTS: [&str; 14] = [
+    "redis",
     "_groupcache",
     "larder.peers.v1.Peers",
     "data",

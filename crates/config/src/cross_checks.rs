@@ -51,6 +51,14 @@ pub(super) fn compare(scopes: &[EffectiveSettings], problems: &mut Vec<String>) 
             "{origin}: peers: peer-self must be set: `http` does not say how the other nodes reach this one"
         ));
     }
+    let paths = |name: &str| scope.text(name).map(|path| format!("{}/", path.trim_end_matches('/')));
+    if let (Some(items), Some(redis)) = (paths("item-prefix"), paths("redis-http-prefix"))
+        && redis != "/"
+        && (items.starts_with(&redis) || redis.starts_with(&items))
+    {
+        let origin = &scope.effective("redis-http-prefix").origin;
+        problems.push(format!("{origin}: redis-http-prefix: paths below {redis} and those of item-prefix overlap"));
+    }
     check_peers(scope, problems);
 }
 

@@ -75,6 +75,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         tracking_table_max_keys: top.number("tracking-table-max-keys"),
         max_connections: top.number("max-connections"),
         item_prefix: top.text("item-prefix").map(Into::into),
+        redis_http_prefix: top.text("redis-http-prefix").map(Into::into),
         idle_timeout: top.duration("idle-timeout"),
         header_timeout: top.duration("header-timeout").unwrap_or_default(),
         max_queue_delay: top.duration("max-queue-delay"),

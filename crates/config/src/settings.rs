@@ -82,6 +82,8 @@ pub struct Settings {
     pub data_group: usize,
     /// Begins with `/` and does not end so; `None`: no item API.
     pub item_prefix: Option<String>,
+    /// Begins with a slash, and is nothing but one for the root.
+    pub redis_http_prefix: Option<String>,
     pub idle_timeout: Option<Duration>,
     pub header_timeout: Duration,
     pub max_queue_delay: Option<Duration>,

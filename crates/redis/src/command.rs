@@ -118,6 +118,9 @@ impl Flags {
     /// A RESP2 client with subscriptions may call it.
     pub const SUBSCRIBER: Flags = Flags(1 << 21);
     pub const PUBSUB: Flags = Flags(1 << 11);
+    /// Changes what the replies of its connection are, or ends it: nothing for a request that has no
+    /// connection (Redis over HTTP).
+    pub const CONNECTION: Flags = Flags(1 << 13);
     /// About users: not the source's where Larder has users of its own, whatever
     /// [`AT_SOURCE`](Self::AT_SOURCE) says.
     pub const USERS: Flags = Flags(1 << 12);

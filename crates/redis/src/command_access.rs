@@ -17,6 +17,8 @@ pub struct CommandAccess {
     restricts: bool,
     /// Indexed by [`Command::index`].
     passes: Box<[bool]>,
+    /// What administers the server needs a login here.
+    without_admin: bool,
 }
 
 impl CommandAccess {
@@ -24,6 +26,16 @@ impl CommandAccess {
     pub fn of_listeners(settings: &Settings) -> Vec<Arc<CommandAccess>> {
         let named = settings.listeners.iter().map(|listener| &listener.access);
         [&settings.access].into_iter().chain(named).map(|access| Arc::new(CommandAccess::new(access))).collect()
+    }
+    /// The rules of the top level's listeners, without what administers the server: for requests
+    /// over HTTP without a login. MONITOR only shows data.
+    pub fn without_admin(settings: &Settings) -> Arc<CommandAccess> {
+        let mut access = CommandAccess::new(&settings.access);
+        for command in COMMANDS.iter().filter(|command| command.flags.has(Flags::ADMIN) && command.name != "monitor") {
+            access.passes[usize::from(command.index)] = false;
+        }
+        access.settings.forward_admin = false;
+        Arc::new(CommandAccess { restricts: true, without_admin: true, ..access })
     }
     fn new(settings: &AccessSettings) -> CommandAccess {
         let passes = |command: &Command| {
@@ -33,12 +45,13 @@ impl CommandAccess {
             restricts: settings.restricts(),
             passes: COMMANDS.iter().map(passes).collect(),
             settings: settings.clone(),
+            without_admin: false,
         }
     }
     /// Every command may be called.
     pub(super) fn to_all() -> Arc<CommandAccess> {
         let (settings, passes) = (AccessSettings::default(), vec![true; COMMANDS.len()].into());
-        Arc::new(CommandAccess { restricts: settings.restricts(), settings, passes })
+        Arc::new(CommandAccess { restricts: settings.restricts(), settings, passes, without_admin: false })
     }
     /// Whether any command is refused.
     pub(super) fn restricts(&self) -> bool {
@@ -56,9 +69,14 @@ impl CommandAccess {
     /// Refuses a command of Larder's table that may not be called.
     pub(super) fn check(&self, command: &Command) -> Result<(), CommandError> {
         if self.passes(command) {
-            Ok(())
-        } else {
-            Err(refusal(command.name, self.settings.refuses(command.name, Some(command.categories()))))
+            return Ok(());
+        }
+        match self.settings.refuses(command.name, Some(command.categories())) {
+            None if self.without_admin => Err(CommandError::from(format!(
+                "NOPERM the '{}' command administers the server, which needs a login over HTTP (setting password or users-file)",
+                command.name
+            ))),
+            setting => Err(refusal(command.name, setting)),
         }
     }
     /// Refuses a forwarded command that may not be called. `row` is its row in the source's table.

@@ -131,9 +131,9 @@ macro_rules! for_all_commands {
     "client|maint_notifications" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Mode (0 0 0) "8.2.0" Local(maintenance::notifications), "Requests maintenance notifications";
     "client|no-evict" 3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] Nothing (0 0 0) "7.0.0" Local(client::on_or_off), "Excludes this connection from client eviction";
     "client|no-touch" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Nothing (0 0 0) "7.2.0" Local(client::on_or_off), "Excludes this connection's reads from access statistics";
-    "client|reply" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Mode (0 0 0) "3.2.0" Local(client::reply), "Switches replies on and off";
+    "client|reply" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING CONNECTION] Mode (0 0 0) "3.2.0" Local(client::reply), "Switches replies on and off";
     "client|caching" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Mode (0 0 0) "6.0.0" Local(upstream_tracking::caching, later = upstream_tracking::run_caching), "Includes or excludes the next command's keys from tracking";
-    "client|tracking" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Connection (0 0 0) "6.0.0" Local(upstream_tracking::tracking, later = upstream_tracking::run_tracking), "Switches invalidations for keys that this connection reads on and off";
+    "client|tracking" -3 [NOSCRIPT LOADING STALE KEEPS_CACHING CONNECTION] Connection (0 0 0) "6.0.0" Local(upstream_tracking::tracking, later = upstream_tracking::run_tracking), "Switches invalidations for keys that this connection reads on and off";
     "client|trackinginfo" 2 [NOSCRIPT LOADING STALE KEEPS_CACHING] Nothing (0 0 0) "6.2.0" Local(upstream_tracking::info, later = upstream_tracking::run_info), "Describes this connection's tracking";
     "client|pause" -3 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] Mode (0 0 0) "3.0.0" Local(client::pause), "Pauses the commands of clients";
     "client|unpause" 2 [ADMIN NOSCRIPT LOADING STALE KEEPS_CACHING] Nothing (0 0 0) "6.2.0" Local(client::unpause), "Ends CLIENT PAUSE";
@@ -141,10 +141,10 @@ macro_rules! for_all_commands {
     "client|setinfo" 4 [NOSCRIPT LOADING STALE KEEPS_CACHING] Connection (0 0 0) "7.2.0" Local(client::setinfo), "Sets the name or version of the client's library";
     "client|setname" 3 [NOSCRIPT LOADING STALE KEEPS_CACHING] Connection (0 0 0) "2.6.9" Local(client::setname), "Names this connection";
     "echo" 2 [LOADING STALE FAST] Nothing (0 0 0) "1.0.0" Local(connection::echo), "Returns its argument";
-    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] Connection (0 0 0) "6.0.0" Local(connection::hello, later = connection::hello_later), "Selects the protocol version, and can authenticate";
+    "hello" -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY CONNECTION] Connection (0 0 0) "6.0.0" Local(connection::hello, later = connection::hello_later), "Selects the protocol version, and can authenticate";
     "ping" -1 [SUBSCRIBER FAST] Nothing (0 0 0) "1.0.0" Local(connection::ping), "Answers PONG";
-    "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] Nothing (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
-    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED] Nothing (0 0 0) "6.2.0" Local(connection::reset), "Resets the connection's state";
+    "quit" -1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED CONNECTION] Nothing (0 0 0) "1.0.0" Local(connection::quit), "Closes the connection";
+    "reset" 1 [SUBSCRIBER NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY NOT_QUEUED CONNECTION] Nothing (0 0 0) "6.2.0" Local(connection::reset), "Resets the connection's state";
     "select" 2 [LOADING STALE FAST SELECTS] Mode (0 0 0) "1.0.0" Local(connection::select, later = connection::select_later), "Selects a database; reads of databases other than the source's are not cached";
 }
 "cluster" {
@@ -153,8 +153,8 @@ macro_rules! for_all_commands {
     "readwrite" 1 [LOADING STALE FAST] Nothing (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
 }
 "pubsub" {
-    "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Connection (0 0 0) "2.0.0" Local(|call| subscriptions::subscribe(call, PATTERN), later = subscriptions::at_upstream), "Subscribes to channels by pattern";
-    "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Nothing (0 0 0) "2.0.0" Local(|call| subscriptions::unsubscribe(call, PATTERN), later = subscriptions::at_upstream), "Ends subscriptions by pattern";
+    "psubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Connection (0 0 0) "2.0.0" Local(|call| subscriptions::subscribe(call, PATTERN), later = subscriptions::at_upstream), "Subscribes to channels by pattern";
+    "punsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Nothing (0 0 0) "2.0.0" Local(|call| subscriptions::unsubscribe(call, PATTERN), later = subscriptions::at_upstream), "Ends subscriptions by pattern";
     "publish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] Connection (0 0 0) "2.0.0" Local(pubsub::publish, later = pubsub::publish_in_turns), "Sends a message to the subscribers of a channel";
     "pubsub" -2 [] Nothing (0 0 0) "2.8.0" Container, "Inspects subscriptions";
     "pubsub|channels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "2.8.0" Local(|call| pubsub::channels(call, CHANNEL), later = pubsub::channels_in_turns), "Returns the channels that have subscribers";
@@ -164,10 +164,10 @@ macro_rules! for_all_commands {
     "pubsub|shardchannels" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "7.0.0" Local(|call| pubsub::channels(call, SHARD), later = pubsub::channels_in_turns), "Returns the shard channels that have subscribers";
     "pubsub|shardnumsub" -2 [PUBSUB LOADING STALE AT_SOURCE] Nothing (0 0 0) "7.0.0" Local(|call| pubsub::numsub(call, SHARD)), "Counts the subscribers of shard channels";
     "spublish" 3 [PUBSUB LOADING STALE FAST AT_SOURCE] Connection (0 0 0) "7.0.0" Local(pubsub::spublish), "Sends a message to the subscribers of a shard channel";
-    "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Connection (0 0 0) "7.0.0" Local(|call| subscriptions::subscribe(call, SHARD), later = subscriptions::at_upstream), "Subscribes to shard channels";
-    "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Connection (0 0 0) "2.0.0" Local(|call| subscriptions::subscribe(call, CHANNEL), later = subscriptions::at_upstream), "Subscribes to channels";
-    "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Nothing (0 0 0) "7.0.0" Local(|call| subscriptions::unsubscribe(call, SHARD), later = subscriptions::at_upstream), "Ends subscriptions to shard channels";
-    "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER] Nothing (0 0 0) "2.0.0" Local(|call| subscriptions::unsubscribe(call, CHANNEL), later = subscriptions::at_upstream), "Ends subscriptions";
+    "ssubscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Connection (0 0 0) "7.0.0" Local(|call| subscriptions::subscribe(call, SHARD), later = subscriptions::at_upstream), "Subscribes to shard channels";
+    "subscribe" -2 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Connection (0 0 0) "2.0.0" Local(|call| subscriptions::subscribe(call, CHANNEL), later = subscriptions::at_upstream), "Subscribes to channels";
+    "sunsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Nothing (0 0 0) "7.0.0" Local(|call| subscriptions::unsubscribe(call, SHARD), later = subscriptions::at_upstream), "Ends subscriptions to shard channels";
+    "unsubscribe" -1 [PUBSUB NOSCRIPT LOADING STALE SUBSCRIBER CONNECTION] Nothing (0 0 0) "2.0.0" Local(|call| subscriptions::unsubscribe(call, CHANNEL), later = subscriptions::at_upstream), "Ends subscriptions";
 }
 "scripting" {
     "function" -2 [] Nothing (0 0 0) "7.0.0" Container, "Answers for functions, of which there are none";
@@ -214,8 +214,8 @@ macro_rules! for_all_commands {
     "hotkeys|start" -2 [ADMIN NOSCRIPT LOADING STALE] Mode (0 0 0) "8.6.0" Local(hotkeys::start), "Starts a session that counts CPU time and bytes by key";
     "hotkeys|stop" 2 [ADMIN NOSCRIPT LOADING STALE] Nothing (0 0 0) "8.6.0" Local(hotkeys::stop), "Stops a session and keeps its counts";
     "info" -1 [LOADING STALE UNLOCKED MERGED] Nothing (0 0 0) "1.0.0" Local(info::info, later = merged_replies::info, whose = info::whose), "Describes the server";
-    "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI] Mode (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
-    "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI] Mode (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
+    "larder.forwarded" 1 [ADMIN NOSCRIPT LOADING STALE FAST NO_MULTI CONNECTION] Mode (0 0 0) "0.2.0" Local(replication::forwarded), "Announces that a replica forwards writes over the connection (Larder's own)";
+    "larder.replicate" 6 [ADMIN NOSCRIPT LOADING STALE NO_AUTH NO_MULTI CONNECTION] Mode (0 0 0) "0.2.0" Local(replication::replicate), "Turns the connection into the stream of changes that a replica follows (Larder's own)";
     "latency" -2 [] Nothing (0 0 0) "2.8.13" Container, "Shows how long commands take";
     "latency|doctor" 2 [ADMIN NOSCRIPT LOADING STALE] Nothing (0 0 0) "2.8.13" Local(latency::doctor), "Describes the latency events in words";
     "latency|graph" 3 [ADMIN NOSCRIPT LOADING STALE] Nothing (0 0 0) "2.8.13" Local(latency::graph), "Draws the samples of a latency event with letters";
@@ -238,7 +238,7 @@ macro_rules! for_all_commands {
     "slowlog|help" 2 [LOADING STALE] Nothing (0 0 0) "6.2.0" Local(introspection::help), "Lists the subcommands";
     "slowlog|len" 2 [ADMIN LOADING STALE] Nothing (0 0 0) "2.2.12" Local(slowlog::len), "Counts the entries of the slow log";
     "slowlog|reset" 2 [ADMIN LOADING STALE] Nothing (0 0 0) "2.2.12" Local(slowlog::reset), "Empties the slow log";
-    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE] Connection (0 0 0) "1.0.0" Local(subscriptions::monitor, later = subscriptions::at_upstream), "Streams every command that is processed";
+    "monitor" 1 [ADMIN NOSCRIPT LOADING STALE CONNECTION] Connection (0 0 0) "1.0.0" Local(subscriptions::monitor, later = subscriptions::at_upstream), "Streams every command that is processed";
     "time" 1 [LOADING STALE FAST AT_SOURCE] Nothing (0 0 0) "2.6.0" Local(server::time), "Returns the time";
 }
         }

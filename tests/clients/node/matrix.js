@@ -1,5 +1,5 @@
 // Goes through checks (../README.md) and reports them.
-import { createRequire } from 'node:module'
+import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 const [host, port] = process.argv[2].split(':')
@@ -52,7 +52,7 @@ export async function run(library, checks) {
     }
     clearTimeout(timer)
   }
-  const { version } = createRequire(import.meta.url)(`${library}/package.json`)
+  const { version } = JSON.parse(readFileSync(new URL(`./node_modules/${library}/package.json`, import.meta.url)))
   console.log(`${library} ${version}: ${Object.keys(checks).length - failed} passed, ${failed} failed`)
   process.exit(failed ? 1 : 0)
 }

@@ -6,7 +6,7 @@ use super::{
         SettingSpec,
     },
     value_kind::{
-        ADDRESS_RANGE, AUTH, COMMAND, HOSTNAME, LISTENER, ROUTE_PREFIX,
+        ADDRESS_RANGE, AUTH, COMMAND, HOSTNAME, LISTENER, REDIS_PREFIX, ROUTE_PREFIX,
         ValueKind::{Choice, Path, Secret, Switch, Text},
     },
 };
@@ -113,4 +113,9 @@ settings! { SettingSection::Listening;
     /// Path of the item API on the HTTP listeners: `POST`, `GET` and `DELETE` of `/cache/v1/item`, and
     /// `GET /cache/v1/keys`. `off`: no item API. See docs/coming-from-gcache.md.
     "item-prefix": ROUTE_PREFIX => Is("/cache/v1"), example("/api/cache"), optional;
+
+    /// Path of Redis over HTTP on the HTTP listeners: `POST /redis`, `/redis/pipeline` and others.
+    /// `off`: no Redis over HTTP. `/`: wherever no other route is, for clients that cannot take a path
+    /// in their URL. See docs/reference/http.md.
+    "redis-http-prefix": REDIS_PREFIX => Is("/redis"), example("/api/redis"), optional;
 }

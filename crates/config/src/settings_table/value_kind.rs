@@ -1,7 +1,7 @@
 //! How the text of a setting is read.
 use crate::{
     auth_mode::AuthMode,
-    checked_texts::{host_and_port, hostname, route_prefix},
+    checked_texts::{host_and_port, hostname, redis_prefix, route_prefix},
     command_lists::CommandList,
     in_flight::InFlight,
     listen_address::{parse_address, parse_listener},
@@ -119,6 +119,8 @@ forms! {
     LOAD_FACTOR "FACTOR" "1 to 100" => |text, _| text.parse::<LoadFactor>();
     /// The first part of the paths of an API: `/cache/v1`.
     ROUTE_PREFIX "PREFIX" => |text, _| route_prefix(text);
+    /// The same for Redis over HTTP, which may be at the root.
+    REDIS_PREFIX "PREFIX" => |text, _| redis_prefix(text);
     /// Where a primary serves the Redis protocol.
     PRIMARY "URL" => |text, _| text.parse::<PrimaryAddress>();
     /// What a replica does with writes.

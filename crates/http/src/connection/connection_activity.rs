@@ -17,7 +17,7 @@ use larder_source::SourceError;
 use std::{
     cell::{Cell, RefCell},
     io::{self, IoSlice},
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -339,6 +339,10 @@ impl<S: ClientStream> AsyncWrite for TrackedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Hyper flushes whenever the connection's task runs.
+        if self.activity.context.client_watch.take() && pin!(self.stream.gone()).poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.activity.flushed();
         Poll::Ready(Ok(()))

@@ -7,7 +7,7 @@ use larder_base::buffers::{BufferAccount, ClientProtocol};
 use larder_config::Address;
 use larder_core::app::{App, Worker};
 use larder_proto::http::forwarded::{ClientAddress, client_of};
-use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll};
+use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll, time::Duration};
 
 /// Which routes a listener has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,27 @@ pub enum ListenerRole {
     Native,
     /// Health, statistics, control and the console, which reads keys and values and changes none.
     Admin,
+}
+
+/// Between two looks for a client that may be gone.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Asks, while an answer may take for ever, whether its client is still there: hyper does not look
+/// during a request, because clients may close their sending side behind it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientWatch(Rc<Cell<bool>>);
+impl ClientWatch {
+    /// Makes the connection look each second. The task of the connection has to poll this.
+    pub(crate) async fn look(self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.0.set(true);
+        }
+    }
+    /// Whether it is time to look.
+    pub(crate) fn take(&self) -> bool {
+        self.0.take()
+    }
 }
 
 pub(crate) struct ConnectionContext {
@@ -34,6 +55,7 @@ pub(crate) struct ConnectionContext {
     /// The header in which `peer`, a trusted proxy, names the client of each request.
     pub(crate) forwarded: Option<&'static str>,
     pub(crate) users: KnownUsers,
+    pub(crate) client_watch: ClientWatch,
 }
 
 impl ConnectionContext {
@@ -60,6 +82,7 @@ impl ConnectionContext {
             has_shown_secret: Cell::new(false),
             forwarded,
             users: KnownUsers::new(certificate_user),
+            client_watch: ClientWatch::default(),
         }
     }
 

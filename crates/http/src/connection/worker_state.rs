@@ -5,9 +5,15 @@ use crate::messages::{response_body::ResponseBody, response_writer};
 use bytes::Bytes;
 use http::Response;
 use larder_base::outbound::HttpClient;
+use larder_core::app::Worker;
 use larder_engine::Millis;
 use larder_proto::{http::text::Date, output::Output};
-use std::{cell::RefCell, rc::Rc};
+use larder_redis::{CommandAccess, connection::BufferPool};
+use std::{
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
 
 /// What the HTTP connections of one worker share.
 #[derive(Debug, Default)]
@@ -17,6 +23,24 @@ pub struct HttpWorkerState {
     pub(crate) primary: HttpClient,
     pub(crate) contents: KeptAnswer,
     pub(crate) hot_keys: KeptAnswer,
+    pub(crate) redis: RedisSessions,
+}
+
+/// What the sessions of Redis over HTTP share.
+#[derive(Debug, Default)]
+pub(crate) struct RedisSessions {
+    pub(crate) pool: Rc<BufferPool>,
+    access: OnceCell<[Arc<CommandAccess>; 2]>,
+}
+
+impl RedisSessions {
+    /// What clients may do: the same as those of `redis`, except that it takes a login to
+    /// administer the server.
+    pub(crate) fn access(&self, worker: &Worker, has_logged_in: bool) -> Arc<CommandAccess> {
+        let settings = &worker.app.settings;
+        let made = || [CommandAccess::without_admin(settings), CommandAccess::of_listeners(settings).swap_remove(0)];
+        self.access.get_or_init(made)[usize::from(has_logged_in)].clone()
+    }
 }
 
 /// Input and output of the connection whose turn it is. They hold nothing between turns, so they

@@ -237,7 +237,7 @@ impl Problem {
 }
 
 /// When a core may be less busy.
-const OVERLOAD_RETRY: Duration = Duration::from_secs(1);
+pub(crate) const OVERLOAD_RETRY: Duration = Duration::from_secs(1);
 
 /// When there may be room again.
 const BUFFERS_RETRY: Duration = Duration::from_secs(1);

@@ -39,12 +39,17 @@ pub(crate) fn live(request: &RouteRequest<'_>) -> Answer {
     let follower = Follower { receiver: app.history.follow(), ends: Instant::now() + LONGEST, users_seen, app };
     let stream = LiveStream { next: Some(Box::pin(follower.next())) };
     // A client that is told to ask again does so after a second.
-    let mut response = Response::new(ResponseBody::endless(ResponseBody::full("retry: 1000\n\n"), stream));
+    Ok(event_stream(ResponseBody::endless(ResponseBody::full("retry: 1000\n\n"), stream)))
+}
+
+/// A response of events.
+pub(crate) fn event_stream(events: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(events);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(UNBUFFERED.0, UNBUFFERED.1);
-    Ok(response)
+    response
 }
 
 struct Follower {

@@ -10,8 +10,7 @@ use serde_json::Value;
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 pub(crate) fn docs_page(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
-    let item_prefix = request.worker.app.settings.item_prefix.as_deref();
-    Ok(html_page(page(&openapi::description(routes, item_prefix))))
+    Ok(html_page(page(&openapi::description(routes, openapi::prefixes(&request.worker.app.settings)))))
 }
 
 /// The page of an OpenAPI document, by tags. An empty document gives a page without routes.
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_page_lists_every_route_and_loads_nothing() {
-        let page = page(&openapi::description(ROUTES, None));
+        let page = page(&openapi::description(ROUTES, openapi::DEFAULT_PREFIXES));
         for route in ROUTES {
             let method = route.method.as_str();
             let line = format!("<b class=\"{}\">{method}</b> <code>{}</code>", method.to_lowercase(), route.pattern);

@@ -5,26 +5,42 @@ use super::{
     route_request::RouteRequest,
 };
 use crate::{
+    compat::redis_rest,
     item_api::TABLE_PREFIX,
     messages::{problem_json::Answer, response_writer},
 };
+use larder_config::Settings;
 use serde_json::{Map, Value, json};
 
 /// All but the paths.
 const COMPONENTS: &str = include_str!("openapi.json");
 
-/// `GET /openapi.json`. The item API's paths begin as the setting `item-prefix` says.
+/// `GET /openapi.json`. Paths begin as the settings `item-prefix` and `redis-http-prefix` say.
 pub(crate) fn openapi(request: &RouteRequest<'_>, routes: &[Route]) -> Answer {
-    let item_prefix = request.worker.app.settings.item_prefix.as_deref();
-    response_writer::json_value(&description(routes, item_prefix))
+    response_writer::json_value(&description(routes, prefixes(&request.worker.app.settings)))
 }
 
-pub(crate) fn description(routes: &[Route], item_prefix: Option<&str>) -> Value {
+/// Prefixes in the table of routes, and those that the settings put there.
+pub(crate) type Prefixes<'s> = [(&'static str, Option<&'s str>); 2];
+
+#[cfg(test)]
+pub(crate) const DEFAULT_PREFIXES: Prefixes<'static> =
+    [(TABLE_PREFIX, Some(TABLE_PREFIX)), (redis_rest::TABLE_PREFIX, Some(redis_rest::TABLE_PREFIX))];
+
+pub(crate) fn prefixes(settings: &Settings) -> Prefixes<'_> {
+    let redis = settings.redis_http_prefix.as_deref().map(|prefix| prefix.trim_end_matches('/'));
+    [(TABLE_PREFIX, settings.item_prefix.as_deref()), (redis_rest::TABLE_PREFIX, redis)]
+}
+
+pub(crate) fn description(routes: &[Route], prefixes: Prefixes<'_>) -> Value {
     let mut document: Value = serde_json::from_str(COMPONENTS).expect("valid JSON: a test reads it");
     for route in routes.iter().filter(|route| route.about.id != UNDESCRIBED) {
-        let path = match (route.pattern.strip_prefix(TABLE_PREFIX), item_prefix) {
-            (Some(rest), Some(prefix)) => format!("{prefix}{rest}"),
-            _ => route.pattern.to_owned(),
+        let below = prefixes.iter().find_map(|(table, prefix)| Some((route.pattern.strip_prefix(table)?, prefix)));
+        let path = match below {
+            Some(("", Some(""))) => "/".to_owned(),
+            Some((rest, Some(prefix))) => format!("{prefix}{rest}"),
+            Some((_, None)) => continue,
+            None => route.pattern.to_owned(),
         };
         document["paths"][path][route.method.as_str().to_ascii_lowercase()] = operation(route);
     }
@@ -95,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_row_but_the_console_is_described_once() {
-        let document = description(ROUTES, None);
+        let document = description(ROUTES, DEFAULT_PREFIXES);
         let paths = document["paths"].as_object().expect("paths");
         let operations: usize = paths.values().map(|item| item.as_object().expect("a path item").len()).sum();
         assert_eq!(operations, ROUTES.len() - 1);
@@ -104,7 +120,7 @@ mod tests {
 
     #[test]
     fn names_of_parameters_are_those_of_the_description() {
-        let document = description(ROUTES, None);
+        let document = description(ROUTES, DEFAULT_PREFIXES);
         for (name, parameter) in document["components"]["parameters"].as_object().expect("parameters") {
             let expected = match name.split_once('-').filter(|(kind, _)| *kind == "path") {
                 Some((_, "group")) => ("group", "path"),
@@ -119,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_reference_in_the_description_leads_somewhere() {
-        let document = description(ROUTES, None);
+        let document = description(ROUTES, DEFAULT_PREFIXES);
         fn check(root: &Value, node: &Value) {
             match node {
                 Value::Object(map) => {

@@ -87,7 +87,7 @@ pub(crate) fn enter(
 pub(crate) fn check_rights(request: &RouteRequest<'_>, rights: RouteRights) -> Result<(), Problem> {
     let everything = Beyond::Keys(KeyAccess::BOTH);
     match rights {
-        RouteRights::Open | RouteRights::Item(_) | RouteRights::KeysInBody => Ok(()),
+        RouteRights::Open | RouteRights::Item(_) | RouteRights::KeysInBody | RouteRights::Session => Ok(()),
         RouteRights::Nodes => request.user.check_command(request.worker, "set", everything),
         RouteRights::NodesOrGet => check_rights(request, RouteRights::Key("get", None, KeyAccess::READ)),
         RouteRights::Command(command) => request.user.check_command(request.worker, command, Beyond::Nothing),

@@ -39,6 +39,9 @@ impl RequestUser {
     pub(crate) fn name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| &*user.name).filter(|name| *name != DEFAULT_USER)
     }
+    pub(crate) fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
     /// Whether requests are those of a user whose credentials were looked at.
     pub(crate) fn is_known(&self) -> bool {
         self.user.is_some()
@@ -136,6 +139,15 @@ impl KnownUsers {
     /// Of a connection whose client has shown a certificate of this user.
     pub(crate) fn new(certificate_user: Option<&str>) -> KnownUsers {
         KnownUsers { certificate_user: certificate_user.map(Into::into), ..KnownUsers::default() }
+    }
+    /// The name in the client's certificate.
+    pub(crate) fn certificate_user(&self) -> Option<&str> {
+        self.certificate_user.as_deref()
+    }
+    /// Whether the client's certificate names a user who may be here.
+    pub(crate) fn has_certificate(&self, worker: &Worker) -> bool {
+        let found = self.certificate_user().and_then(|name| worker.app.users.find(name));
+        worker.app.upstream_rights.is_none() && found.is_some_and(|user| user.is_on())
     }
     /// Whether requests need no `Authorization`. Forgets users if users have changed.
     #[inline]

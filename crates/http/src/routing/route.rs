@@ -72,6 +72,8 @@ pub(crate) enum RouteRights {
     /// The handler checks the keys that it finds in the body.
     KeysInBody,
     Command(&'static str),
+    /// The session that runs the commands checks them.
+    Session,
     /// A command that may touch any key.
     AnyKey(&'static str, KeyAccess),
 }
@@ -163,12 +165,13 @@ impl Route {
 
     /// Whether it may change entries, as far as method and listener tell.
     pub(crate) fn writes_entries(&self) -> bool {
-        !self.is_safe() && self.on == RouteListeners::Native && self.rights != RouteRights::KeysInBody
+        let is_checked_later = matches!(self.rights, RouteRights::KeysInBody | RouteRights::Session);
+        !self.is_safe() && self.on == RouteListeners::Native && !is_checked_later
     }
 
     /// Whether a browser may ask for it on behalf of a page from elsewhere.
     pub(crate) fn is_safe(&self) -> bool {
-        self.method == Method::GET
+        self.method == Method::GET && self.rights != RouteRights::Session
     }
 }
 

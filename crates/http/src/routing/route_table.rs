@@ -13,13 +13,13 @@ use super::{
     docs_page, openapi,
     route::{
         About, Handler, Parameters, Route, RouteListeners,
-        RouteRights::{AnyKey, Command, Item, Key, KeyOrAny, KeysInBody, Nodes, NodesOrGet, Open},
+        RouteRights::{AnyKey, Command, Item, Key, KeyOrAny, KeysInBody, Nodes, NodesOrGet, Open, Session},
         Variables, matches,
     },
 };
 use crate::{
     admin::{config_routes, connection_routes, fault_routes, group_control, snapshot_routes, store_backup},
-    compat::{entity, groupcache_stats, read_routes::ReadRoute},
+    compat::{entity, groupcache_stats, read_routes::ReadRoute, redis_rest},
     connection::connection_context::ListenerRole,
     console, item_api,
     keys::{key_routes, list_keys, mget, range_routes, tag_routes},
@@ -171,6 +171,16 @@ pub(crate) static ROUTES: &[Route] = routes! {
         => items deleteItem "Delete an item, from the source first" "" "204 : The key does not exist now | 4XX itemError | 503 itemError";
     GET "/cache/v1/keys" Native DATA Item, Command("keys"), any["mask"], Small "itemMask", body(item_api::list_item_keys)
         => items listItemKeys "List all keys that match a mask" "" "200 itemKeys | 4XX itemError | 502 itemError | 503 itemError";
+    POST "/redis" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommand", body(redis_rest::command)
+        => compatibility runCommand "Run a Redis command" "In a session of the Redis door, with the same rights, limits and errors." "200 redisResult | 4XX redisError | 503 redisError";
+    POST "/redis/pipeline" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::pipeline)
+        => compatibility runPipeline "Run Redis commands one after the other" "Each has its result or its error, in order." "200 redisResults | 4XX redisError | 503 redisError";
+    POST "/redis/multi-exec" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::transaction)
+        => compatibility runTransaction "Run Redis commands as one transaction" "" "200 redisResults | 4XX redisError | 503 redisError";
+    GET "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Unread "", later(redis_rest::get_path)
+        => compatibility runCommandOfPath "Run a Redis command whose parts are the segments of the path, and the query" "Without a token, only commands that read. `subscribe`, `psubscribe` and `monitor` answer with `text/event-stream`." "200 redisResult | 4XX redisError | 503 redisError";
+    POST "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Item "redisArgument", unread(redis_rest::post_path)
+        => compatibility runCommandOfPathWithBody "The same, with the body as one more argument" "" "200 redisResult | 4XX redisError | 503 redisError";
     GET "/v1/stats" Both ADMIN Metrics, Command("info"), any[], Unread "", now(metrics_and_stats::stats)
         => observe getStats "Everything that `/metrics` counts, as JSON" "" "200 json: Counters and gauges; those of a group under `groups` | 503";
     GET "/v1/hot-keys" Both ADMIN Other, AnyKey("hotkeys|get", READ), only["count.rows"], Unread "", now(hot_key_lists::hot_keys)
@@ -258,9 +268,14 @@ pub(crate) fn find<'p>(
     path: &'p str,
 ) -> Result<(&'static Route, Variables<'p>), Problem> {
     let wanted = if method == Method::HEAD { &Method::GET } else { method };
-    let mut allow = String::new();
+    let (mut allow, mut is_exact) = (String::new(), false);
     for route in ROUTES.iter().filter(|route| route.is_on(role) && (has_nodes || !route.needs_nodes())) {
         let Some(variables) = matches(route.pattern, path) else { continue };
+        // `/redis/{key}` is no route for a path that has its own, `/redis/pipeline`.
+        if is_exact && route.pattern != path {
+            continue;
+        }
+        is_exact = route.pattern == path;
         if route.method == *wanted {
             return Ok((route, variables));
         }

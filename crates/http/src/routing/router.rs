@@ -8,7 +8,10 @@ use super::{
     route_table::find,
 };
 use crate::{
-    compat::read_routes::ReadRoute,
+    compat::{
+        read_routes::ReadRoute,
+        redis_rest::{self, RedisPath},
+    },
     connection::connection_context::{ConnectionContext, ListenerRole},
     item_api::{self, ItemPath},
     keys::key_routes,
@@ -59,6 +62,7 @@ pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incomi
     let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let (mut left, mut timed_with) = (None, HttpRoute::Other);
     let (head, body) = request.into_parts();
+    let of_redis = matches!(redis_path(context, &head.method, head.uri.path()), RedisPath::Here(_));
     let is_http2 = head.version == Version::HTTP_2;
     let mut body = pin!(body);
     let answered = answer(context, head, body.as_mut(), logged.as_mut(), (&mut left, &mut timed_with)).await;
@@ -68,6 +72,7 @@ pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incomi
     let asks_for_login = answered.as_ref().is_err_and(|problem| problem.kind() == ProblemKind::LoginRequired);
     let mut response = match (answered, of_items) {
         (Ok(response), _) => response,
+        (Err(problem), _) if of_redis => redis_rest::error_response(problem),
         (Err(problem), None) => problem.into_response(),
         (Err(problem), Some(method)) => item_api::error_response(&method, problem),
     };
@@ -133,6 +138,25 @@ fn item_path<'u>(context: &ConnectionContext, uri: &'u Uri) -> ItemPath<'u> {
     }
 }
 
+/// The path, which may be below the prefix of Redis over HTTP.
+fn redis_path<'p>(context: &ConnectionContext, method: &Method, path: &'p str) -> RedisPath<'p> {
+    let settings = &context.worker.app.settings;
+    if context.role == ListenerRole::Admin {
+        return RedisPath::Other;
+    }
+    let role = (context.role, settings.peers.have_nodes());
+    let of_items = || {
+        let prefix = settings.item_prefix.as_deref();
+        item_api::of_path(path, prefix).is_item() || item_api::meant_path(path, prefix).is_some()
+    };
+    redis_rest::of_path(path, settings.redis_http_prefix.as_deref(), || match find(role, method, path) {
+        Ok(_) => true,
+        // The start page is there for reads.
+        Err(_) if path == "/" && *method == Method::POST => false,
+        Err(problem) => problem.status() != StatusCode::NOT_FOUND || of_items(),
+    })
+}
+
 /// Where a path that is no route means one of the item API.
 fn item_redirect(context: &ConnectionContext, uri: &Uri) -> Option<Response<ResponseBody>> {
     let prefix = context.worker.app.settings.item_prefix.as_deref();
@@ -146,6 +170,10 @@ fn logged(context: &ConnectionContext, request: &Request<Incoming>) -> Option<Lo
         return None;
     }
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    // A secret.
+    let has_token =
+        target::parameter(request.uri().query().unwrap_or_default().as_bytes(), redis_rest::TOKEN).is_some();
+    let target = if has_token { request.uri().path() } else { target };
     let field = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
     LoggedRequest::begin(app, context.client_of(request.headers()), (request.method().clone(), target), field)
 }
@@ -164,8 +192,13 @@ async fn answer(
     check_host(context, &head)?;
     let path = item_path(context, &head.uri);
     let no_such_route = || Problem::no_such_route(head.uri.path());
-    let found = path
-        .in_table()
+    let redis = redis_path(context, &head.method, head.uri.path());
+    let in_table = match &redis {
+        RedisPath::Other => path.in_table(),
+        RedisPath::Here(path) => Some(&**path),
+        RedisPath::Elsewhere => None,
+    };
+    let found = in_table
         .ok_or_else(no_such_route)
         .and_then(|path| find((context.role, settings.peers.have_nodes()), &head.method, path));
     let (route, variables) = match found {
@@ -192,7 +225,9 @@ async fn answer(
         // It is refused below, and verifying a password takes long.
         _ if route.scope == Some(Scope::Data) && context.worker.is_on(Special::Overload) => Ok(Rc::default()),
         _ => {
+            let token = (route.rights == RouteRights::Session).then(|| redis_rest::token(query)).flatten();
             let header = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+            let header = header.or(token.as_deref());
             context.users.identify(&context.worker, header, context.client_of(&head.headers).ip).await
         }
     };

@@ -53,8 +53,11 @@ fn each_route_asks_for_a_user_who_may_use_it() {
             // Failed logins are counted for each address: each route has a server of its own. Where nodes are users
             // like others, their routes have rights, too.
             let server = server(&["--peers=127.0.0.1:1", "--peer-self=127.0.0.1:1"]);
-            let path = route.pattern.replace("{group}", "default").replace("{key}", "k");
+            let is_session = route.rights == RouteRights::Session;
+            let key = if is_session { "get/k" } else { "k" };
+            let path = route.pattern.replace("{group}", "default").replace("{key}", key);
             let query = match route.parameters.has_only.then(|| route.parameters.in_query().next()) {
+                None if is_session => "",
                 None => "?key=k&id=k",
                 Some(Some("id")) => "?id=k",
                 Some(_) => "",
@@ -63,7 +66,12 @@ fn each_route_asks_for_a_user_who_may_use_it() {
             let line = (route.method.as_str(), &*target);
             let is_item = path.starts_with("/cache/");
             let body = if is_item { "{\"key\":\"k\",\"value\":1,\"ttl\":60}" } else { "{\"keys\":[\"k\"]}" };
-            let body = if route.method == Method::GET && !is_item { "" } else { body };
+            let body = match route.pattern {
+                "/redis" => "[\"GET\",\"k\"]",
+                "/redis/pipeline" | "/redis/multi-exec" => "[[\"GET\",\"k\"]]",
+                _ if is_session || route.method == Method::GET && !is_item => "",
+                _ => body,
+            };
             for (credentials, expected) in [
                 (String::new(), 401),
                 (basic("shop", "wrong"), 401),
@@ -78,6 +86,13 @@ fn each_route_asks_for_a_user_who_may_use_it() {
                     };
                     let reply = server.request((role, *over), line, &format!("Host: h\r\n{shown}"), body).await;
                     match route.rights {
+                        // Each command has an error of its own.
+                        RouteRights::Session if expected == 403 && route.pattern == "/redis/pipeline" => {
+                            assert!(reply.status == 200 && reply.text().contains("NOPERM"), "{line:?}: {reply:?}");
+                        }
+                        RouteRights::Session if expected == 403 && route.pattern == "/redis/multi-exec" => {
+                            assert!(reply.status == 400 && reply.text().contains("EXECABORT"), "{line:?}: {reply:?}");
+                        }
                         RouteRights::Open => assert!(!matches!(reply.status, 401 | 403), "{line:?}: {reply:?}"),
                         _ => assert_eq!(reply.status, expected, "{line:?} with {credentials}: {reply:?}"),
                     }

@@ -16,25 +16,32 @@ const REDIS_PY: Library = ("python/bin/python", &["../tests/clients/python/clien
 const REDIS_PY_HIREDIS: Library = ("python-hiredis/bin/python", &["../tests/clients/python/client.py"]);
 const GO_REDIS: Library = ("go-client", &[]);
 const IOREDIS: Library = ("node", &["node/client.js"]);
+const UPSTASH: Library = ("node", &["node/upstash.js"]);
 
 fn run(library: Library, port: u16, prefix: &str) {
+    run_checks(library, port, &[prefix], 12);
+}
+
+/// `args`: the prefix of keys, and more.
+fn run_checks(library: Library, port: u16, args: &[&str], checks: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let deps = root.join(".deps");
-    let (program, args) = library;
+    let (program, script) = library;
     let installed = deps.join(program.split('/').next().unwrap());
     assert!(installed.exists(), "{program} is not installed. Type: make tools");
     // A program of PATH, or one in .deps.
     let program = if program == "node" { program.into() } else { deps.join(program) };
     let Output { status, stdout, stderr } = Command::new(program)
-        .args(args.iter().map(|arg| deps.join(arg)))
-        .args([&format!("127.0.0.1:{port}"), prefix])
+        .args(script.iter().map(|arg| deps.join(arg)))
+        .arg(format!("127.0.0.1:{port}"))
+        .args(args)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&stdout);
     assert!(status.success(), "{text}{}", String::from_utf8_lossy(&stderr));
     // Shown with --nocapture: which versions these were.
     println!("{}", text.lines().last().unwrap());
-    assert!(text.trim_end().ends_with(" 12 passed, 0 failed"), "{text}");
+    assert!(text.trim_end().ends_with(&format!(" {checks} passed, 0 failed")), "{text}");
 }
 
 fn alone(library: Library) {
@@ -85,4 +92,17 @@ fn ioredis() {
 #[test]
 fn ioredis_before_redis() {
     before_redis(IOREDIS);
+}
+
+/// Redis over HTTP.
+#[test]
+fn upstash() {
+    let larder = Larder::start(&["--threads", "2", "--password=secret"]);
+    run_checks(UPSTASH, larder.http, &["c"], 12);
+}
+#[test]
+fn upstash_before_redis() {
+    let redis = RedisServer::start();
+    let larder = Larder::start(&["--threads", "2", "--password=secret", "--source", &redis.url()]);
+    run_checks(UPSTASH, larder.http, &["c", "redis"], 12);
 }

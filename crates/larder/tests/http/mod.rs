@@ -6,6 +6,7 @@ mod cache_suite;
 mod large_values;
 mod origin;
 mod plain_routes;
+mod redis_rest;
 
 use common::{RedisServer, Reply, wait_until};
 use larder::Larder;

@@ -71,7 +71,7 @@ pub struct ClientConnection {
     pub input: CommandInput,
     /// The bytes to send to the client.
     pub out: Output,
-    session: Session,
+    pub(super) session: Session,
     parser: Parser,
     limits: Limits,
     queue: VecDeque<WaitingReply>,

@@ -5,8 +5,8 @@ use super::{
     computed_defaults::computed,
     config_error::ConfigError,
     cross_checks::{
-        check_memory, check_open_listeners, check_otlp, check_passthrough, check_snapshots, check_tls, compare,
-        compare_prefixes, warnings,
+        check_memory, check_mirror, check_open_listeners, check_otlp, check_passthrough, check_snapshots, check_tls,
+        compare, compare_prefixes, warnings,
     },
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     env_variables::{self, Env, env_warnings},
@@ -91,6 +91,7 @@ pub(super) fn check(
     check_passthrough(&scopes[0], &mut problems);
     check_jwt(&scopes[0], &mut problems);
     check_queries(&scopes, &mut problems);
+    scopes.iter().for_each(|scope| check_mirror(scope, &mut problems));
     scopes.iter().for_each(|scope| compare_prefixes(scope, &mut problems));
     if !problems.is_empty() {
         return Err(ConfigError(problems));

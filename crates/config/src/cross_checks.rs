@@ -11,7 +11,7 @@ use super::{
     settings::{Coherence, FreshnessSettings, GroupSettings, Settings, TierMode},
     settings_table::{Fallback, find},
     snapshot_settings::BucketSettings,
-    source_url::{Deployment, SourceUrl},
+    source_url::{Deployment, SourceClass, SourceUrl},
     trusted_proxies::ProxyProtocol,
 };
 use larder_units::{parse_duration, show_duration, show_rounded_size, show_size};
@@ -153,6 +153,23 @@ pub(super) fn check_passthrough(top: &EffectiveSettings, problems: &mut Vec<Stri
     if top.is_set("peers") {
         problem("peers has no meaning: nodes serve each other without asking for users");
     }
+}
+
+/// A mirror that cannot be made equal to the source.
+pub(super) fn check_mirror(scope: &EffectiveSettings, problems: &mut Vec<String>) {
+    if matches!(scope.table, Some(NamedTable::Listener(_) | NamedTable::Prefix(..))) {
+        return;
+    }
+    let (Some(mirror), Some(source)) = (scope.one::<SourceUrl>("mirror"), scope.one("source")) else { return };
+    let is_copied =
+        |url: &SourceUrl| matches!(url.class(), SourceClass::Store | SourceClass::SharedStore | SourceClass::Redis);
+    let what = match () {
+        () if mirror == source => "is the source itself".to_owned(),
+        () if !is_copied(source) => format!("source {source} has no mirror: stores and Redis servers have"),
+        () if !is_copied(mirror) => format!("{mirror} cannot be a mirror: stores and Redis servers can"),
+        () => return,
+    };
+    problems.push(format!("{}: {}mirror: {what}", scope.effective("mirror").origin, prefix(scope.table.as_ref())));
 }
 
 /// Redis refuses prefixes of which one begins with another.

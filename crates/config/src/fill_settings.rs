@@ -189,6 +189,7 @@ fn group(scope: &EffectiveSettings, scopes: &[EffectiveSettings]) -> Option<Grou
     Some(GroupSettings {
         name: name.to_string(),
         source: source(scope, scopes),
+        mirror: scope.one("mirror").cloned(),
         is_shared: is_shared(&scopes[0], scope),
         max_memory: scope.number("max-memory"),
         max_keys: scope.count("max-keys"),

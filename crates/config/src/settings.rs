@@ -151,6 +151,8 @@ pub struct ListenerSettings {
 pub struct GroupSettings {
     pub name: String,
     pub source: SourceUrl,
+    /// Made equal to the source while clients write.
+    pub mirror: Option<SourceUrl>,
     /// Its keys have owners among the peers.
     pub is_shared: bool,
     pub max_memory: usize,

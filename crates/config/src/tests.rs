@@ -51,7 +51,7 @@ fn companions(setting: &SettingSpec) -> Vec<String> {
         "tls-client-auth" | "tls-client-user" => &["--tls-client-ca=b.crt"],
         "peer-tls-ca" => &NODE,
         "jwt-user-claim" => &["--jwt-jwks=k", "--jwt-issuer=i", "--jwt-audience=a", "--users-file=f"],
-        "auth" => &["--source=redis://redis"],
+        "auth" | "mirror" => &["--source=redis://redis"],
         "otlp-headers" => &["--otlp-endpoint=http://collector:4318"],
         "peer-tls-name" => return [&NODE[..], &["--peer-tls-ca=a.crt"]].concat().into_iter().map(Into::into).collect(),
         "rows" | "depends-on" | "upsert" | "delete" => &["--source=postgres://app@db/shop", "--query=SELECT $1"],
@@ -458,6 +458,12 @@ fn impossible_values_name_their_place() {
         (
             &["--peer-self=dns:a:1"],
             "flag --peer-self: peer-self: `dns:a:1` is not a peer: write host:port or http://host:port",
+        ),
+        (&["--mirror=disk:/a"], "flag --mirror: mirror: source none: has no mirror: stores and Redis servers have"),
+        (&["--source=disk:/a", "--mirror=disk:/a"], "flag --mirror: mirror: is the source itself"),
+        (
+            &["--source=disk:/a", "--mirror=http://a/{key}"],
+            "flag --mirror: mirror: http://a/{key} cannot be a mirror: stores and Redis servers can",
         ),
         (&["--redis=127.0.0.1:8080"], "flag --redis: redis: 127.0.0.1:8080 is already taken by http"),
         (

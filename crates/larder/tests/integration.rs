@@ -23,6 +23,7 @@ mod larder;
 #[path = "common/lies.rs"]
 mod lies;
 mod memcached;
+mod mirror;
 #[path = "common/network.rs"]
 mod network;
 mod peers;

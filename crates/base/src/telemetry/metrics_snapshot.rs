@@ -119,6 +119,33 @@ pub struct GroupSnapshot {
     pub what_if: Option<WhatIfSample>,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
+    /// `None`: the source has no mirror.
+    pub mirror: Option<MirrorSnapshot>,
+}
+
+/// The numbers of a mirror (`mirror`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MirrorSnapshot {
+    /// Each state, and whether it is the present one.
+    pub states: [(&'static str, bool); 4],
+    /// Changed keys that wait to be compared.
+    pub queued: u64,
+    /// Changed keys whose names had to be forgotten.
+    pub forgotten: u64,
+    /// Keys that walks compared.
+    pub scanned: u64,
+    pub copied: u64,
+    /// Keys that differed after they were copied.
+    pub different: u64,
+    /// Entries that the mirror cannot keep.
+    pub left_out: u64,
+    /// Attempts that failed.
+    pub errors: u64,
+}
+impl MirrorSnapshot {
+    pub fn state(&self) -> &'static str {
+        self.states.iter().find_map(|(state, is_now)| is_now.then_some(*state)).unwrap_or_default()
+    }
 }
 
 /// Reads that mode rules kept from the memory tier.

@@ -59,7 +59,7 @@ pub use logs::Logs;
 pub use metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics};
 pub use metrics_snapshot::{
     AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, FaultsSnapshot, GroupSnapshot, InspectionSnapshot,
-    ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
+    MirrorSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 #[cfg(feature = "otlp")]

@@ -27,6 +27,11 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),
                 what_if: Some(WhatIfSample { share: 0.5, keys: 4, bytes: 10 }),
                 store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
+                mirror: Some(MirrorSnapshot {
+                    states: ["a", "b", "c", "d"].map(|state| (state, state == "c")),
+                    copied: 8,
+                    ..MirrorSnapshot::default()
+                }),
             },
             GroupSnapshot { name: "a\"b\\c\nd".to_string(), ..GroupSnapshot::default() },
         ],
@@ -77,6 +82,8 @@ fn the_text_follows_the_format() {
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
     assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
     assert_eq!(samples["larder_store_written_bytes_total{group=\"default\"}"], 9.0);
+    assert_eq!(samples["larder_mirror_copied_total{group=\"default\"}"], 8.0);
+    assert_eq!(samples["larder_mirror_state{group=\"default\",state=\"c\"}"], 1.0);
     assert!(!samples.keys().any(|name| name.starts_with("larder_store") && name.contains("a\\\"b")), "without a store");
     let version = env!("CARGO_PKG_VERSION");
     let build_info = format!("larder_build_info{{version=\"{version}\",commit=\"abc\",profile=\"fast\"}}");

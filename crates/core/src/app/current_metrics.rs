@@ -23,7 +23,7 @@ impl App {
     pub fn metrics(&self) -> Snapshot {
         let app = self;
         let groups = app.groups.iter().map(|group| {
-            let ProcessGroup { settings, cache, source, modes, inspection, .. } = group;
+            let ProcessGroup { settings, cache, source, modes, inspection, mirror, .. } = group;
             let health = source.health();
             GroupSnapshot {
                 name: settings.name.clone(),
@@ -51,6 +51,7 @@ impl App {
                 shared: app.peers.as_ref().and_then(|peers| peers.group_snapshot(&settings.name, clock::now())),
                 what_if: cache.what_if_sample(),
                 store: source.store().map(Store::stats),
+                mirror: mirror.as_ref().map(|(_, mirror)| mirror.snapshot()),
             }
         });
         let pushes = PushSnapshot {

@@ -5,8 +5,8 @@ use larder_config::{Coherence, GroupSettings, Settings, SourceClass, TierMode};
 use larder_engine::Cache;
 use larder_ring::peer::{self, PeerClient};
 use larder_source::{
-    BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, ModeRule, ModeRules,
-    PrefixTable, ServerLoads, SourceLimits, SourceSetup, invalidation_scope, mode_rules_text,
+    BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, Mirror, ModeRule,
+    ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup, invalidation_scope, mode_rules_text,
 };
 use larder_store::clock;
 use larder_units::show_size;
@@ -93,6 +93,8 @@ pub struct ProcessGroup {
     pub inspection: Arc<InspectionCounts>,
     /// The pending writes to the source.
     pub writes: Arc<PendingWrites>,
+    /// The mirror of the source, if it has one, and what the mirror's changes share.
+    pub mirror: Option<(SourceSetup, Arc<Mirror>)>,
 }
 
 /// Long enough for ten fetches of a quiet group, short enough to notice a source that begins to fail.
@@ -147,8 +149,13 @@ impl ProcessGroup {
             max_backlog: settings.max_backlog,
             store: group.store,
         };
-        let source = SourceSetup::sharing(&group.source, limits, buffers, servers)
-            .map_err(|reason| RunError::Source { group: group.name.clone(), reason })?;
+        let failed = |reason| RunError::Source { group: group.name.clone(), reason };
+        let source = SourceSetup::sharing(&group.source, limits, buffers, servers).map_err(failed)?;
+        let mirror = match &group.mirror {
+            Some(url) => Some((SourceSetup::new(url, limits, buffers).map_err(failed)?, Arc::new(Mirror::default()))),
+            None => None,
+        };
+        let writes = PendingWrites::of_mirrored(mirror.as_ref().map(|(_, mirror)| mirror.clone()));
         Ok(ProcessGroup {
             number,
             cache: tier.cache,
@@ -156,7 +163,8 @@ impl ProcessGroup {
             freshness: tier.freshness,
             modes: Arc::new(ModeRules::of_settings(&group)),
             inspection: Arc::default(),
-            writes: Arc::default(),
+            writes: Arc::new(writes),
+            mirror,
             settings: group,
         })
     }

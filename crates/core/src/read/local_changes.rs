@@ -120,6 +120,7 @@ impl Group {
             }
             Err(_) => return 0,
         };
+        keys().for_each(|key| self.writes.note_changed(key));
         self.writes.watched.changed(keys());
         version
     }

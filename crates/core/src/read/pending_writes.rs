@@ -3,9 +3,12 @@
 use super::watch_registry::WatchRegistry;
 use larder_config::Coherence;
 use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
-use larder_source::FillPolicy;
+use larder_source::{FillPolicy, Mirror};
 use parking_lot::{Mutex, MutexGuard};
-use std::{collections::HashMap, sync::OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::Semaphore;
 
 /// Enough that writers of different keys seldom share one, even if each waits for the disk.
@@ -30,6 +33,8 @@ pub struct PendingWrites {
     /// Used for sources on this machine.
     pub(super) locks: LockStripes,
     pub(super) watched: WatchRegistry,
+    /// Hears of each write that the source may have accepted.
+    mirror: Option<Arc<Mirror>>,
 }
 /// Enough that two cores seldom contend; a write costs a round trip anyway.
 const SLOTS: usize = 16;
@@ -43,6 +48,22 @@ struct InFlightWrites {
 }
 
 impl PendingWrites {
+    /// Of a source with this mirror.
+    pub fn of_mirrored(mirror: Option<Arc<Mirror>>) -> PendingWrites {
+        PendingWrites { mirror, ..PendingWrites::default() }
+    }
+    /// The source may have a new entry of the key.
+    pub(super) fn note_changed(&self, key: &[u8]) {
+        if let Some(mirror) = &self.mirror {
+            mirror.note(key);
+        }
+    }
+    /// The same for all keys.
+    pub(super) fn note_all_changed(&self) {
+        if let Some(mirror) = &self.mirror {
+            mirror.note_all();
+        }
+    }
     fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, InFlightWrites>> {
         // Any bits of the hash will do: the locks are held briefly.
         self.slots[(hash >> 32) as usize % SLOTS].lock()
@@ -178,6 +199,7 @@ impl<'g> PendingWrite<'g> {
     /// key is forgotten.
     fn settle<R>(mut self, change: impl FnOnce(&Self) -> Option<R>) -> Option<R> {
         self.ended = true;
+        self.writes.note_changed(self.key.bytes());
         self.writes.end(self.key.hash(), |overlapped| {
             let changed = if overlapped { None } else { change(&self) };
             if changed.is_none() {
@@ -189,9 +211,12 @@ impl<'g> PendingWrite<'g> {
 }
 impl Drop for PendingWrite<'_> {
     fn drop(&mut self) {
-        match self.ended {
-            true => {}
-            false if self.stores() => self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key)),
+        if self.ended {
+            return;
+        }
+        self.writes.note_changed(self.key.bytes());
+        match self.stores() {
+            true => self.writes.end(self.key.hash(), |_| self.cache.invalidate(self.key)),
             false => self.cache.invalidate(self.key),
         }
     }

@@ -27,6 +27,7 @@ impl Group {
     /// The source accepted a command that empties it: clears the tier.
     pub fn flushed(&self) {
         self.writes.overlap_all();
+        self.writes.note_all_changed();
         self.cache.tier().clear();
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Exit codes: 0 done; 1 entries were left out or differ, or a side gave an error; 2 wrong usage.
 use super::{
-    copy_ends::{CopyEnd, LeftOut, Snapshot, is_kept},
+    copy_ends::{CopyEnd, LeftOut, Snapshot},
     exit_codes::USAGE,
     output::{Report, complain, json},
     progress_bar::{ProgressBar, Unit},
@@ -13,8 +13,8 @@ use bytes::Bytes;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use larder_base::buffers::Buffers;
 use larder_config::{SourceClass, SourceUrl};
-use larder_source::{SourceLimits, SourceSetup};
-use larder_store::{StoredValue, atomic_files, clock, snapshot::SnapshotReader};
+use larder_source::{HeldEntry, SourceLimits, SourceSetup, StoredEntries};
+use larder_store::{atomic_files, snapshot::SnapshotReader};
 use serde_json::json;
 use std::{
     fs,
@@ -25,8 +25,6 @@ use std::{
 };
 use tokio::time::{Instant, sleep_until};
 
-/// How much two lifetimes may differ: a Redis server tells what is left, which takes time.
-const SAME_EXPIRY: u64 = 1000;
 const LIMITS: SourceLimits = SourceLimits {
     timeout: Duration::from_secs(20),
     slow_timeout: Duration::from_secs(60),
@@ -120,14 +118,14 @@ fn copy(from: &From, to: &SourceUrl, rate: Option<u64>, resume: Option<&ResumeFi
         From::Snapshot(file) => Box::new(|| open_snapshot(file)),
         From::Source(url) => {
             let setup = setup(url)?;
-            Box::new(move || Ok(CopyEnd::Source(setup.open(None, false))))
+            Box::new(move || Ok(CopyEnd::Source(StoredEntries::of(setup.open(None, false)))))
         }
     };
     let of_to = setup(to)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let to = CopyEnd::Source(of_to.open(None, false));
+        let to = StoredEntries::of(of_to.open(None, false));
         let mut pass = Pass { to, rate, left_out: LeftOut::new(), seen: 0, differ: 0 };
         pass.copy(open()?, resume).await?;
         let (entries, left_out) = (pass.seen, std::mem::take(&mut pass.left_out));
@@ -159,7 +157,7 @@ fn open_snapshot(file: &Path) -> Result<CopyEnd, String> {
 
 /// What both passes over the entries share.
 struct Pass {
-    to: CopyEnd,
+    to: StoredEntries,
     rate: Option<u64>,
     left_out: LeftOut,
     seen: u64,
@@ -174,11 +172,14 @@ impl Pass {
         let about = from.count().await.map_err(|error| format!("FROM: {error}"))?;
         let begun = Instant::now();
         loop {
-            let page = from.page(after, &mut self.left_out).await.map_err(|error| format!("FROM: {error}"))?;
-            let mut entries = page.entries;
-            let written = self.to.write(&mut entries, &mut self.left_out).await;
-            written.map_err(|error| format!("TO: {error}; {} entries were copied before", self.seen))?;
-            self.seen += entries.len() as u64;
+            let page = from.page(after).await.map_err(|error| format!("FROM: {error}"))?;
+            let written = self.to.write(&page.entries).await;
+            for left_out in written.map_err(|error| format!("TO: {error}; {} entries were copied before", self.seen))? {
+                match left_out {
+                    Some(what) => *self.left_out.entry(what).or_default() += 1,
+                    None => self.seen += 1,
+                }
+            }
             bar.show(self.seen, about.max(self.seen));
             after = page.next;
             let Some(after) = &after else { return Ok(()) };
@@ -193,12 +194,16 @@ impl Pass {
         let bar = ProgressBar::new("comparing", Unit::Entries);
         let (begun, mut seen, mut after) = (Instant::now(), 0, None);
         loop {
-            let page = from.page(after, &mut self.left_out).await.map_err(|error| format!("FROM: {error}"))?;
+            let page = from.page(after).await.map_err(|error| format!("FROM: {error}"))?;
             let mut entries = page.entries;
-            entries.retain(|(_, entry)| is_kept(&self.to, entry));
-            let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[..]).collect();
-            let found = self.to.get_many(&keys).await.map_err(|error| format!("TO: {error}"))?;
-            let differ = entries.iter().zip(found).filter(|((_, entry), found)| !is_same(entry, found.as_ref()));
+            entries.retain(|(_, entry)| self.to.leaves_out(entry).is_none());
+            let keys: Vec<Bytes> = entries.iter().map(|(key, _)| key.clone()).collect();
+            let found = self.to.read(&keys).await.map_err(|error| format!("TO: {error}"))?;
+            // Servers of two versions dump a list in different ways.
+            let is_same = |(entry, found): (&HeldEntry, &HeldEntry)| {
+                entry.is_same(found) || matches!((entry, found), (HeldEntry::Dump(..), HeldEntry::Dump(..)))
+            };
+            let differ = entries.iter().zip(&found).filter(|((_, entry), found)| !is_same((entry, found)));
             self.differ += differ.count() as u64;
             seen += entries.len() as u64;
             bar.show(seen, self.seen.max(seen));
@@ -215,17 +220,6 @@ impl Pass {
             sleep_until(begun + Duration::from_secs_f64(entries as f64 / rate as f64)).await;
         }
     }
-}
-
-/// Whether an entry was copied as it is; one that expires now may be gone.
-fn is_same(entry: &StoredValue, found: Option<&StoredValue>) -> bool {
-    let is_over = || entry.expiry.is_some_and(|at| at <= clock::now() + SAME_EXPIRY);
-    let Some(found) = found else { return is_over() };
-    let same_expiry = match (entry.expiry, found.expiry) {
-        (Some(one), Some(other)) => one.abs_diff(other) <= SAME_EXPIRY,
-        (one, other) => one == other,
-    };
-    entry.value == found.value && entry.kind == found.kind && same_expiry
 }
 
 /// How far a copy is, in a file.

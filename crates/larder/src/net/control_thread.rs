@@ -4,7 +4,7 @@ use super::{
     drain_on_signal::{ONE_WISH, Signals, drain},
     idle_clients::close_idle,
     listeners::{self, Listener},
-    open_files_limit, ready_message, worker_thread,
+    mirror_threads, open_files_limit, ready_message, worker_thread,
 };
 use larder_base::{
     lifecycle::{RunError, service_manager, watchdog::Watchdog},
@@ -76,6 +76,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     app.snapshots.start()?;
     let watchdog = Watchdog::of_service_manager(app.settings.threads).map(Arc::new);
     let mut workers = worker_thread::start(app, watchdog.as_ref()).await?;
+    let mirrors = mirror_threads::start(app)?;
     let acceptors = acceptors(app, listeners, workers.arrivals)?;
     first_attempts(app).await;
     tokio::task::spawn_local(replica::follow_primary(app.replication.clone(), app.bound.redis_port()));
@@ -133,7 +134,9 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
         }
     }
     tracing::info!(grace = %show_duration(app.live.grace()), "stopping: no new connections are accepted");
-    drain(app, leaving.unwrap_or_else(Instant::now), acceptors, &mut workers.ended, &mut signals).await?;
+    let since = leaving.unwrap_or_else(Instant::now);
+    drain(app, since, acceptors, &mut workers.ended, &mut signals).await?;
+    mirror_threads::finish(app, mirrors, since + app.live.grace()).await;
     #[cfg(feature = "otlp")]
     if let Some(exporter) = exporter {
         exporter.finish().await;

@@ -25,6 +25,7 @@ mod control_thread;
 mod drain_on_signal;
 mod idle_clients;
 mod listeners;
+mod mirror_threads;
 mod open_files_limit;
 #[cfg(feature = "otlp")]
 mod otlp_exporter;

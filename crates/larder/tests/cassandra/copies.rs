@@ -74,6 +74,16 @@ fn entries_are_copied_between_a_store_and_a_server() {
     let output = copy(&[&second.url(), &again]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && said.contains("1 keys that are no strings are left out"), "{said}");
+    // Another Redis keeps it.
+    second.command(&["EXPIRE", "list", "1000"]);
+    let third = RedisServer::start();
+    assert_eq!(copied(&[&second.url(), &third.url()]), "1004 entries copied, 0 differ\n");
+    assert_eq!(text(&mut third.client(), &["LPOP", "list"]), "1");
+    second.command(&["HSET", "hash", "f", "v"]);
+    second.command(&["PEXPIREAT", "hash", "4102444800123"]);
+    assert_eq!(copied(&[&second.url(), &third.url()]), "1005 entries copied, 0 differ\n");
+    let expiry: i64 = text(&mut third.client(), &["PEXPIRETIME", "hash"]).parse().unwrap();
+    assert!((4_102_444_799_000..4_102_444_802_000).contains(&expiry), "{expiry}");
 }
 
 #[test]

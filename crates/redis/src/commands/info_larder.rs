@@ -13,6 +13,7 @@ pub(super) fn larder(info: &mut Info<'_, '_>) {
     clients(info);
     tier(info);
     source(info);
+    mirror(info);
 }
 
 fn process(info: &mut Info<'_, '_>) {
@@ -90,6 +91,21 @@ fn tier(info: &mut Info<'_, '_>) {
     info.line("larder_observed_hits", counts.observed_hits);
     info.line("larder_observed_misses", counts.observed_misses);
     info.line("larder_denied_reads", counts.denied_reads);
+}
+
+fn mirror(info: &mut Info<'_, '_>) {
+    let ProcessGroup { settings, mirror, .. } = info.call.worker.app.groups.default();
+    let (Some(url), Some((_, mirror))) = (&settings.mirror, mirror) else { return };
+    let counts = mirror.snapshot();
+    info.line("larder_mirror", url);
+    info.line("larder_mirror_state", counts.state());
+    info.line("larder_mirror_queued", counts.queued);
+    info.line("larder_mirror_scanned", counts.scanned);
+    info.line("larder_mirror_copied", counts.copied);
+    info.line("larder_mirror_different", counts.different);
+    info.line("larder_mirror_left_out", counts.left_out);
+    info.line("larder_mirror_forgotten", counts.forgotten);
+    info.line("larder_mirror_errors", counts.errors);
 }
 
 fn source(info: &mut Info<'_, '_>) {

@@ -38,6 +38,7 @@ mod http_and_connections;
 mod memcached_clients;
 mod memory_tier;
 mod metric_family;
+mod mirror;
 mod peers;
 mod process;
 mod redis_clients;
@@ -48,13 +49,14 @@ mod source;
 pub use metric_family::{Labels, MetricFamily, MetricKind, MetricSink};
 
 /// The rows of each part, in the order of the outputs.
-const PARTS: [&[MetricFamily]; 11] = [
+const PARTS: [&[MetricFamily]; 12] = [
     process::PROCESS,
     redis_clients::REDIS_CLIENTS,
     memcached_clients::MEMCACHED_CLIENTS,
     http_and_connections::HTTP_AND_CONNECTIONS,
     memory_tier::MEMORY_TIER,
     source::SOURCE,
+    mirror::MIRROR,
     peers::PEERS,
     disk_store::DISK_STORE,
     replication::REPLICATION,

@@ -1,0 +1,123 @@
+//! The task between two stores in memory.
+use super::*;
+use crate::{
+    admission::ServerLoads,
+    fetch::Fetch,
+    local_future::LocalFuture,
+    local_store::{LocalStore, Page, Scan},
+    source_limits::SourceLimits,
+    source_trait::{Source, SourceKind},
+};
+use larder_config::SourceUrl;
+use larder_store::StoredValue;
+use std::{cell::RefCell, collections::BTreeMap, future::ready, rc::Rc};
+
+type Entries = Rc<RefCell<BTreeMap<Bytes, StoredValue>>>;
+
+type Change = dyn Fn(&mut BTreeMap<Bytes, StoredValue>);
+
+/// A store in memory, which calls `before_write`.
+struct Memory {
+    entries: Entries,
+    before_write: Box<Change>,
+}
+impl Source for Memory {
+    fn kind(&self) -> SourceKind<'_> {
+        SourceKind::Store(self)
+    }
+    fn fetch(&self, _batch: &mut Vec<Fetch>) {}
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+impl LocalStore for Memory {
+    fn get_many<'a>(&'a self, keys: &'a [&'a [u8]]) -> LocalFuture<'a, Result<Vec<Option<StoredValue>>, SourceError>> {
+        let entries = self.entries.borrow();
+        Box::pin(ready(Ok(keys.iter().map(|key| entries.get(*key).cloned()).collect())))
+    }
+    fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
+        let mut entries = self.entries.borrow_mut();
+        (self.before_write)(&mut entries);
+        for (key, to) in changes {
+            match to {
+                Some(to) => drop(entries.insert(key, to)),
+                None => drop(entries.remove(&key)),
+            }
+        }
+        Box::pin(ready(Ok(())))
+    }
+    fn scan(&self, _scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
+        let entries = self.entries.borrow().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        Box::pin(ready(Ok(Page { entries, next: None })))
+    }
+    fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>> {
+        Box::pin(ready(Ok(self.entries.borrow().len() as u64)))
+    }
+    fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(ready(Ok(())))
+    }
+    fn patience(&self, _slow: bool) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A store that loses what it was given.
+struct Forgetful(Memory);
+impl Source for Forgetful {
+    fn kind(&self) -> SourceKind<'_> {
+        self.0.entries.borrow_mut().clear();
+        SourceKind::Store(&self.0)
+    }
+    fn fetch(&self, _batch: &mut Vec<Fetch>) {}
+    fn ping(&self) -> LocalFuture<'_, Result<(), SourceError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+fn store(before_write: impl Fn(&mut BTreeMap<Bytes, StoredValue>) + 'static) -> (Entries, Memory) {
+    let entries = Entries::default();
+    (entries.clone(), Memory { entries, before_write: Box::new(before_write) })
+}
+fn task(source: impl Source + 'static, to: impl Source + 'static) -> MirrorTask<'static> {
+    let (source, to) = (StoredEntries::of(Rc::new(source)), StoredEntries::of(Rc::new(to)));
+    let health = Arc::new(SourceHealth::new(&SourceUrl::None, &SourceLimits::SMALLEST, &ServerLoads::default()));
+    let mirror = Arc::new(Mirror::default());
+    let (walk, walk_from) = (Walk::Done, Instant::now());
+    MirrorTask { group: "g", mirror, source, to, health, reconnects: 0, is_ours: true, walk, walk_from, batch: BATCH }
+}
+fn value(text: &'static str) -> StoredValue {
+    StoredValue::string(text, None)
+}
+
+/// Another Larder changes the key and copies it, between this one's read and its write.
+#[tokio::test]
+async fn an_older_value_does_not_stay() {
+    let (of_source, source) = store(|_| ());
+    of_source.borrow_mut().insert("k".into(), value("old"));
+    let (changed, times) = (of_source.clone(), RefCell::new(0));
+    let (of_mirror, to) = store(move |mirror| {
+        *times.borrow_mut() += 1;
+        if *times.borrow() == 1 {
+            changed.borrow_mut().insert("k".into(), value("new"));
+            mirror.insert("k".into(), value("new"));
+        }
+    });
+    let mut task = task(source, to);
+    task.copy(vec!["k".into()]).await.unwrap();
+    assert_eq!(*of_mirror.borrow(), *of_source.borrow());
+    assert!(task.mirror.changed.lock().is_empty());
+    assert_eq!(task.mirror.snapshot().copied, 2);
+}
+
+/// Something else changes the mirror all the time.
+#[tokio::test]
+async fn a_key_that_stays_different_is_counted_and_queued() {
+    let (of_source, source) = store(|_| ());
+    of_source.borrow_mut().insert("k".into(), value("v"));
+    let (_, memory) = store(|_| ());
+    let mut task = task(source, Forgetful(memory));
+    task.copy(vec!["k".into()]).await.unwrap();
+    assert_eq!(task.mirror.changed.lock().take(9), ["k"]);
+    let counts = task.mirror.snapshot();
+    assert_eq!((counts.copied, counts.different), (2, 2));
+}

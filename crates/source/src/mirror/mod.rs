@@ -1,0 +1,142 @@
+//! The mirror of a group's source: a second source that is made equal to the first while clients
+//! write, so that it can take its place.
+//!
+//! ```text
+//! a write ended ── name of its key ──► ChangedKeys ──┐
+//!                                                     ├─► MirrorTask: read both, write what differs, read both again
+//! walk over the source's keys, then the mirror's ────┘
+//! ```
+//!
+//! Invariants:
+//! - Only names wait. The value that is copied is the one that the source has when its turn comes, so
+//!   no order of writes can be lost, and no value can be made up.
+//! - A key leaves the task only when both sources agree on it, or when the mirror cannot keep it. A
+//!   key that was changed meanwhile, also by another Larder, is copied again.
+//! - A write is never delayed by its mirror, and never fails because of it. If names had to be
+//!   forgotten, everything is walked again.
+//! - The mirror is not read for clients.
+mod changed_keys;
+mod mirror_task;
+
+use changed_keys::ChangedKeys;
+use larder_base::telemetry::MirrorSnapshot;
+pub use mirror_task::run as run_mirror;
+use parking_lot::Mutex;
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use tokio::sync::{Notify, watch};
+
+/// How far the mirror is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MirrorState {
+    /// It has entries that the source has not: it may be another one's store.
+    Refused,
+    /// Keys are walked over.
+    Filling,
+    /// One of the two sources gave an error at the last attempt.
+    Failing,
+    /// Every key was compared. Only changes since then wait.
+    InStep,
+}
+impl MirrorState {
+    const ALL: [MirrorState; 4] =
+        [MirrorState::Refused, MirrorState::Filling, MirrorState::Failing, MirrorState::InStep];
+    fn name(self) -> &'static str {
+        ["refused", "filling", "failing", "in-step"][self as usize]
+    }
+}
+
+/// What a group's writes and the task of its mirror share.
+#[derive(Debug)]
+pub struct Mirror {
+    changed: Mutex<ChangedKeys>,
+    /// There are names where there were none, or the task ends.
+    wake: Notify,
+    /// The task copies the changes that wait, and ends.
+    ending: watch::Sender<bool>,
+    state: AtomicU8,
+    counts: MirrorCounts,
+}
+
+#[derive(Debug, Default)]
+struct MirrorCounts {
+    scanned: AtomicU64,
+    copied: AtomicU64,
+    different: AtomicU64,
+    left_out: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Default for Mirror {
+    fn default() -> Mirror {
+        Mirror {
+            changed: Mutex::default(),
+            wake: Notify::new(),
+            ending: watch::Sender::new(false),
+            state: AtomicU8::new(MirrorState::Filling as u8),
+            counts: MirrorCounts::default(),
+        }
+    }
+}
+
+impl Mirror {
+    /// A key of the source may have changed.
+    pub fn note(&self, key: &[u8]) {
+        if self.changed.lock().push(key) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Any key of the source may have changed.
+    pub fn note_all(&self) {
+        self.changed.lock().walk_again();
+        self.wake.notify_one();
+    }
+
+    /// No more changes will come: the task ends when it has copied those that are noted.
+    pub fn end(&self) {
+        self.ending.send_replace(true);
+        self.wake.notify_one();
+    }
+
+    /// Whether it has all entries of the source.
+    pub fn is_in_step(&self) -> bool {
+        self.state() == MirrorState::InStep && self.changed.lock().is_settled()
+    }
+
+    fn is_ending(&self) -> bool {
+        *self.ending.borrow()
+    }
+
+    fn state(&self) -> MirrorState {
+        MirrorState::ALL[usize::from(self.state.load(SeqCst))]
+    }
+
+    fn set_state(&self, state: MirrorState) -> MirrorState {
+        MirrorState::ALL[usize::from(self.state.swap(state as u8, SeqCst))]
+    }
+
+    pub fn snapshot(&self) -> MirrorSnapshot {
+        let changed = self.changed.lock();
+        let (queued, forgotten) = changed.numbers();
+        let now = match self.state() {
+            // The task waits for an answer, and does not know yet.
+            MirrorState::InStep if !changed.has_few() => MirrorState::Filling,
+            state => state,
+        };
+        drop(changed);
+        let MirrorCounts { scanned, copied, different, left_out, errors } = &self.counts;
+        MirrorSnapshot {
+            states: MirrorState::ALL.map(|state| (state.name(), state == now)),
+            queued,
+            forgotten,
+            scanned: scanned.load(Relaxed),
+            copied: copied.load(Relaxed),
+            different: different.load(Relaxed),
+            left_out: left_out.load(Relaxed),
+            errors: errors.load(Relaxed),
+        }
+    }
+}

@@ -38,6 +38,7 @@ pub(super) fn settings(scopes: &[EffectiveSettings]) -> Settings {
         rediss: top.addresses("rediss"),
         memcached: top.addresses("memcached"),
         memcacheds: top.addresses("memcacheds"),
+        emulates_cluster: top.text("cluster") == Some("emulated"),
         admin_tls: top.is_on("admin-tls"),
         tls: tls(top),
         allowed_hosts: AllowedHosts::new(&top.texts("allowed-hosts")),

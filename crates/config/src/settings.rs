@@ -33,6 +33,8 @@ pub struct Settings {
     pub memcacheds: Vec<Address>,
     /// What clients of `redis` and `rediss` may do.
     pub access: AccessSettings,
+    /// The Redis listeners answer like the only node of a Redis Cluster.
+    pub emulates_cluster: bool,
     /// Further listeners for the Redis protocol.
     pub listeners: Vec<ListenerSettings>,
     pub admin: Option<Address>,

@@ -13,6 +13,7 @@ use crate::{
     },
     command_times::row_of,
     commands::{get, subscriptions},
+    emulated_cluster::check_slots,
     executor::{self, memory::takes_turns},
     foreign_protocol::ForeignProtocol,
     forwarded_commands::{self, FORWARDED, is_forwarded, is_redis_only},
@@ -87,7 +88,10 @@ fn begin_found(
         {
             count(worker, session, command, *args);
             let call = &mut CommandContext::new(worker, session, command, *args, now, out);
-            let flow = call.answering(|call| start(call, waits));
+            let flow = call.answering(|call| {
+                check_slots(call)?;
+                start(call, waits)
+            });
             if worker.is_on(Special::Monitors) {
                 monitored_commands::show(worker, call.session, command, *args, &flow);
             }
@@ -119,7 +123,10 @@ fn begin_cacheable(
 ) -> Flow {
     count(worker, session, &FORWARDED, *args);
     let call = &mut CommandContext::new(worker, session, &FORWARDED, *args, now, out);
-    let flow = cached_replies::begin_cached(call, cacheable, waits);
+    let flow = match check_slots(call) {
+        Ok(()) => cached_replies::begin_cached(call, cacheable, waits),
+        Err(fault) => call.fail(&fault),
+    };
     if worker.is_on(Special::Monitors) {
         monitored_commands::show(worker, call.session, &FORWARDED, *args, &flow);
     }
@@ -284,6 +291,7 @@ fn unusual(
                 if call.session.multi.is_some() && !call.command.flags.has(Flags::NOT_QUEUED) {
                     return transaction::queue(call);
                 }
+                check_slots(call)?;
                 let forwarded = call.session.dedicated.is_some()
                     || call.session.outstanding == Outstanding::Forwarded
                     || decided_by == DecidedBy::Upstream;

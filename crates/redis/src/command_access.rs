@@ -118,7 +118,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("cluster", &[]),
 ];
 /// Categories in Redis's table that do not follow from group and flags.
-const MORE: [(&str, &[&str]); 20] = [
+const MORE: [(&str, &[&str]); 21] = [
     ("keys", &["dangerous"]),
     ("restore", &["dangerous"]),
     ("larder.tag", &["write"]),
@@ -136,6 +136,7 @@ const MORE: [(&str, &[&str]); 20] = [
     ("command|info", &["connection"]),
     ("command|list", &["connection"]),
     ("wait", &["connection"]),
+    ("asking", &["connection"]),
     ("readonly", &["connection"]),
     ("readwrite", &["connection"]),
     ("function|flush", &["write"]),

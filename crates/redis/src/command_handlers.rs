@@ -6,7 +6,7 @@ use crate::{
     command_outcome::{Done, Later},
     command_table::for_all_commands,
     commands::{
-        acl, bit_fields, bits, bounded_increments, client, comparisons, config,
+        acl, bit_fields, bits, bounded_increments, client, cluster, comparisons, config,
         config_larder::{self, Whose},
         connection, dumps,
         expire::{self, Since},

@@ -148,7 +148,8 @@ macro_rules! for_all_commands {
     "select" 2 [LOADING STALE FAST SELECTS] Mode (0 0 0) "1.0.0" Local(connection::select, later = connection::select_later), "Selects a database; reads of databases other than the source's are not cached";
 }
 "cluster" {
-    "cluster" -2 [LOADING STALE] Nothing (0 0 0) "3.0.0" Local(server::cluster), "Answers that cluster mode is off";
+    "cluster" -2 [LOADING STALE] Nothing (0 0 0) "3.0.0" Local(cluster::cluster, later = cluster::keys_in_slot), "Describes this node as the only one of a cluster, if `cluster` is `emulated`";
+    "asking" 1 [LOADING STALE FAST] Nothing (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
     "readonly" 1 [LOADING STALE FAST] Nothing (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
     "readwrite" 1 [LOADING STALE FAST] Nothing (0 0 0) "3.0.0" Local(connection::accept), "Changes nothing";
 }

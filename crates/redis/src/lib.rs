@@ -34,6 +34,7 @@ mod command_table;
 mod command_times;
 mod commands;
 pub mod connection;
+mod emulated_cluster;
 mod executor;
 mod foreign_protocol;
 mod forwarded_commands;

@@ -6,6 +6,7 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, arity},
     command_queue::{CommandQueue, OpenTransaction},
     commands::tags,
+    emulated_cluster::check_slots,
     forwarded_commands,
     session::{Session, Watch},
 };
@@ -19,7 +20,11 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Done {
     let limit = call.worker.app.settings.max_value.saturating_add(MAX_QUEUED).min(u32::MAX as usize);
     let size: usize = call.args.from(0).map(<[u8]>::len).sum();
     let fits = |multi: &OpenTransaction| multi.queue.size() + size <= limit;
-    let checked = call.check_keys().and_then(|()| check_forwarded(call)).and_then(|()| tags::check_queued(call));
+    let checked = call
+        .check_keys()
+        .and_then(|()| check_slots(call))
+        .and_then(|()| check_forwarded(call))
+        .and_then(|()| tags::check_queued(call));
     let mut state = call.session.change();
     let multi = state.multi.as_mut().expect("queued within MULTI");
     if let Err(fault) = checked {

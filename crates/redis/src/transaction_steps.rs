@@ -3,6 +3,7 @@ use crate::{
     command::TransactionStep,
     command_context::CommandContext,
     command_outcome::{CommandError, Done, EXEC_ABORT, Flow, NOT_IN_MULTI, READ_ONLY_REPLICA},
+    emulated_cluster::check_transaction,
     executor,
     forwarded_writes::{WritesGo, of_transaction},
     session::{Backend, Session},
@@ -58,6 +59,10 @@ fn exec(call: &mut CommandContext<'_>) -> Done {
         Some(multi) if multi.spoiled => {
             call.session.end_transaction();
             Err(EXEC_ABORT)
+        }
+        Some(multi) if let Err(crossed) = check_transaction(call, &multi.queue) => {
+            call.session.end_transaction();
+            Err(crossed)
         }
         Some(_) => match of_transaction(call.worker, call.session) {
             WritesGo::Here => executor::exec(call),

@@ -19,6 +19,11 @@ settings! { SettingSection::Listening;
     /// Address for the Redis protocol.
     "redis": LISTENER => Is("127.0.0.1:6380"), example(":6380"), optional, many, per_listener;
 
+    /// `emulated`: the Redis listeners answer like the only node of a Redis Cluster, with all slots. Set
+    /// it for applications whose client class is that of a cluster. Commands whose keys have several
+    /// slots are then refused as a cluster refuses them. See docs/cluster.md.
+    "cluster": Choice(&["off", "emulated"]) => Is("off"), example("emulated");
+
     /// Address for memcached's text protocol. See docs/memcached.md.
     "memcached": LISTENER => Off, example(":11211"), optional, many;
 

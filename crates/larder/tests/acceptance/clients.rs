@@ -16,6 +16,8 @@ const REDIS_PY: Library = ("python/bin/python", &["../tests/clients/python/clien
 const REDIS_PY_HIREDIS: Library = ("python-hiredis/bin/python", &["../tests/clients/python/client.py"]);
 const GO_REDIS: Library = ("go-client", &[]);
 const IOREDIS: Library = ("node", &["node/client.js"]);
+const REDIS_PY_CLUSTER: Library = ("python/bin/python", &["../tests/clients/python/cluster.py"]);
+const IOREDIS_CLUSTER: Library = ("node", &["node/cluster.js"]);
 const UPSTASH: Library = ("node", &["node/upstash.js"]);
 
 fn run(library: Library, port: u16, prefix: &str) {
@@ -61,6 +63,14 @@ fn before_redis(library: Library) {
     }
 }
 
+/// Classes for a cluster, with a Larder that emulates one, alone and before a Redis that is none.
+fn of_a_cluster(library: Library) {
+    run_checks(library, Larder::start(&["--threads", "2", "--cluster", "emulated"]).redis, &["alone"], 6);
+    let redis = RedisServer::start();
+    let before = Larder::start(&["--threads", "2", "--cluster", "emulated", "--source", &redis.url()]);
+    run_checks(library, before.redis, &["before"], 6);
+}
+
 #[test]
 fn redis_py() {
     alone(REDIS_PY);
@@ -92,6 +102,14 @@ fn ioredis() {
 #[test]
 fn ioredis_before_redis() {
     before_redis(IOREDIS);
+}
+#[test]
+fn redis_py_for_a_cluster() {
+    of_a_cluster(REDIS_PY_CLUSTER);
+}
+#[test]
+fn ioredis_for_a_cluster() {
+    of_a_cluster(IOREDIS_CLUSTER);
 }
 
 /// Redis over HTTP.

@@ -11,6 +11,7 @@ mod clock_steps;
 mod connections;
 mod dedicated_connections;
 mod drain;
+mod emulated_cluster;
 mod identity;
 mod innocent_bystanders;
 mod json_examples;

@@ -45,10 +45,11 @@ pub(crate) fn reset(call: &mut CommandContext<'_>) -> Done {
     call.simple("RESET")
 }
 
-/// READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis that is
-/// not a cluster refuses them.
+/// ASKING, READONLY, READWRITE: accepted without effect, because cluster clients send them. A Redis
+/// that is not a cluster refuses them.
 pub(crate) fn accept(call: &mut CommandContext<'_>) -> Done {
-    if call.redis().is_some_and(RedisServer::is_single) { Err(NO_CLUSTER) } else { call.ok() }
+    let emulates = call.worker.app.settings.emulates_cluster;
+    if !emulates && call.redis().is_some_and(RedisServer::is_single) { Err(NO_CLUSTER) } else { call.ok() }
 }
 
 /// The credentials in `AUTH [user] password`.
@@ -173,14 +174,18 @@ pub(crate) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     reply.named("proto").integer(if resp3 { 3 } else { 2 });
     reply.named("id").integer(call.session.client.id as i64);
     reply.bulk(b"mode");
-    // A cluster behind Larder looks like one server to its clients.
-    reply.named("standalone").bulk(b"role");
+    // A cluster behind Larder looks like one server to its clients, unless `cluster` says otherwise.
+    let mode = if call.worker.app.settings.emulates_cluster { "cluster" } else { "standalone" };
+    reply.named(mode).bulk(b"role");
     reply.bulk(role.as_bytes());
     reply.named("modules").array(0);
 }
 
 pub(crate) fn select(call: &mut CommandContext<'_>) -> Done {
     let index = int(call.arg(1))?;
+    if index != 0 && call.worker.app.settings.emulates_cluster {
+        return Err(CommandError::Static("ERR SELECT is not allowed in cluster mode"));
+    }
     let home = call.redis().map(RedisServer::database);
     match (home, u32::try_from(index)) {
         (None, Ok(0)) => {}

@@ -31,7 +31,7 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Commandstats", false, commandstats),
     ("Errorstats", true, errorstats),
     ("Latencystats", false, latencystats),
-    ("Cluster", true, |info| info.line("cluster_enabled", 0)),
+    ("Cluster", true, |info| info.line("cluster_enabled", u8::from(info.call.worker.app.settings.emulates_cluster))),
     ("Keyspace", true, keyspace),
 ];
 
@@ -131,18 +131,18 @@ pub(crate) fn without_own_sections(text: &[u8]) -> Vec<u8> {
     lines.collect::<Vec<_>>().concat()
 }
 
-/// Redis's INFO, without the marks of a cluster node: clients see one server without CLUSTER
-/// commands.
-pub(crate) fn of_one_server(text: &[u8]) -> Vec<u8> {
-    let mut of_one = Vec::with_capacity(text.len());
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        of_one.extend_from_slice(match line {
-            b"redis_mode:cluster\r\n" => b"redis_mode:standalone\r\n",
-            b"cluster_enabled:1\r\n" => b"cluster_enabled:0\r\n",
-            line => line,
-        });
-    }
-    of_one
+/// Redis's INFO with the marks of this server: a node of a cluster only if it emulates one.
+pub(crate) fn of_one_server(call: &CommandContext<'_>, text: &[u8]) -> Vec<u8> {
+    let (mode, enabled): (&[u8], &[u8]) = match call.worker.app.settings.emulates_cluster {
+        true => (b"redis_mode:cluster\r\n", b"cluster_enabled:1\r\n"),
+        false => (b"redis_mode:standalone\r\n", b"cluster_enabled:0\r\n"),
+    };
+    let lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| match line {
+        line if line.starts_with(b"redis_mode:") => mode,
+        line if line.starts_with(b"cluster_enabled:") => enabled,
+        line => line,
+    });
+    lines.collect::<Vec<_>>().concat()
 }
 
 /// The reply when Redis does not answer: what it last said about itself, and the fields that
@@ -163,7 +163,7 @@ pub(crate) fn last_known(call: &CommandContext<'_>) -> Vec<u8> {
     ];
     let asked = sections.iter().filter(|(name, _)| is_asked(call.args, name, true));
     let texts: Vec<String> = asked.map(|(_, text)| format!("{text}\r\n")).collect();
-    of_one_server(texts.join("\r\n").as_bytes())
+    of_one_server(call, texts.join("\r\n").as_bytes())
 }
 
 fn server(info: &mut Info<'_, '_>) {
@@ -174,7 +174,7 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("redis_git_sha1", "00000000");
     info.line("redis_git_dirty", 0);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
-    info.line("redis_mode", "standalone");
+    info.line("redis_mode", if app.settings.emulates_cluster { "cluster" } else { "standalone" });
     info.line("os", std::env::consts::OS);
     info.line("arch_bits", usize::BITS);
     info.line("multiplexing_api", multiplexing_api(app));
@@ -352,7 +352,7 @@ fn keyspace(info: &mut Info<'_, '_>) {
 }
 
 /// 40 hexadecimal digits that differ in each run of a server.
-fn run_id(call: &CommandContext<'_>) -> String {
+pub(super) fn run_id(call: &CommandContext<'_>) -> String {
     let (instance, pid) = (call.worker.app.instance, std::process::id());
     format!("{instance:016x}{:016x}{pid:08x}", instance.rotate_left(32))
 }

@@ -24,7 +24,7 @@ pub(crate) async fn info(call: &mut CommandContext<'_>) -> Done {
     let parts: Vec<&[u8]> = call.args.from(0).filter(|part| !info::is_larder(part)).collect();
     let reply = ask(call, encode(&parts)).await;
     let mut text = match reply.as_deref().map(view) {
-        Ok(Ok(View::Bulk(text))) => info::of_one_server(&info::without_own_sections(text)),
+        Ok(Ok(View::Bulk(text))) => info::of_one_server(call, &info::without_own_sections(text)),
         // A client with its own user must not see more than Redis shows that user.
         Ok(Ok(View::Error(why))) if why.starts_with(b"NOPERM") && call.session.dedicated.is_none() => {
             info::last_known(call)

@@ -5,6 +5,7 @@ pub(super) mod bit_fields;
 pub(super) mod bits;
 pub(super) mod bounded_increments;
 pub(super) mod client;
+pub(super) mod cluster;
 pub(super) mod comparisons;
 pub(super) mod config;
 pub(super) mod config_larder;

@@ -1,7 +1,7 @@
 //! Commands on the server as a whole (snapshots: SAVE, BGSAVE, LASTSAVE; a Redis source answers them itself), and fixed replies for features that Larder does not have.
 use crate::{
     command_context::CommandContext,
-    command_outcome::{CommandError, Done, Flow, NO_CLUSTER},
+    command_outcome::{CommandError, Done, Flow},
 };
 use larder_core::snapshot::SaveRefused;
 use larder_store::clock;
@@ -18,10 +18,6 @@ pub(crate) fn time(call: &mut CommandContext<'_>) -> Done {
 /// FUNCTION FLUSH, MEMORY PURGE: nothing to do.
 pub(crate) fn nothing_to_do(call: &mut CommandContext<'_>) -> Done {
     call.ok()
-}
-
-pub(crate) fn cluster(_call: &mut CommandContext<'_>) -> Done {
-    Err(NO_CLUSTER)
 }
 
 /// DEBUG …: refused, in Redis's default wording.

@@ -29,7 +29,7 @@
 //!   one more.
 //! - With several servers, `sentinel` finds the master, and `cluster` has a source for each node.
 mod announcing_connections;
-mod cluster;
+pub(crate) mod cluster;
 mod connection;
 mod connection_settings;
 mod dedicated_connection;

@@ -3,12 +3,12 @@
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// Slots of a cluster.
-pub(super) const SLOTS: usize = 16384;
+pub(crate) const SLOTS: usize = 16384;
 
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
-/// The slot of a key, below [`SLOTS`].
-pub(crate) fn slot(key: &[u8]) -> u16 {
+/// The slot of a key, below 16384.
+pub fn slot(key: &[u8]) -> u16 {
     CRC.checksum(tag(key)) % SLOTS as u16
 }
 

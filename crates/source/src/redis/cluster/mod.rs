@@ -23,7 +23,7 @@ mod cluster_relay;
 mod cluster_setup;
 mod cluster_source;
 mod command_routing;
-pub(super) mod key_slot;
+pub(crate) mod key_slot;
 mod merged_node_replies;
 mod scan_cursor;
 mod slot_map;

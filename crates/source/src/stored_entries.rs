@@ -115,7 +115,7 @@ impl StoredEntries {
         }
     }
 
-    /// The same with what the keys have.
+    /// A page of the keys after this one, with what they have.
     ///
     /// # Errors
     /// The source's error.

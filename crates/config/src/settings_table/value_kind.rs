@@ -119,7 +119,7 @@ forms! {
     LOAD_FACTOR "FACTOR" "1 to 100" => |text, _| text.parse::<LoadFactor>();
     /// The first part of the paths of an API: `/cache/v1`.
     ROUTE_PREFIX "PREFIX" => |text, _| route_prefix(text);
-    /// The same for Redis over HTTP, which may be at the root.
+    /// The first part of the paths of Redis over HTTP: `/redis`, or `/` for the root.
     REDIS_PREFIX "PREFIX" => |text, _| redis_prefix(text);
     /// Where a primary serves the Redis protocol.
     PRIMARY "URL" => |text, _| text.parse::<PrimaryAddress>();

@@ -58,7 +58,7 @@ impl PendingWrites {
             mirror.note(key);
         }
     }
-    /// The same for all keys.
+    /// The source may have new entries of any key.
     pub(super) fn note_all_changed(&self) {
         if let Some(mirror) = &self.mirror {
             mirror.note_all();

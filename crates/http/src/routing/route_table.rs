@@ -180,7 +180,7 @@ pub(crate) static ROUTES: &[Route] = routes! {
     GET "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Unread "", later(redis_rest::get_path)
         => compatibility runCommandOfPath "Run a Redis command whose parts are the segments of the path, and the query" "Without a token, only commands that read. `subscribe`, `psubscribe` and `monitor` answer with `text/event-stream`." "200 redisResult | 4XX redisError | 503 redisError";
     POST "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Item "redisArgument", unread(redis_rest::post_path)
-        => compatibility runCommandOfPathWithBody "The same, with the body as one more argument" "" "200 redisResult | 4XX redisError | 503 redisError";
+        => compatibility runCommandOfPathWithBody "Run a Redis command of the path, with the body as one more argument" "" "200 redisResult | 4XX redisError | 503 redisError";
     GET "/v1/stats" Both ADMIN Metrics, Command("info"), any[], Unread "", now(metrics_and_stats::stats)
         => observe getStats "Everything that `/metrics` counts, as JSON" "" "200 json: Counters and gauges; those of a group under `groups` | 503";
     GET "/v1/hot-keys" Both ADMIN Other, AnyKey("hotkeys|get", READ), only["count.rows"], Unread "", now(hot_key_lists::hot_keys)

@@ -259,7 +259,7 @@ const SHORT: &str = "append decr decrby get getdel getex getset incr incrby incr
     json.nummultby json.numpowby json.set json.strappend json.toggle discard multi unwatch watch auth client \
     client|capa client|getname client|getredir client|help client|id client|info client|kill client|maint_notifications \
     client|no-evict client|no-touch client|reply client|caching client|tracking client|pause \
-    client|unpause client|unblock client|setinfo client|setname echo hello ping quit reset select cluster readonly \
+    client|unpause client|unblock client|setinfo client|setname echo hello ping quit reset select cluster asking readonly \
     readwrite psubscribe punsubscribe publish pubsub pubsub|help pubsub|numpat spublish ssubscribe subscribe \
     sunsubscribe unsubscribe function function|flush function|help acl acl|cat acl|deluser acl|dryrun acl|genpass \
     acl|help acl|load acl|save acl|setuser acl|whoami bgsave command|count command|getkeys command|help \

@@ -182,7 +182,7 @@ fn what_stops_or_takes_over_the_server_is_refused() {
         assert!(refused[4].error().starts_with("EXECABORT"), "{line}: {refused:?}");
         assert_eq!(refused[5], Reply::nil());
     }
-    for line in ["SCRIPT DEBUG YES", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "ASKING"] {
+    for line in ["SCRIPT DEBUG YES", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1"] {
         let refused = replies(larder.redis, &[line, "MULTI", line]);
         for reply in [&refused[0], &refused[2]] {
             assert!(reply.error().ends_with("it changes a connection that clients share"), "{line}: {reply:?}");

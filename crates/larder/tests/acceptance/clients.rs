@@ -18,6 +18,10 @@ const GO_REDIS: Library = ("go-client", &[]);
 const IOREDIS: Library = ("node", &["node/client.js"]);
 const REDIS_PY_CLUSTER: Library = ("python/bin/python", &["../tests/clients/python/cluster.py"]);
 const IOREDIS_CLUSTER: Library = ("node", &["node/cluster.js"]);
+const GLIDE_CLUSTER: Library = ("python-glide/bin/python", &["../tests/clients/python/glide_cluster.py"]);
+const GO_REDIS_CLUSTER: Library = ("go-matrix/cluster", &[]);
+const JEDIS_CLUSTER: Library = ("java", &["-cp", "java/jedis:java/jedis/*", "JedisClusters"]);
+const LETTUCE_CLUSTER: Library = ("java", &["-cp", "java/lettuce:java/lettuce/*", "LettuceClusters"]);
 const UPSTASH: Library = ("node", &["node/upstash.js"]);
 
 fn run(library: Library, port: u16, prefix: &str) {
@@ -32,11 +36,12 @@ fn run_checks(library: Library, port: u16, args: &[&str], checks: usize) {
     let installed = deps.join(program.split('/').next().unwrap());
     assert!(installed.exists(), "{program} is not installed. Type: make tools");
     // A program of PATH, or one in .deps.
-    let program = if program == "node" { program.into() } else { deps.join(program) };
+    let program = if matches!(program, "node" | "java") { program.into() } else { deps.join(program) };
     let Output { status, stdout, stderr } = Command::new(program)
-        .args(script.iter().map(|arg| deps.join(arg)))
+        .args(script)
         .arg(format!("127.0.0.1:{port}"))
         .args(args)
+        .current_dir(&deps)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&stdout);
@@ -110,6 +115,22 @@ fn redis_py_for_a_cluster() {
 #[test]
 fn ioredis_for_a_cluster() {
     of_a_cluster(IOREDIS_CLUSTER);
+}
+#[test]
+fn valkey_glide_for_a_cluster() {
+    of_a_cluster(GLIDE_CLUSTER);
+}
+#[test]
+fn go_redis_for_a_cluster() {
+    of_a_cluster(GO_REDIS_CLUSTER);
+}
+#[test]
+fn jedis_for_a_cluster() {
+    of_a_cluster(JEDIS_CLUSTER);
+}
+#[test]
+fn lettuce_for_a_cluster() {
+    of_a_cluster(LETTUCE_CLUSTER);
 }
 
 /// Redis over HTTP.

@@ -210,6 +210,20 @@ impl Larder {
         let mut stderr = self.stderr.take().unwrap();
         std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
     }
+    /// Waits until this is on standard error. Returns what came there until then.
+    pub fn wait_for_stderr(&mut self, text: &str) -> String {
+        let stderr = self.stderr.as_mut().unwrap();
+        rustix::io::ioctl_fionbio(&*stderr, true).unwrap();
+        let mut seen = Vec::new();
+        wait_until(text, || {
+            let mut piece = [0; 4096];
+            while let Ok(len @ 1..) = stderr.read(&mut piece) {
+                seen.extend_from_slice(&piece[..len]);
+            }
+            String::from_utf8_lossy(&seen).contains(text)
+        });
+        String::from_utf8(seen).unwrap()
+    }
     /// What came on standard error, once the process has ended.
     pub fn stderr(&mut self) -> String {
         let mut text = String::new();

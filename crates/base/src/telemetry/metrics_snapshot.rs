@@ -54,6 +54,14 @@ impl Snapshot {
         self.http_times.iter().for_each(|of| sum.merge(of));
         sum
     }
+
+    /// The groups that have this part, by their names.
+    pub fn parts<'s, P: 's>(
+        &'s self,
+        part: impl Fn(&'s GroupSnapshot) -> Option<&'s P>,
+    ) -> impl Iterator<Item = (&'s str, &'s P)> {
+        self.groups.iter().filter_map(move |group| Some((group.name.as_str(), part(group)?)))
+    }
 }
 
 /// Faults that were ordered, by place.

@@ -3,13 +3,7 @@ use super::metric_family::{
     MetricFamily,
     MetricKind::{Counter, Gauge, Histogram},
 };
-use crate::telemetry::metrics_snapshot::Snapshot;
-use larder_engine::{MissCauses, WhatIfSample};
-
-/// The groups whose hit ratio at other sizes is simulated.
-fn simulated(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &WhatIfSample)> {
-    snapshot.groups.iter().filter_map(|group| Some((group.name.as_str(), group.what_if.as_ref()?)))
-}
+use larder_engine::MissCauses;
 
 pub(super) const MEMORY_TIER: &[MetricFamily] = &[
     group!("larder_cache_hits_total", Counter, cache.hits, "Reads answered from the memory tier."),
@@ -133,20 +127,26 @@ pub(super) const MEMORY_TIER: &[MetricFamily] = &[
         name: "larder_what_if_bytes",
         kind: Gauge,
         help: "Memory of the what-if simulation, which max-memory does not count; none if it is off.",
-        read: |s, to| simulated(s).for_each(|(group, sample)| to.number(&[("group", group)], sample.bytes)),
+        read: |s, to| {
+            s.parts(|group| group.what_if.as_ref())
+                .for_each(|(group, sample)| to.number(&[("group", group)], sample.bytes))
+        },
     },
     MetricFamily {
         name: "larder_what_if_sampled_keys",
         kind: Gauge,
         help: "Keys that the what-if simulation holds now.",
-        read: |s, to| simulated(s).for_each(|(group, sample)| to.number(&[("group", group)], sample.keys)),
+        read: |s, to| {
+            s.parts(|group| group.what_if.as_ref())
+                .for_each(|(group, sample)| to.number(&[("group", group)], sample.keys))
+        },
     },
     MetricFamily {
         name: "larder_what_if_sampled_ratio",
         kind: Gauge,
         help: "Share of the keys that the what-if simulation takes.",
         read: |s, to| {
-            for (group, sample) in simulated(s) {
+            for (group, sample) in s.parts(|group| group.what_if.as_ref()) {
                 to.ratio(&[("group", group)], sample.share);
             }
         },

@@ -32,6 +32,21 @@ macro_rules! group {
         }
     };
 }
+/// A family with one number for each group that has this part.
+macro_rules! part {
+    ($part:ident, $name:literal, $kind:ident, $($field:ident).+, $help:literal) => {
+        MetricFamily {
+            name: $name,
+            kind: $kind,
+            help: $help,
+            read: |s, to| {
+                for (group, part) in s.parts(|group| group.$part.as_ref()) {
+                    to.number(&[("group", group)], part.$($field).+.into());
+                }
+            },
+        }
+    };
+}
 
 mod disk_store;
 mod http_and_connections;

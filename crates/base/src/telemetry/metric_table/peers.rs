@@ -20,24 +20,6 @@ macro_rules! node {
     };
 }
 
-/// A family with one number for each group whose keys have owners.
-macro_rules! shared {
-    ($name:literal, $kind:ident, $field:ident, $help:literal) => {
-        MetricFamily {
-            name: $name,
-            kind: $kind,
-            help: $help,
-            read: |s, to| {
-                for group in &s.groups {
-                    if let Some(shared) = &group.shared {
-                        to.number(&[("group", &group.name)], shared.$field);
-                    }
-                }
-            },
-        }
-    };
-}
-
 pub(super) const PEERS: &[MetricFamily] = &[
     MetricFamily {
         name: "larder_peers",
@@ -86,41 +68,65 @@ pub(super) const PEERS: &[MetricFamily] = &[
         untold,
         "Changes that the node has not acknowledged yet; they are sent again."
     ),
-    shared!("larder_peer_fetches_total", Counter, fetches, "Fetches started, from another node or from the source."),
-    shared!("larder_peer_answers_total", Counter, loads, "Fetches that another node answered, including absences."),
-    shared!(
+    part!(
+        shared,
+        "larder_peer_fetches_total",
+        Counter,
+        fetches,
+        "Fetches started, from another node or from the source."
+    ),
+    part!(
+        shared,
+        "larder_peer_answers_total",
+        Counter,
+        loads,
+        "Fetches that another node answered, including absences."
+    ),
+    part!(
+        shared,
         "larder_peer_errors_total",
         Counter,
         errors,
         "Requests to another node without an answer, or with an error."
     ),
-    shared!(
+    part!(
+        shared,
         "larder_peer_fallbacks_total",
         Counter,
         fallbacks,
         "Fetches from the source for keys whose owner could not be reached."
     ),
-    shared!(
+    part!(
+        shared,
         "larder_peer_passed_on_total",
         Counter,
         passed_on,
         "Reads sent to another node because the key's owner was busy (peer-bounded-load)."
     ),
-    shared!("larder_peer_requests_total", Counter, requests, "Reads from other nodes."),
-    shared!("larder_peer_other_ring_total", Counter, other_rings, "Reads from nodes whose ring has another epoch."),
-    shared!(
+    part!(shared, "larder_peer_requests_total", Counter, requests, "Reads from other nodes."),
+    part!(
+        shared,
+        "larder_peer_other_ring_total",
+        Counter,
+        other_rings,
+        "Reads from nodes whose ring has another epoch."
+    ),
+    part!(
+        shared,
         "larder_hot_copies_kept_total",
         Counter,
         hot_copies_kept,
         "Hot copies stored: copies of other nodes' keys."
     ),
-    shared!(
+    part!(
+        shared,
         "larder_hot_copies",
         Gauge,
         hot_copies,
         "Hot copies that have not expired; copies removed or evicted early still count."
     ),
-    shared!(
+    part!(
+        shared,
         "larder_hot_copy_bytes",
         Gauge,
         hot_copy_bytes,

@@ -6,10 +6,16 @@ use crate::{
     command_outcome::CommandError,
     command_queue::CommandQueue,
 };
+use larder_core::app::Worker;
 use larder_proto::resp::Args;
 use larder_source::{UpstreamCommands, key_slot};
 
 const CROSS_SLOT: CommandError = CommandError::Static("CROSSSLOT Keys in request don't hash to the same slot");
+
+/// The server's mode, as INFO and HELLO say it.
+pub(super) fn redis_mode(worker: &Worker) -> &'static str {
+    if worker.app.settings.emulates_cluster { "cluster" } else { "standalone" }
+}
 
 /// Refuses a command whose keys have several slots.
 #[inline]

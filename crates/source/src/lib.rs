@@ -98,7 +98,7 @@ pub use postgres::triggers as postgres_triggers;
 pub use prefix_table::PrefixTable;
 pub use push_queue::PushQueue;
 pub use raw_replies::RawReplies;
-pub use redis::cluster::key_slot::slot as key_slot;
+pub use redis::cluster::key_slot::{SLOTS as KEY_SLOTS, slot as key_slot};
 pub use redis_server_trait::answers_ping;
 pub use redis_server_trait::{ClientTracking, DedicatedConnection, Pace, RedisServer, Relay};
 pub use request_trace::RequestTrace;

@@ -1,20 +1,17 @@
 //! CLUSTER. Larder is no node of a cluster; with `cluster = "emulated"` it answers like the only one.
 //! <https://redis.io/docs/latest/commands/cluster/>
-use super::{info::run_id, scan::WalkPage};
+use super::{info::run_id, keyspace::page, scan::WalkPage};
 use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, NO_CLUSTER, arity, integer, unknown_sub},
 };
-use bytes::Bytes;
 use larder_config::Address;
-use larder_source::{Scan, SourceKind, key_slot};
+use larder_source::{KEY_SLOTS, SourceKind, key_slot};
 use std::ops::Bound::{Excluded, Unbounded};
 
-const SLOTS: i64 = 16384;
+const LAST_SLOT: i64 = KEY_SLOTS as i64 - 1;
 /// Keys that are looked at before other clients have a turn.
 const STRIDE: usize = 1024;
-/// Bytes of keys of one page of a store.
-const PAGE: usize = 1 << 20;
 
 /// The subcommands that are answered, with the number of their arguments.
 const SUBCOMMANDS: [(&str, usize); 11] = [
@@ -51,7 +48,7 @@ pub(crate) fn cluster(call: &mut CommandContext<'_>) -> Done {
             reply.array(1);
             reply.array(3);
             reply.integer(0);
-            reply.integer(SLOTS - 1);
+            reply.integer(LAST_SLOT);
             reply.array(4);
             reply.bulk(host.as_bytes());
             reply.integer(port.into());
@@ -64,7 +61,7 @@ pub(crate) fn cluster(call: &mut CommandContext<'_>) -> Done {
             reply.bulk(b"slots");
             reply.array(2);
             reply.integer(0);
-            reply.integer(SLOTS - 1);
+            reply.integer(LAST_SLOT);
             reply.bulk(b"nodes");
             reply.array(1);
             reply.map(7);
@@ -78,12 +75,12 @@ pub(crate) fn cluster(call: &mut CommandContext<'_>) -> Done {
         }
         "nodes" => {
             // The port of the cluster bus, which Larder does not have, is 0.
-            let text = format!("{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{}\n", SLOTS - 1);
+            let text = format!("{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{}\n", LAST_SLOT);
             reply.bulk(text.as_bytes());
         }
         "info" => {
             let text = format!(
-                "cluster_state:ok\r\ncluster_slots_assigned:{SLOTS}\r\ncluster_slots_ok:{SLOTS}\r\ncluster_slots_pfail:0\r\n\
+                "cluster_state:ok\r\ncluster_slots_assigned:{KEY_SLOTS}\r\ncluster_slots_ok:{KEY_SLOTS}\r\ncluster_slots_pfail:0\r\n\
                  cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\ncluster_my_epoch:1\r\n"
             );
             reply.bulk(text.as_bytes());
@@ -111,7 +108,7 @@ fn endpoint(call: &CommandContext<'_>) -> (String, u16) {
 /// clients have turns meanwhile.
 pub(crate) async fn keys_in_slot(call: &mut CommandContext<'_>) -> Done {
     let wanted = integer(call.arg(2))?;
-    if !(0..SLOTS).contains(&wanted) {
+    if !(0..=LAST_SLOT).contains(&wanted) {
         return Err(CommandError::Static("ERR Invalid slot"));
     }
     let most = match call.args.get(3) {
@@ -144,15 +141,7 @@ pub(crate) async fn keys_in_slot(call: &mut CommandContext<'_>) -> Done {
         SourceKind::Store(store) => {
             let mut start = Unbounded;
             loop {
-                let scan = Scan {
-                    start,
-                    end: Unbounded::<Bytes>,
-                    reverse: false,
-                    limit: STRIDE,
-                    max_bytes: PAGE,
-                    keys_only: true,
-                };
-                let page = store.scan(scan).await?;
+                let page = page(store, start, Unbounded, STRIDE).await?;
                 page.entries.iter().for_each(|(key, _)| see(key, &mut keys));
                 let Some(last) = page.next else { break };
                 start = Excluded(last);

@@ -5,6 +5,7 @@ use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, CommandResult, DB_INDEX, Done, Flow, NO_CLUSTER, SYNTAX, arity, int},
     commands::client::valid_name,
+    emulated_cluster::redis_mode,
     upstream::{login::Login, replies::is_error, requests},
 };
 use larder_base::identity::{DEFAULT_USER, User};
@@ -175,8 +176,7 @@ pub(crate) fn welcome(call: &mut CommandContext<'_>, resp3: bool) {
     reply.named("id").integer(call.session.client.id as i64);
     reply.bulk(b"mode");
     // A cluster behind Larder looks like one server to its clients, unless `cluster` says otherwise.
-    let mode = if call.worker.app.settings.emulates_cluster { "cluster" } else { "standalone" };
-    reply.named(mode).bulk(b"role");
+    reply.named(redis_mode(call.worker)).bulk(b"role");
     reply.bulk(role.as_bytes());
     reply.named("modules").array(0);
 }

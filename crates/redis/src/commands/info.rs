@@ -7,7 +7,7 @@ use super::{
     info_larder::larder,
     replication,
 };
-use crate::{command_context::CommandContext, command_outcome::Done};
+use crate::{command_context::CommandContext, command_outcome::Done, emulated_cluster::redis_mode};
 use larder_base::telemetry::{CommandNumbers, ProcessStats};
 use larder_config::Transport;
 use larder_core::{app::App, snapshot::LoadStatus};
@@ -133,13 +133,11 @@ pub(crate) fn without_own_sections(text: &[u8]) -> Vec<u8> {
 
 /// Redis's INFO with the marks of this server: a node of a cluster only if it emulates one.
 pub(crate) fn of_one_server(call: &CommandContext<'_>, text: &[u8]) -> Vec<u8> {
-    let (mode, enabled): (&[u8], &[u8]) = match call.worker.app.settings.emulates_cluster {
-        true => (b"redis_mode:cluster\r\n", b"cluster_enabled:1\r\n"),
-        false => (b"redis_mode:standalone\r\n", b"cluster_enabled:0\r\n"),
-    };
+    let mode = format!("redis_mode:{}\r\n", redis_mode(call.worker));
+    let enabled = format!("cluster_enabled:{}\r\n", u8::from(call.worker.app.settings.emulates_cluster));
     let lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| match line {
-        line if line.starts_with(b"redis_mode:") => mode,
-        line if line.starts_with(b"cluster_enabled:") => enabled,
+        line if line.starts_with(b"redis_mode:") => mode.as_bytes(),
+        line if line.starts_with(b"cluster_enabled:") => enabled.as_bytes(),
         line => line,
     });
     lines.collect::<Vec<_>>().concat()
@@ -174,7 +172,7 @@ fn server(info: &mut Info<'_, '_>) {
     info.line("redis_git_sha1", "00000000");
     info.line("redis_git_dirty", 0);
     info.line("larder_version", env!("CARGO_PKG_VERSION"));
-    info.line("redis_mode", if app.settings.emulates_cluster { "cluster" } else { "standalone" });
+    info.line("redis_mode", redis_mode(info.call.worker));
     info.line("os", std::env::consts::OS);
     info.line("arch_bits", usize::BITS);
     info.line("multiplexing_api", multiplexing_api(app));

@@ -48,7 +48,7 @@ pub(crate) async fn flush(call: &mut CommandContext<'_>, held: &Rc<KeyGuard>) ->
 }
 
 /// A page of the keys of a range, in order.
-async fn page(
+pub(super) async fn page(
     store: &dyn LocalStore,
     start: Bound<Bytes>,
     end: Bound<Bytes>,

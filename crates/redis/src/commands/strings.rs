@@ -373,11 +373,10 @@ pub(crate) fn msetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     if options.get || options.comparison.is_some() || !options.tags.is_empty() {
         return Err(SYNTAX);
     }
+    // An invalid time is an error whether it is needed or not.
+    options.lifetime.map(|lifetime| lifetime.at(call.now, call.command.name)).transpose()?;
     let pairs = || (2..end).step_by(2).map(|at| (call.key(at), call.arg(at + 1)));
-    for (key, value) in pairs() {
-        options.expiry(call, key.bytes())?;
-        call.check_len(value.len())?;
-    }
+    pairs().try_for_each(|(_, value)| call.check_len(value.len()))?;
     let mut exists = |key| tier.peek(key, call.now, |_| ()).is_some();
     let is_met = match options.only_if {
         Some(Condition::IfAbsent) => !pairs().any(|(key, _)| exists(key)),

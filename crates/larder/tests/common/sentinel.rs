@@ -1,5 +1,5 @@
 //! A Redis Sentinel of the test's own, which watches a master under the name `main`.
-use super::common::{Client, Port, Reply, wait_until};
+use super::common::{Client, Port, Reply, redis_server, wait_until};
 use std::{
     fs,
     process::{Child, Command, Stdio},
@@ -48,7 +48,7 @@ impl Sentinel {
             config += &format!("requirepass watch\nsentinel sentinel-pass watch\nsentinel auth-pass main {password}\n");
         }
         fs::write(&file, config).unwrap();
-        let mut redis = Command::new("redis-server");
+        let mut redis = Command::new(redis_server());
         redis.arg(&file).arg("--sentinel").current_dir(dir.path());
         redis.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = redis.spawn().expect("redis-server is installed");

@@ -48,6 +48,12 @@ const FAMILIES: &[Family] = &[
         "SORT %l ?ALPHA ?ASC|DESC ?LIMIT_%n_%n ?STORE_%l", "SORT %t ALPHA ?DESC ?LIMIT_%n_%n", "SORT %l BY !nosort|w:* ?GET_# ?GET_%s ?STORE_%l",
         "SORT_RO %l ?ALPHA ?DESC|BAD", "SORT %z ?ALPHA ?BY_nosort", "WAIT 0 0", "FLUSHALL BAD",
     ]),
+    // Only to servers that have them.
+    ("newer", &[
+        "SET %s %n IFEQ %n ?GET ?EX_%T", "DELIFEQ %s %n", "MSETEX 2 %s %v %s %v ?NX|XX|EX_%T", "HSETEX %h EX %T FIELDS 1 %f %v",
+        "HGETEX %h ?PERSIST|EX_%T FIELDS 2 %f %f", "HEXPIRE %h %T ?NX|XX|GT|LT FIELDS 1 %f", "HPERSIST %h FIELDS 1 %f", "HTTL %h FIELDS 2 %f %f", "HGETDEL %h FIELDS 1 %f",
+        "GET %s", "HGETALL %h",
+    ]),
     ("hash", &[
         "HSET %h +%f_%v", "HSET %h +%f_%v", "HMSET %h +%f_%v", "HSETNX %h %f %v", "HGET %h %f", "HGET %h %f", "HMGET %h %f %f %f", "HGETALL %h",
         "HGETALL %h", "HKEYS %h", "HVALS %h", "HLEN %h", "HSTRLEN %h %f", "HEXISTS %h %f", "HDEL %h %f %f", "HINCRBY %h %f %i", "HINCRBYFLOAT %h %f %d",
@@ -115,11 +121,12 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// How often a family is chosen. Those not named: 10.
-fn weight(family: &str) -> usize {
+fn weight(family: &str, is_newer: bool) -> usize {
     match family {
         "string" => 25,
         // Each may wait on both servers.
         "blocking" => 1,
+        "newer" => 5 * usize::from(is_newer),
         "connection" => 8,
         _ => 10,
     }
@@ -157,6 +164,8 @@ pub(crate) struct Known {
     pub(crate) dumps: Vec<Vec<u8>>,
     /// What SCRIPT LOAD says of [`scripts`].
     pub(crate) hashes: Vec<Vec<u8>>,
+    /// Has commands that came after redis-server 7.0.
+    pub(crate) is_newer: bool,
     /// The time of the run, in seconds.
     pub(crate) now: u64,
 }
@@ -181,6 +190,7 @@ impl Generator {
 
     /// Any one.
     pub(crate) fn command(&mut self) -> Vec<Vec<u8>> {
+        let weight = |name| weight(name, self.known.is_newer);
         let all: usize = FAMILIES.iter().map(|(name, _)| weight(name)).sum();
         let mut at = self.random.below(all);
         let chosen = FAMILIES.iter().find(|(name, _)| {

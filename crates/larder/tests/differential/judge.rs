@@ -34,7 +34,7 @@ pub(crate) fn rule(args: &[Vec<u8>]) -> Rule {
         (b"HRANDFIELD" | b"ZRANDMEMBER", _) if args.len() > 3 => Rule::UnorderedPairs,
         (b"HRANDFIELD" | b"ZRANDMEMBER", _) => Rule::Unordered,
         (b"SCAN" | b"SSCAN" | b"HSCAN" | b"ZSCAN", _) => Rule::Scan,
-        (b"TTL" | b"PTTL" | b"EXPIRETIME" | b"PEXPIRETIME", _) => Rule::Clock,
+        (b"TTL" | b"PTTL" | b"EXPIRETIME" | b"PEXPIRETIME" | b"HTTL", _) => Rule::Clock,
         // Idle times and times of delivery.
         (b"XINFO", b"STREAM" | b"CONSUMERS") | (b"XPENDING", _) => Rule::Clock,
         (b"HELLO" | b"DUMP", _) => Rule::Kind,

@@ -102,7 +102,8 @@ fn known(redis: &RedisServer) -> Known {
     let hashes = scripts().map(|script| wire.say(&[b"SCRIPT", b"LOAD", script.as_bytes()]).text).collect();
     wire.say(&[b"SCRIPT", b"FLUSH"]);
     wire.say(&[b"FLUSHALL"]);
-    Known { dumps, hashes, now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() }
+    let is_newer = wire.say(&[b"COMMAND", b"INFO", b"DELIFEQ"]).children.iter().any(|row| !row.children.is_empty());
+    Known { dumps, hashes, is_newer, now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() }
 }
 
 fn show(client: usize, args: &[Vec<u8>]) -> String {
@@ -129,6 +130,7 @@ fn draw(generator: &mut Generator, of: Option<&Names>, reads: bool) -> Vec<Vec<u
 /// One seed's commands, to two servers on these ports.
 fn run(seed: u64, known: Known, of: Option<&Names>, direct: u16, through: u16) {
     let (mut errors, mut transactions) = (0, 0);
+    let is_newer = known.is_newer;
     let mut generator = Generator { random: Random(seed | 1 << 63), known };
     let mut clients: Vec<Twins> =
         (0..3).map(|_| Twins { direct: Wire::to(direct), through: Wire::to(through), queued: Vec::new() }).collect();
@@ -170,6 +172,8 @@ fn run(seed: u64, known: Known, of: Option<&Names>, direct: u16, through: u16) {
                 _ if expected_raw == got_raw => true,
                 // Larder leaves it to EXEC, which answers the same on both.
                 _ if got.text == b"QUEUED" && expected.text.starts_with(b"ERR unknown") => true,
+                // These say it otherwise than redis-server 7.0, and Larder itself says it like that one.
+                _ if is_newer && newer_text(&expected.text) && newer_text(&got.text) => true,
                 Some(rule) => rule.same(&expected, &got),
                 None => {
                     expected.kind == got.kind
@@ -197,6 +201,12 @@ fn run(seed: u64, known: Known, of: Option<&Names>, direct: u16, through: u16) {
     }
     // Refusals alone would prove little.
     assert!(errors < COMMANDS / 3 && transactions > COMMANDS / 1000, "{errors} errors, {transactions} transactions");
+}
+
+/// Texts of MULTI and WATCH within a transaction, and of a BITCOUNT whose arguments are wrong twice.
+fn newer_text(text: &[u8]) -> bool {
+    text.ends_with(b"not allowed inside a transaction")
+        || [&b"ERR syntax error"[..], b"ERR value is not an integer or out of range"].contains(&text)
 }
 
 /// What Larder refuses is left aside: a change of protocol and of the database within a

@@ -67,7 +67,9 @@ fn copies_are_for_those_whom_redis_lets_read_them() {
     {
         let (ours, theirs) = (nobody.command(command), nobody_direct.command(command));
         assert!(matches!(&ours, Reply::Error(_)), "{command:?}: {ours:?}");
-        assert_eq!(ours, theirs, "{command:?}");
+        // Newer servers write `HELLO <proto> AUTH` in their advice.
+        let theirs = theirs.error().replace("HELLO <proto> AUTH", "HELLO AUTH");
+        assert_eq!(ours.error(), theirs, "{command:?}");
     }
     // The other user fills the tier with what `app` may and may not read.
     let mut other = log_in(larder.client(), "other", "o");

@@ -206,7 +206,9 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn start() -> Redis {
         let dir = tempfile::tempdir().expect("a directory");
-        let process = Command::new("redis-server")
+        // `make test-valkey` names a Valkey.
+        let program = std::env::var_os("LARDER_TEST_REDIS").unwrap_or_else(|| "redis-server".into());
+        let process = Command::new(program)
             .args(["--port", "0", "--save", "", "--unixsocket", "redis.sock", "--enable-debug-command", "no"])
             .args(["--slowlog-log-slower-than", "-1"])
             .current_dir(&dir)

@@ -566,9 +566,18 @@ fn an_http_hit_allocates_nothing() {
             let length = body.len();
             format!("{method} /cache/v1/item HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")
         };
+        let redis = |fields: &str| {
+            format!("POST /redis HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: 13\r\n\r\n[\"GET\",\"key\"]")
+        };
         let cases = [
             get("/v1/kv/key"),
             get("/v1/kv/%6bey"),
+            get("/redis/get/key"),
+            get("/redis/get/%6bey"),
+            get("/redis/get/none"),
+            redis(""),
+            redis("Authorization: Bearer token\r\nUpstash-Encoding: base64\r\n"),
+            redis("").repeat(100),
             get("/lookup?key=key"),
             get("/?key=key"),
             get("/v1/kv/large"),
@@ -585,7 +594,7 @@ fn an_http_hit_allocates_nothing() {
             let mut length = 0;
             for _ in 0..3 {
                 client.write_all(request.as_bytes()).await.unwrap();
-                length = read_answers(&mut client, &mut answer, request.matches("GET ").count()).await;
+                length = read_answers(&mut client, &mut answer, request.matches("HTTP/1.1").count()).await;
             }
             let before = ALLOCATIONS.get();
             for _ in 0..1000 {

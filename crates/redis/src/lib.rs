@@ -41,6 +41,7 @@ mod forwarded_commands;
 mod forwarded_writes;
 pub mod key_prefetch;
 mod limited_commands;
+pub mod lone_gets;
 mod long_double;
 mod monitored_commands;
 mod paused_commands;

@@ -6,7 +6,7 @@ use super::{
 };
 use bytes::Bytes;
 use larder_core::{app::Worker, read::Group};
-use larder_engine::Wait;
+use larder_engine::{Outcome, Wait};
 use larder_proto::{output::Output, resp::Reply};
 use larder_source::{SourceError, is_document};
 use smallvec::{SmallVec, smallvec};
@@ -38,6 +38,15 @@ pub struct PendingRead {
 pub(super) enum Slot {
     Known(Result<Option<Bytes>, SourceError>),
     Wait(Wait),
+}
+
+/// The string that a wait for a flight came to.
+pub(super) fn fetched(wait: &Wait, outcome: Outcome) -> Result<Option<Bytes>, SourceError> {
+    let is_document = wait.metadata().is_some_and(|metadata| is_document(&metadata));
+    match Group::ended(outcome) {
+        Ok(Some(_)) if is_document => Err(SourceError::Refused(WRONG_TYPE_TEXT.into())),
+        ended => ended,
+    }
 }
 
 impl PendingRead {
@@ -74,11 +83,7 @@ impl PendingRead {
                             timed.ends_get(worker, wait.key(), now);
                             self.ended = Some(now);
                         }
-                        let is_document = wait.metadata().is_some_and(|metadata| is_document(&metadata));
-                        *slot = Slot::Known(match Group::ended(outcome) {
-                            Ok(Some(_)) if is_document => Err(SourceError::Refused(WRONG_TYPE_TEXT.into())),
-                            ended => ended,
-                        });
+                        *slot = Slot::Known(fetched(wait, outcome));
                     }
                     Poll::Pending => return Poll::Pending,
                 }

@@ -4,10 +4,11 @@ use super::{
     command_lookup::COMMANDS,
 };
 use larder_base::telemetry::{SlowEntry, record_args};
+use larder_config::Address;
 use larder_core::{app::Worker, clients::Client};
 use larder_proto::resp::Args;
 use smallvec::SmallVec;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Shown in place of a secret, as in Redis.
 const HIDDEN: &[u8] = b"(redacted)";
@@ -76,20 +77,20 @@ pub(super) fn note(worker: &Worker, client: &Client, row: u16, took: Duration, a
 /// Like [`note`], with arguments that were recorded when the command began.
 #[cold]
 pub(super) fn note_recorded(worker: &Worker, client: &Client, row: u16, took: Duration, args: Box<[u8]>) {
+    let name = client.about.lock().name.clone();
+    note_of(worker, (client.peer.clone(), name), row, took, args);
+}
+
+/// Like [`note_recorded`], for a client with this address and name.
+#[cold]
+pub(super) fn note_of(worker: &Worker, (client, name): (Address, Arc<str>), row: u16, took: Duration, args: Box<[u8]>) {
     let command = COMMANDS.get(usize::from(row));
     // Its commands are noted one by one.
     if command.is_some_and(|command| command.kind == CommandKind::Transaction(TransactionStep::Exec)) {
         return;
     }
     let telemetry = &worker.app.telemetry;
-    let entry = SlowEntry {
-        id: 0,
-        at: telemetry.time(),
-        took,
-        args: args.into(),
-        client: client.peer.clone(),
-        name: client.about.lock().name.as_ref().into(),
-    };
+    let entry = SlowEntry { id: 0, at: telemetry.time(), took, args: args.into(), client, name };
     let is_fast = command.is_some_and(|command| command.flags.has(Flags::FAST));
     telemetry.slow.note(entry, if is_fast { "fast-command" } else { "command" });
 }

@@ -13,7 +13,8 @@ pub enum HttpRoute {
     Data,
     Peer,
     Item,
-    /// Of the fast path the last.
+    /// Redis over HTTP. Of the fast path the last.
+    Redis,
     Mget,
     Keys,
     Health,
@@ -24,7 +25,7 @@ pub enum HttpRoute {
 
 impl HttpRoute {
     /// In the order of the metrics, which is that of their numbers.
-    pub const ALL: [HttpRoute; 13] = [
+    pub const ALL: [HttpRoute; 14] = [
         HttpRoute::Kv,
         HttpRoute::Lookup,
         HttpRoute::Text,
@@ -32,6 +33,7 @@ impl HttpRoute {
         HttpRoute::Data,
         HttpRoute::Peer,
         HttpRoute::Item,
+        HttpRoute::Redis,
         HttpRoute::Mget,
         HttpRoute::Keys,
         HttpRoute::Health,
@@ -52,6 +54,7 @@ impl HttpRoute {
             HttpRoute::Data => "/data",
             HttpRoute::Peer => "/_groupcache",
             HttpRoute::Item => "/cache/v1/item",
+            HttpRoute::Redis => "/redis",
             HttpRoute::Mget => "/v1/mget",
             HttpRoute::Keys => "/v1/keys",
             HttpRoute::Health => "health",

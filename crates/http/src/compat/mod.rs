@@ -3,6 +3,6 @@ pub(crate) mod entity;
 pub(crate) mod groupcache_stats;
 pub(crate) mod read_routes;
 mod redis_events;
-mod redis_json;
+pub(crate) mod redis_json;
 pub(crate) mod redis_rest;
 pub(crate) mod start_page;

@@ -2,7 +2,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use larder_base::buffers::BufferCharge;
 use larder_proto::{
-    http::json,
+    http::{json, text::Sink},
     resp::{Args, Scanner, Values, View, view},
 };
 use larder_redis::{Flags, FoundCommand, find_for};
@@ -188,6 +188,60 @@ pub(crate) enum Strings {
     Base64,
 }
 
+impl Strings {
+    /// Length of what [`Self::write`] appends.
+    pub(crate) fn len(self, text: &[u8]) -> usize {
+        match self {
+            Strings::Text => json::len(text),
+            Strings::Base64 => 4 * text.len().div_ceil(3) + 2,
+        }
+    }
+
+    /// Appends a string of a reply.
+    pub(crate) fn write(self, out: &mut impl Sink, text: &[u8]) {
+        /// A multiple of 3, so that only the last one is padded.
+        const PART: usize = 768;
+        match self {
+            Strings::Text => json::write(out, text),
+            Strings::Base64 => {
+                out.put(b"\"");
+                for part in text.chunks(PART) {
+                    let mut encoded = [0; PART / 3 * 4];
+                    let len = BASE64_STANDARD.encode_slice(part, &mut encoded).expect("there is room for a part");
+                    out.put(&encoded[..len]);
+                }
+                out.put(b"\"");
+            }
+        }
+    }
+}
+
+/// The key of `["GET","key"]`. Strings with escapes are left to [`Commands::read`].
+pub(crate) fn key_of_get(body: &[u8]) -> Option<&[u8]> {
+    let (name, rest) = plain_string(token(body, b'[')?)?;
+    let (key, rest) = plain_string(token(rest, b',')?)?;
+    let rest = token(rest, b']')?;
+    (name.eq_ignore_ascii_case(b"get") && trimmed(rest).is_empty()).then_some(key)
+}
+
+/// What follows white space and this byte.
+fn token(text: &[u8], byte: u8) -> Option<&[u8]> {
+    trimmed(text).strip_prefix(&[byte])
+}
+
+fn trimmed(text: &[u8]) -> &[u8] {
+    let begin = text.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    &text[begin.unwrap_or(text.len())..]
+}
+
+/// A string whose characters stand for themselves, and what follows it.
+fn plain_string(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = token(text, b'"')?;
+    let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+    let (string, rest) = text.split_at(end);
+    Some((string, rest.strip_prefix(b"\"")?)).filter(|_| str::from_utf8(string).is_ok())
+}
+
 /// Replies that came one after the other.
 pub(crate) struct Replies<'r>(pub(crate) &'r [u8]);
 impl<'r> Iterator for Replies<'r> {
@@ -233,10 +287,7 @@ fn write_value(out: &mut Vec<u8>, value: View<'_>, strings: Strings, depth: usiz
         View::Null => out.extend_from_slice(b"null"),
         View::Integer(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
         View::Simple(b"OK") => out.extend_from_slice(b"\"OK\""),
-        View::Simple(text) | View::Bulk(text) | View::Double(text) | View::BigNumber(text) => match strings {
-            Strings::Text => json::write(out, text),
-            Strings::Base64 => json::write(out, BASE64_STANDARD.encode(text).as_bytes()),
-        },
+        View::Simple(text) | View::Bulk(text) | View::Double(text) | View::BigNumber(text) => strings.write(out, text),
         View::Boolean(is) => out.extend_from_slice(if is { b"true" } else { b"false" }),
         // Within EXEC and scripts.
         View::Error(text) => json::write(out, text),
@@ -337,6 +388,40 @@ mod tests {
             let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
             read.read(json.as_bytes(), Part::Command).expect("a command");
             prop_assert_eq!(read.bytes, encode(&parts));
+        }
+
+        /// The short way reads what the long one reads, or nothing.
+        #[test]
+        fn a_get_is_read_in_the_same_way(
+            body in prop_oneof![
+                prop::collection::vec(
+                    prop::sample::select(vec!["[", "]", "\"", ",", "get", "GET", "k", " ", "\n", "\x0c", "\\", "\\n", "é", "1"]),
+                    0..12,
+                ).prop_map(|parts| parts.concat().into_bytes()),
+                (any::<Vec<u8>>(), "[ \t\r\n]{0,2}").prop_map(|(key, space)| {
+                    [b"[\"GeT\",", space.as_bytes(), b"\"", &key, b"\"]", space.as_bytes()].concat()
+                }),
+            ],
+        ) {
+            let mut read = commands();
+            let long = read.read(&body, Part::Command);
+            if let Some(key) = key_of_get(&body) {
+                prop_assert_eq!(long, Ok(()));
+                let name = &body[body.iter().position(|byte| byte.eq_ignore_ascii_case(&b'g')).expect("a name")..][..3];
+                prop_assert_eq!(read.bytes, encode(&[name, key]));
+            }
+        }
+
+        #[test]
+        fn strings_have_their_length(text: Vec<u8>) {
+            for strings in [Strings::Text, Strings::Base64] {
+                let (mut out, text) = (Vec::new(), text.repeat(20));
+                strings.write(&mut out, &text);
+                prop_assert_eq!(out.len(), strings.len(&text));
+                if strings == Strings::Base64 {
+                    prop_assert_eq!(out, format!("\"{}\"", BASE64_STANDARD.encode(&text)).into_bytes());
+                }
+            }
         }
 
         #[test]

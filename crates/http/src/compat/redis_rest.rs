@@ -19,6 +19,7 @@ use larder_base::{
     buffers::{BufferCharge, BufferKind},
     lifecycle::queue_delay::OVERLOADED,
 };
+use larder_core::app::Worker;
 use larder_proto::{
     http::target,
     resp::{View, encode},
@@ -304,7 +305,8 @@ pub(super) fn session(request: &RouteRequest<'_>) -> Result<(RequestSession, Vec
     let ends = ((client.ip, client.port.unwrap_or(0)).into(), (Ipv4Addr::UNSPECIFIED, 0).into());
     let certificate = context.users.certificate_user().map(Into::into);
     let state = &context.http.redis;
-    let client = RequestClient { ends, user, certificate, access: state.access(worker, has_logged_in(request)) };
+    let client =
+        RequestClient { ends, user, certificate, access: state.access(worker, has_logged_in(request)).clone() };
     Ok((RequestSession::begin(worker, &state.pool, client), login))
 }
 
@@ -366,21 +368,46 @@ fn write(
     replies: &KeptReplies,
     put: impl FnOnce(&mut Replies<'_>, &mut Vec<u8>, Strings),
 ) -> Ran {
-    let buffers = &request.worker.app.buffers;
+    let strings = strings(request.headers);
+    Ok(charged(request.worker, replies.bytes.len(), |out| put(&mut replies.all(), out, strings))?)
+}
+
+/// Writes a document of replies of so many bytes, on the account of the buffers.
+fn charged(worker: &Worker, replies: usize, put: impl FnOnce(&mut Vec<u8>)) -> Result<Response<ResponseBody>, Problem> {
+    let buffers = &worker.app.buffers;
     let mut charge = buffers.charge(BufferKind::HttpOutput);
     let full = || Problem::buffers_full("the answer does not fit", buffers.limit());
     // Most documents are about as long as their replies.
-    if !charge.try_resize(2 * replies.charge.bytes()) {
-        return Err(full().into());
+    if !charge.try_resize(2 * replies) {
+        return Err(full());
     }
     let response = document(StatusCode::OK, |out| {
-        out.reserve(replies.bytes.len() + 32);
-        put(&mut replies.all(), out, strings(request.headers));
+        out.reserve(replies + 32);
+        put(out);
     });
     match charge.try_resize(response.body().left().unwrap_or(0) as usize) {
         true => Ok(response),
-        false => Err(full().into()),
+        false => Err(full()),
     }
+}
+
+/// The answer to a GET that has this value, or this error.
+pub(crate) fn answer_get(
+    worker: &Worker,
+    got: &Result<Option<Bytes>, Vec<u8>>,
+    strings: Strings,
+) -> Response<ResponseBody> {
+    let (reply, len) = match got {
+        Ok(Some(value)) => (View::Bulk(value), value.len()),
+        Ok(None) => (View::Null, 0),
+        Err(error) => (View::Error(error), error.len()),
+    };
+    let answered = charged(worker, len, |out| _ = write_reply(out, reply, strings));
+    let mut response = answered.unwrap_or_else(error_response);
+    if let Err(error) = got {
+        set_status(&mut response, error);
+    }
+    response
 }
 
 /// How the client wants strings.

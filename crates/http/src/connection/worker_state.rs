@@ -36,10 +36,10 @@ pub(crate) struct RedisSessions {
 impl RedisSessions {
     /// What clients may do: the same as those of `redis`, except that it takes a login to
     /// administer the server.
-    pub(crate) fn access(&self, worker: &Worker, has_logged_in: bool) -> Arc<CommandAccess> {
+    pub(crate) fn access(&self, worker: &Worker, has_logged_in: bool) -> &Arc<CommandAccess> {
         let settings = &worker.app.settings;
         let made = || [CommandAccess::without_admin(settings), CommandAccess::of_listeners(settings).swap_remove(0)];
-        self.access.get_or_init(made)[usize::from(has_logged_in)].clone()
+        &self.access.get_or_init(made)[usize::from(has_logged_in)]
     }
 }
 

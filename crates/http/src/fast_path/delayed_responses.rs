@@ -1,13 +1,14 @@
 //! Answers that had to wait for the source or the store, sent in the order of their requests.
 use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
 use crate::{
-    compat::read_routes::ReadRoute,
+    compat::{read_routes::ReadRoute, redis_rest},
     keys::key_routes::{self, Wanted},
     messages::{problem_json::Problem, read_responses::EntryMetadata},
 };
 use http::{Response, StatusCode};
 use larder_base::tls::ClientStream;
 use larder_core::read::Group;
+use larder_redis::lone_gets;
 use larder_source::{CopyMetadataView, SourceError};
 use larder_store::clock;
 use std::io;
@@ -37,6 +38,11 @@ impl<S: ClientStream> FastConnection<'_, S> {
                     Some(route.found(&key, value, None, (&[], &CopyMetadataView::default()), worker.app.instance))
                 }
                 PendingAnswer::Ready(response) => Some(*response),
+                PendingAnswer::RedisGet(get) => {
+                    let (wait, strings, client) = *get;
+                    let got = lone_gets::end(&worker, (client, wait, begun)).await;
+                    Some(redis_rest::answer_get(&worker, &got, strings))
+                }
                 PendingAnswer::Wait(mut wait, accepted) => {
                     let ended = Group::ended((&mut wait).await);
                     if matches!(ended, Ok(Some(_))) && self.write_fetched(route, group, &key) {

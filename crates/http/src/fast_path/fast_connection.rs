@@ -1,7 +1,7 @@
 //! A connection on the fast path, and its turns: sends the rest of the output, reads, answers the
 //! complete requests, sends.
 use crate::{
-    compat::read_routes::ReadRoute,
+    compat::{read_routes::ReadRoute, redis_json::Strings},
     connection::{
         closing_response::{LINGER, head_timeout},
         connection_context::ConnectionContext,
@@ -13,8 +13,10 @@ use crate::{
 use bytes::Bytes;
 use http::Response;
 use larder_base::{lifecycle::linger::linger, telemetry::HttpRoute, tls::ClientStream};
+use larder_config::Address;
 use larder_engine::Wait;
 use larder_proto::{http::head::Heads, output::Output};
+use larder_redis::lone_gets;
 use larder_source::Fetch;
 use std::{
     future::poll_fn,
@@ -192,6 +194,8 @@ pub(super) enum PendingAnswer {
     /// Too large to be encoded under the shard's lock.
     Large(Bytes),
     Write(JoinHandle<Result<Response<ResponseBody>, Problem>>),
+    /// The source is being asked for a value, for a client of Redis over HTTP with this address.
+    RedisGet(Box<(Wait, Strings, Address)>),
     /// Here already, but not short.
     Ready(Box<Response<ResponseBody>>),
 }
@@ -273,6 +277,9 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 let RouteTurn { answered, hits, received, sent } = std::mem::take(turn);
                 for _ in 0..answered {
                     worker.counters.http_times[*route].record(took);
+                }
+                if *route == HttpRoute::Redis && answered > 0 {
+                    lone_gets::note_took(worker, answered, took);
                 }
                 worker.counters.http_hits(*route, hits);
                 worker.counters.http_routes[*route].received.add(received as u64);

@@ -8,6 +8,7 @@ mod delayed_responses;
 mod fast_connection;
 mod item_requests;
 mod plain_requests;
+mod redis_requests;
 mod send_output;
 
 pub(super) use fast_connection::serve;

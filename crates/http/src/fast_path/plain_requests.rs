@@ -1,6 +1,9 @@
 //! The fast routes: plain reads of one key, answered from inside the engine's lookup, and plain
-//! writes to a store.
-use super::fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse};
+//! writes to a store. Those of items and of Redis over HTTP have their own files.
+use super::{
+    fast_connection::{ENOUGH, FastConnection, FastState, PendingAnswer, WaitingResponse},
+    redis_requests::RedisTarget,
+};
 use crate::{
     compat::{entity, read_routes::ReadRoute},
     connection::{
@@ -48,6 +51,14 @@ use std::{iter, net::IpAddr, rc::Rc, time::Instant};
 /// Reads of one connection that wait at a time.
 const MOST_WAITING: usize = 128;
 
+/// The fast routes whose requests may have a body.
+enum BodyRoute<'t> {
+    /// A plain write to a store.
+    Write,
+    Item(BodyMethod),
+    Redis(RedisTarget<'t>),
+}
+
 impl<S: ClientStream> FastConnection<'_, S> {
     /// Answers the complete requests in the first `filled` bytes of input; the number of bytes they
     /// take.
@@ -60,7 +71,6 @@ impl<S: ClientStream> FastConnection<'_, S> {
         }
         let max_head = self.context.worker.app.settings.max_headers.min(INPUT - 1);
         let is_open = self.context.users.is_open(&self.context.worker);
-        self.heads.take_authorization(!is_open);
         if is_open && self.user.is_known() {
             self.user = Rc::default();
         }
@@ -78,13 +88,14 @@ impl<S: ClientStream> FastConnection<'_, S> {
             let (target, len, body) = match self.heads.front_for(&input[at..], |host| self.context.allows_host(host)) {
                 Front::Plain { target, len } if len <= max_head => (target, len, None),
                 Front::WithBody { method, target, head, len } => {
-                    if head > max_head || len >= INPUT || !self.takes_body(method, target) {
+                    let Some(route) = self.body_route(method, target).filter(|_| head <= max_head && len < INPUT)
+                    else {
                         break FastState::OtherRequest;
-                    }
+                    };
                     if filled - at < len {
                         break FastState::InBody;
                     }
-                    (target, len, Some((method, &input[at + head..at + len])))
+                    (target, len, Some((route, &input[at + head..at + len])))
                 }
                 Front::Partial if filled - at <= max_head => break FastState::InHead,
                 Front::Plain { .. } | Front::Partial | Front::Other => break FastState::OtherRequest,
@@ -102,14 +113,20 @@ impl<S: ClientStream> FastConnection<'_, S> {
             // Writes of one connection are under way together, but what is read next comes after them, and they
             // after what was read.
             let writing = self.waiting.last().map(|last| matches!(last.answer, PendingAnswer::Write(_)));
-            if writing.is_some_and(|writing| writing != body.is_some()) {
+            let writes = matches!(body, Some((BodyRoute::Write | BodyRoute::Item(_), _)));
+            if writing.is_some_and(|writing| writing != writes) {
                 break FastState::Backlog;
             }
-            let waiting = self.waiting.len();
+            let (waiting, request) = (self.waiting.len(), &input[at..at + len]);
             let taken = match body {
-                Some((BodyMethod::Put, body)) => self.write(target, body, begun, date, output),
-                Some((method, body)) => self.item(method, (target, body), (now, begun), date, output, text),
-                None => self.answer(target, &input[at..at + len], (now, begun), date, output, text),
+                Some((BodyRoute::Write, body)) => self.write(target, body, begun, date, output),
+                Some((BodyRoute::Item(method), body)) => {
+                    self.item(method, (target, body), (now, begun), date, output, text)
+                }
+                Some((BodyRoute::Redis(asked), body)) => {
+                    self.redis_get(&asked, (request, body), (now, begun), date, output)
+                }
+                None => self.answer(target, request, (now, begun), date, output, text),
             };
             if !taken {
                 break FastState::OtherRequest;
@@ -128,11 +145,13 @@ impl<S: ClientStream> FastConnection<'_, S> {
         at
     }
 
-    /// Whether a request with a body may be one of the fast routes.
-    fn takes_body(&self, method: BodyMethod, target: &[u8]) -> bool {
+    /// The fast route that a request with a body may be for.
+    fn body_route<'t>(&self, method: BodyMethod, target: &'t [u8]) -> Option<BodyRoute<'t>> {
         match method {
-            BodyMethod::Put => self.writes_here(),
-            _ => self.takes_item(method, target),
+            BodyMethod::Put => self.writes_here().then_some(BodyRoute::Write),
+            _ if self.takes_item(method, target) => Some(BodyRoute::Item(method)),
+            BodyMethod::Post => self.redis_target(target).map(BodyRoute::Redis),
+            BodyMethod::Get | BodyMethod::Delete => None,
         }
     }
 
@@ -269,7 +288,11 @@ impl<S: ClientStream> FastConnection<'_, S> {
                 None if self.takes_item(BodyMethod::Get, target) => {
                     return self.item(BodyMethod::Get, (target, b""), (now, begun), date, output, text);
                 }
-                None => return false,
+                None => {
+                    return self
+                        .redis_target(target)
+                        .is_some_and(|asked| self.redis_get(&asked, (head, b""), (now, begun), date, output));
+                }
             }
         };
         self.timed_with = route.timed_with();

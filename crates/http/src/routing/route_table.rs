@@ -171,15 +171,15 @@ pub(crate) static ROUTES: &[Route] = routes! {
         => items deleteItem "Delete an item, from the source first" "" "204 : The key does not exist now | 4XX itemError | 503 itemError";
     GET "/cache/v1/keys" Native DATA Item, Command("keys"), any["mask"], Small "itemMask", body(item_api::list_item_keys)
         => items listItemKeys "List all keys that match a mask" "" "200 itemKeys | 4XX itemError | 502 itemError | 503 itemError";
-    POST "/redis" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommand", body(redis_rest::command)
+    POST "/redis" Native FREE Redis, Session, any["Upstash-Encoding"], Item "redisCommand", body(redis_rest::command)
         => compatibility runCommand "Run a Redis command" "In a session of the Redis door, with the same rights, limits and errors." "200 redisResult | 4XX redisError | 503 redisError";
-    POST "/redis/pipeline" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::pipeline)
+    POST "/redis/pipeline" Native FREE Redis, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::pipeline)
         => compatibility runPipeline "Run Redis commands one after the other" "Each has its result or its error, in order." "200 redisResults | 4XX redisError | 503 redisError";
-    POST "/redis/multi-exec" Native FREE Other, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::transaction)
+    POST "/redis/multi-exec" Native FREE Redis, Session, any["Upstash-Encoding"], Item "redisCommands", body(redis_rest::transaction)
         => compatibility runTransaction "Run Redis commands as one transaction" "" "200 redisResults | 4XX redisError | 503 redisError";
-    GET "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Unread "", later(redis_rest::get_path)
+    GET "/redis/{key}" Native FREE Redis, Session, any["path-command-line" "Upstash-Encoding"], Unread "", later(redis_rest::get_path)
         => compatibility runCommandOfPath "Run a Redis command whose parts are the segments of the path, and the query" "Without a token, only commands that read. `subscribe`, `psubscribe` and `monitor` answer with `text/event-stream`." "200 redisResult | 4XX redisError | 503 redisError";
-    POST "/redis/{key}" Native FREE Other, Session, any["path-command-line" "Upstash-Encoding"], Item "redisArgument", unread(redis_rest::post_path)
+    POST "/redis/{key}" Native FREE Redis, Session, any["path-command-line" "Upstash-Encoding"], Item "redisArgument", unread(redis_rest::post_path)
         => compatibility runCommandOfPathWithBody "Run a Redis command of the path, with the body as one more argument" "" "200 redisResult | 4XX redisError | 503 redisError";
     GET "/v1/stats" Both ADMIN Metrics, Command("info"), any[], Unread "", now(metrics_and_stats::stats)
         => observe getStats "Everything that `/metrics` counts, as JSON" "" "200 json: Counters and gauges; those of a group under `groups` | 503";

@@ -59,13 +59,15 @@ pub(crate) async fn respond(context: &ConnectionContext, request: Request<Incomi
     }
     let is_forwarded = primary_writes::is_forwarded(request.method(), request.headers());
     let mut logged = logged(context, &request);
-    let of_items = item_path(context, request.uri()).is_item().then(|| request.method().clone());
     let (mut left, mut timed_with) = (None, HttpRoute::Other);
     let (head, body) = request.into_parts();
-    let of_redis = matches!(redis_path(context, &head.method, head.uri.path()), RedisPath::Here(_));
+    let paths = (item_path(context, &head.uri), redis_path(context, &head.method, head.uri.path()));
+    let of_items = paths.0.is_item().then(|| head.method.clone());
+    let of_redis = matches!(paths.1, RedisPath::Here(_));
     let is_http2 = head.version == Version::HTTP_2;
     let mut body = pin!(body);
-    let answered = answer(context, head, body.as_mut(), logged.as_mut(), (&mut left, &mut timed_with)).await;
+    let asked = (&head, paths, body.as_mut());
+    let answered = answer(context, asked, logged.as_mut(), (&mut left, &mut timed_with)).await;
     if is_http2 && !body.is_end_stream() {
         request_body::discard(body).await;
     }
@@ -180,19 +182,16 @@ fn logged(context: &ConnectionContext, request: &Request<Incoming>) -> Option<Lo
 
 async fn answer(
     context: &ConnectionContext,
-    head: request::Parts,
-    body: Pin<&mut Incoming>,
+    (head, (path, redis), body): (&request::Parts, (ItemPath<'_>, RedisPath<'_>), Pin<&mut Incoming>),
     logged: Option<&mut LoggedRequest>,
     (left, timed_with): (&mut Option<Allowance>, &mut HttpRoute),
 ) -> Answer {
     let settings = &context.worker.app.settings;
-    if head_size(&head) > settings.max_headers {
+    if head_size(head) > settings.max_headers {
         return Err(Problem::over(ProblemKind::HeadTooLarge, "the head", "max-headers", settings.max_headers));
     }
-    check_host(context, &head)?;
-    let path = item_path(context, &head.uri);
+    check_host(context, head)?;
     let no_such_route = || Problem::no_such_route(head.uri.path());
-    let redis = redis_path(context, &head.method, head.uri.path());
     let in_table = match &redis {
         RedisPath::Other => path.in_table(),
         RedisPath::Here(path) => Some(&**path),
@@ -213,7 +212,7 @@ async fn answer(
     };
     *timed_with = route.timed_with;
     if !route.is_safe() {
-        refuse_other_sites(&head)?;
+        refuse_other_sites(head)?;
     }
     let query = head.uri.query().unwrap_or_default().as_bytes();
     context.worker.judge();
@@ -280,7 +279,7 @@ async fn answer(
         {
             return Ok(refused);
         }
-        return primary_writes::forward(context, &head, body).await;
+        return primary_writes::forward(context, head, body).await;
     }
     match route.handler {
         Handler::Read(ReadRoute::Peer) => Ok(peer_routes::get(&request).await),

@@ -123,7 +123,17 @@ fn requests() -> impl Strategy<Value = String> {
     let key =
         prop_oneof!["[a-z]{1,3}", Just("b/c%20d".to_owned()), Just("%ff%00".to_owned()), "[%a-f0-9+&=?/.~]{0,8}",];
     let target = (
-        prop_oneof!["/v1/kv/", "/data/", "/lookup\\?key=", "/\\?key=", "/lookup\\?", "/v1/kv", "/v1/keys\\?match="],
+        prop_oneof![
+            "/v1/kv/",
+            "/data/",
+            "/lookup\\?key=",
+            "/\\?key=",
+            "/lookup\\?",
+            "/v1/kv",
+            "/v1/keys\\?match=",
+            "/redis/[gG]et/",
+            "/redis/",
+        ],
         key,
     )
         .prop_map(|(route, key)| route + &key);
@@ -134,6 +144,9 @@ fn requests() -> impl Strategy<Value = String> {
         "If-None-Match: (\\*|\"[0-9a-f]{16}\"|nonsense)",
         "Range: bytes=0-1",
         "X-[A-Za-z]{1,5}: [ -~]{0,5}",
+        "Upstash-Encoding: (base64|none)",
+        "Authorization: (Bearer|Basic) [ -~]{0,5}",
+        "(Origin|Sec-Fetch-Site): (none|http://h)",
     ];
     let method = prop_oneof![8 => Just("GET"), 1 => Just("HEAD"), 1 => Just("OPTIONS")];
     (method, target, proptest::collection::vec(header, 0..4)).prop_map(|(method, target, headers)| {

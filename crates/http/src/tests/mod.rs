@@ -6,6 +6,7 @@ mod items;
 mod limits;
 #[path = "../../../redis/src/tests/memory_store.rs"]
 mod memory_store;
+mod redis_rest;
 mod routes;
 mod source;
 mod store;

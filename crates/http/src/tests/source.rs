@@ -166,6 +166,45 @@ fn the_misses_of_a_pipeline_leave_together_and_are_answered_in_order() {
     });
 }
 
+/// A GET of Redis over HTTP that waits keeps its place, and is answered like by a session.
+#[test]
+fn a_miss_of_redis_over_http_is_answered_like_by_a_session() {
+    run(|| async {
+        let get = |key: &str, fields: &str| {
+            let body = format!("[\"GET\",\"{key}\"]");
+            format!("POST /redis HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+        };
+        let large = "é".repeat(1 << 20);
+        for error in [None, unavailable(), Some(SourceError::Refused("OOM no\r\nmemory".into()))] {
+            for fields in ["", "Upstash-Encoding: base64\r\n"] {
+                let mut answers = Vec::new();
+                for path in [Path::General, Path::Any] {
+                    let (fake, server) = fake(&[("a", "1"), ("large", &large)]);
+                    *fake.error.borrow_mut() = error.clone();
+                    server.set(b"hit", b"here");
+                    let mut client = server.connect_to(ListenerRole::Native, path).await;
+                    let keys = ["a", "hit", "b", "large"];
+                    client.write(keys.map(|key| get(key, fields)).concat()).await;
+                    let mut of_path = Vec::new();
+                    for _ in keys {
+                        of_path.push(client.reply(false).await.timeless());
+                    }
+                    if path == Path::Any {
+                        assert_eq!(*fake.batches.borrow(), [[b"a".to_vec(), b"b".to_vec(), b"large".to_vec()]]);
+                    }
+                    answers.push(of_path);
+                }
+                for (general, fast) in answers[0].iter().zip(&answers[1]) {
+                    assert!(general == fast, "{error:?} {fields}: {} and {}", general.head, fast.head);
+                }
+                let statuses: Vec<u16> = answers[1].iter().map(|answer| answer.status).collect();
+                let expected = if error.is_none() { [200; 4] } else { [400, 200, 400, 400] };
+                assert_eq!(statuses, expected, "{error:?} {fields}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_source_that_is_down_fails_misses_and_spares_hits() {
     run(|| async {

@@ -400,3 +400,24 @@ fn a_write_says_the_same_on_both_paths() {
         assert!(at_once.at_once.load(Relaxed) >= 5, "most of them were made at once");
     });
 }
+
+/// What a connection reads by Redis over HTTP comes after what it has written before.
+#[test]
+fn a_get_of_redis_over_http_sees_the_writes_before_it() {
+    run(|| async {
+        let get = "POST /redis HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\n\r\n[\"GET\",\"k\"]";
+        let path = "GET /redis/get/k HTTP/1.1\r\nHost: h\r\n\r\n";
+        for store in MemoryStore::both_kinds() {
+            let server = server(&store);
+            let mut client = server.connect().await;
+            let requests = ["1", "2", "3"].map(|value| [&put("/v1/kv/k", "", value), get, path].concat());
+            client.write(requests.concat()).await;
+            for value in ["1", "2", "3"] {
+                assert!(matches!(client.reply(false).await.status, 201 | 204));
+                for _ in 0..2 {
+                    assert_eq!(client.reply(false).await.text(), format!("{{\"result\":\"{value}\"}}"));
+                }
+            }
+        }
+    });
+}

@@ -57,14 +57,14 @@ impl BodyMethod {
 /// gives the body, depends on its bytes alone.
 #[derive(Debug, Default)]
 pub struct Heads {
-    /// One `Authorization` is harmless; its value is kept.
-    takes_authorization: bool,
-    authorization: Option<Vec<u8>>,
     harmless: Vec<u8>,
     /// The length that it gives the body; `None`: it has no `Content-Length`.
     body: Option<usize>,
-    /// It says which page asks, so it is harmless for `GET` alone.
+    /// The rest is of the last request that was recognised.
+    authorization: Option<Vec<u8>>,
+    /// The head says which page asks, so it is harmless for `GET` alone.
     names_page: bool,
+    wants_base64: bool,
 }
 
 /// Longer header blocks are parsed each time rather than kept.
@@ -74,17 +74,17 @@ const MOST_HEADERS: usize = 32;
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
 impl Heads {
-    /// Whether requests with an `Authorization` are plain. The caller then checks
-    /// [`Self::authorization`].
-    pub fn take_authorization(&mut self, yes: bool) {
-        if yes != self.takes_authorization {
-            (self.takes_authorization, self.authorization) = (yes, None);
-            self.harmless.clear();
-        }
-    }
-    /// The `Authorization` of the last request that was recognised.
+    /// The `Authorization` of the last request that was recognised. The caller checks it.
     pub fn authorization(&self) -> Option<&[u8]> {
         self.authorization.as_deref()
+    }
+    /// Whether the last request that was recognised says which page asks.
+    pub fn names_page(&self) -> bool {
+        self.names_page
+    }
+    /// Whether the last request that was recognised has `Upstash-Encoding: base64` (Redis over HTTP).
+    pub fn wants_base64(&self) -> bool {
+        self.wants_base64
     }
 
     /// Looks at the front of `input`.
@@ -118,16 +118,19 @@ impl Heads {
         let mut parsed = [httparse::EMPTY_HEADER; MOST_HEADERS];
         match httparse::parse_headers(headers, &mut parsed) {
             Ok(httparse::Status::Partial) => Front::Partial,
-            Ok(httparse::Status::Complete((len, parsed))) => match fields(parsed, self.takes_authorization) {
+            Ok(httparse::Status::Complete((len, parsed))) => match fields(parsed) {
                 Ok(HarmlessFields { host, .. }) if !allows_host(host) => Front::Other,
                 Ok(HarmlessFields { names_page: true, .. }) if changes => Front::Other,
-                Ok(HarmlessFields { body, authorization, names_page, .. }) => {
-                    self.authorization = authorization.map(<[u8]>::to_vec);
-                    // The kept block and the kept value belong together.
+                Ok(HarmlessFields { body, authorization, names_page, encoding, .. }) => {
+                    if authorization != self.authorization() {
+                        self.authorization = authorization.map(<[u8]>::to_vec);
+                    }
+                    self.wants_base64 = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case(b"base64"));
+                    (self.body, self.names_page) = (body, names_page);
+                    // The kept block and these values belong together.
                     self.harmless.clear();
                     if len <= LONGEST_KEPT {
                         self.harmless.extend_from_slice(&headers[..len]);
-                        (self.body, self.names_page) = (body, names_page);
                     }
                     recognised(method, target, before_headers + len, body)
                 }
@@ -172,21 +175,27 @@ struct HarmlessFields<'h> {
     host: &'h [u8],
     /// The length of the body; `None`: there is no `Content-Length`.
     body: Option<usize>,
-    /// The `Authorization`, if it is taken.
     authorization: Option<&'h [u8]>,
     /// `Origin` or `Sec-Fetch-Site`, which decide whether a change is carried out.
     names_page: bool,
+    /// `Upstash-Encoding`
+    encoding: Option<&'h [u8]>,
 }
 
-fn fields<'h>(headers: &[httparse::Header<'h>], takes_authorization: bool) -> Result<HarmlessFields<'h>, NotHarmless> {
+fn fields<'h>(headers: &[httparse::Header<'h>]) -> Result<HarmlessFields<'h>, NotHarmless> {
     let mut hosts = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     // The general server says what is wrong with none or two (RFC 9112 section 3.2).
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(NotHarmless) };
     let mut fields = HarmlessFields { host: host.value, ..HarmlessFields::default() };
     for header in headers {
         fields.names_page |= ["origin", "sec-fetch-site"].iter().any(|name| header.name.eq_ignore_ascii_case(name));
-        if takes_authorization && header.name.eq_ignore_ascii_case("authorization") {
-            if fields.authorization.replace(header.value).is_some() {
+        let once = match () {
+            () if header.name.eq_ignore_ascii_case("authorization") => Some(&mut fields.authorization),
+            () if header.name.eq_ignore_ascii_case("upstash-encoding") => Some(&mut fields.encoding),
+            () => None,
+        };
+        if let Some(value) = once {
+            if value.replace(header.value).is_some() {
                 return Err(NotHarmless);
             }
         } else if header.name.eq_ignore_ascii_case("content-length") {
@@ -241,7 +250,8 @@ fn is_harmless(header: &httparse::Header<'_>) -> bool {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(byte);
         return header.value.iter().all(is_plain);
     }
-    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name)) || has_prefix("x-") || has_prefix("sec-")
+    IGNORED.iter().any(|name| name.eq_ignore_ascii_case(header.name))
+        || ["x-", "sec-", "upstash-"].into_iter().any(has_prefix)
 }
 
 #[cfg(test)]
@@ -356,12 +366,37 @@ mod tests {
             "Content-Length: 0x0",
             "Transfer-Encoding: chunked",
             "TE: trailers",
-            "Authorization: Basic eA==",
+            "Authorization: Basic eA==\r\nauthorization: Basic eA==",
+            "Upstash-Encoding: base64\r\nUpstash-Encoding: base64",
             "Bad name: x",
             "X-Unfolded: a\r\n b",
         ] {
             let request = format!("GET /v1/kv/a HTTP/1.1\r\nHost: h\r\n{header}\r\n\r\n");
             assert_eq!(front(request.as_bytes()), Front::Other, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_head_says_is_of_the_last_one() {
+        let mut heads = Heads::default();
+        let mut long = String::from("x-long: ");
+        long.extend(std::iter::repeat_n('x', LONGEST_KEPT));
+        for (fields, authorization, names_page, wants_base64) in [
+            ("", None, false, false),
+            ("Authorization: Bearer a\r\n", Some(&b"Bearer a"[..]), false, false),
+            ("Authorization: Bearer b\r\nUpstash-Encoding: BASE64\r\n", Some(b"Bearer b"), false, true),
+            ("Upstash-Encoding: none\r\nUpstash-Telemetry-Sdk: x\r\n", None, false, false),
+            ("Upstash-Encoding: base64\r\nOrigin: http://h\r\n", None, true, true),
+            (&format!("Sec-Fetch-Site: none\r\n{long}\r\n"), None, true, false),
+            ("", None, false, false),
+        ] {
+            let request = format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            // Also when the block is known already.
+            for _ in 0..2 {
+                assert!(matches!(heads.front(request.as_bytes()), Front::Plain { .. }), "{fields}");
+                let said = (heads.authorization(), heads.names_page(), heads.wants_base64());
+                assert_eq!(said, (authorization, names_page, wants_base64), "{fields}");
+            }
         }
     }
 

@@ -33,6 +33,9 @@ struct Options<'a> {
     persist: bool,
     /// The lifetime is for a key that has none.
     if_none: bool,
+    /// Valkey's conditions on the key.
+    if_absent: bool,
+    if_present: bool,
 }
 impl<'a> Options<'a> {
     fn parse(args: Args<'a>) -> Result<Options<'a>, CommandError> {
@@ -45,6 +48,8 @@ impl<'a> Options<'a> {
                 () if is("SATURATE") => Some(&mut o.saturates),
                 () if is("ENX") => Some(&mut o.if_none),
                 () if is("PERSIST") => Some(&mut o.persist),
+                () if is("NX") => Some(&mut o.if_absent),
+                () if is("XX") => Some(&mut o.if_present),
                 () => None,
             };
             if let Some(flag) = flag {
@@ -73,6 +78,9 @@ impl<'a> Options<'a> {
             if place.replace(value).is_some() {
                 return Err(SYNTAX);
             }
+        }
+        if options.if_absent && options.if_present {
+            return Err(SYNTAX);
         }
         match (options.lifetime.is_some(), options.persist, options.if_none) {
             (true, true, _) | (_, true, true) => Err(SYNTAX),
@@ -173,7 +181,7 @@ impl Number for LongDouble {
     const ZERO: LongDouble = LongDouble::ZERO;
 }
 
-/// `INCREX key [BYINT n | BYFLOAT n] [LBOUND n] [UBOUND n] [SATURATE] [EX s | PX ms | EXAT s | PXAT
+/// `INCREX key [NX | XX] [BYINT n | BYFLOAT n] [LBOUND n] [UBOUND n] [SATURATE] [EX s | PX ms | EXAT s | PXAT
 /// ms | PERSIST] [ENX]`
 pub(crate) fn increx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let options = Options::parse(call.args)?;
@@ -194,6 +202,10 @@ fn step<N: Number>(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, options: 
     let (new, applied) = tier.update(call.key(1), call.now, |entry, scratch| {
         let outcome = check_string(entry).and_then(|()| {
             let old = N::parse_value(entry)?;
+            let is_met = if entry.is_some() { !options.if_absent } else { !options.if_present };
+            if !is_met {
+                return Ok((entry.map(|_| old), N::ZERO, None));
+            }
             let sum = old.plus(by);
             let too_large = match sum {
                 Ok(sum) => upper.is_some_and(|upper| upper.is_less(sum)),
@@ -205,24 +217,27 @@ fn step<N: Number>(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, options: 
             };
             let new = match sum {
                 Ok(sum) if !too_large && !too_small => sum,
-                _ if !options.saturates => return Ok((old, N::ZERO, None)),
+                _ if !options.saturates => return Ok((Some(old), N::ZERO, None)),
                 _ if too_large => upper.or_else(|| N::limit(true)).ok_or(TOO_FAR)?,
                 _ => lower.or_else(|| N::limit(false)).ok_or(TOO_FAR)?,
             };
             let applied = if too_large || too_small { old.step_to(new)? } else { by };
-            Ok((new, applied, Some(options.expiry(call, entry)?)))
+            Ok((Some(new), applied, Some(options.expiry(call, entry)?)))
         });
         match outcome {
             Err(fault) => (Change::Keep, Err(fault)),
-            Ok((old, none, None)) => (Change::Keep, Ok((old, none))),
-            Ok((new, applied, Some(expiry))) => {
+            Ok((Some(new), applied, Some(expiry))) => {
                 scratch.extend_from_slice(new.print().as_bytes());
-                (Change::Put(expiry), Ok((new, applied)))
+                (Change::Put(expiry), Ok((Some(new), applied)))
             }
+            Ok((old, none, _)) => (Change::Keep, Ok((old, none))),
         }
     })??;
     call.reply.array(2);
-    new.reply(&mut call.reply);
+    match new {
+        Some(new) => new.reply(&mut call.reply),
+        None => call.reply.null(),
+    }
     applied.reply(&mut call.reply);
     Ok(Flow::Done)
 }

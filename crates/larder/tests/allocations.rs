@@ -252,7 +252,7 @@ fn a_lone_miss_allocates_little() {
 /// Commands whose reply is a few lines, one value of the memory tier, or little more than the
 /// command itself. A new command is added here, or to [`listings`].
 const SHORT: &str = "append decr decrby get getdel getex getset incr incrby incrbyfloat mset msetnx psetex set setex \
-    setnx setrange strlen restore delex delifeq digest increx msetex bitcount bitop bitpos getbit setbit copy del exists expire expireat expiretime larder.cleartag larder.tag \
+    setnx setrange strlen restore delex delifeq digest increx msetex bitcount bitop bitpos getbit setbit pfadd pfcount pfmerge copy del exists expire expireat expiretime larder.cleartag larder.tag \
     object object|encoding object|freq object|help object|idletime object|refcount persist pexpire pexpireat \
     pexpiretime pttl randomkey rename renamenx touch ttl type unlink wait json.arrappend json.arrinsert json.arrpop \
     json.arrtrim json.clear json.debug json.debug|help json.del json.forget json.merge json.mset json.numincrby \

@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 pub mod glob;
 pub mod http;
+pub mod hyperloglog;
 pub mod memcached;
 pub mod output;
 pub mod percent;

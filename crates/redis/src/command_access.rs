@@ -107,9 +107,10 @@ fn refusal(name: &str, setting: Option<&str>) -> CommandError {
 }
 
 /// Redis's categories for each group of commands.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     ("string", &["string"]),
     ("bitmap", &["bitmap"]),
+    ("hyperloglog", &["hyperloglog"]),
     ("generic", &["keyspace"]),
     ("transactions", &["transaction"]),
     ("connection", &["connection"]),

@@ -10,8 +10,9 @@ use crate::{
         config_larder::{self, Whose},
         connection, dumps,
         expire::{self, Since},
-        hotkeys, increments, info, introspection, json, keys, keyspace, latency, maintenance, merged_replies, object,
-        pubsub, replication, scan, server, slowlog, strings, subscriptions, tags, upstream_tracking,
+        hotkeys, hyperloglogs, increments, info, introspection, json, keys, keyspace, latency, maintenance,
+        merged_replies, object, pubsub, replication, scan, server, slowlog, strings, subscriptions, tags,
+        upstream_tracking,
     },
 };
 use larder_core::{

@@ -38,7 +38,7 @@ macro_rules! rows {
 }
 
 /// The number of commands, subcommands included.
-pub(super) const COUNT: usize = 212;
+pub(super) const COUNT: usize = 215;
 
 /// Every command. Subcommands follow their parent.
 pub static COMMANDS: [Command; COUNT] = numbered(for_all_commands!(rows));

@@ -16,7 +16,7 @@ use std::iter;
 
 /// What commands do with their first key and with the others, where that does not follow from their
 /// flags.
-const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
+const KEYS: [(&[&str], KeyAccess, KeyAccess); 6] = [
     (
         &[
             "append",
@@ -35,6 +35,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
             "persist",
             "pexpire",
             "pexpireat",
+            "pfadd",
             "unlink",
             "larder.tag",
         ],
@@ -59,6 +60,7 @@ const KEYS: [(&[&str], KeyAccess, KeyAccess); 5] = [
     ),
     (&["copy"], KeyAccess::READ, KeyAccess::WRITE),
     (&["bitop"], KeyAccess::WRITE, KeyAccess::READ),
+    (&["pfmerge"], KeyAccess::BOTH, KeyAccess::READ),
     (&["rename", "renamenx"], KeyAccess::BOTH, KeyAccess::WRITE),
 ];
 /// The command that also reads its key if its options have GET or compare the value.

@@ -47,6 +47,11 @@ macro_rules! for_all_commands {
     "getbit" 3 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "2.2.0" Tier(bits::getbit), "Returns a bit of a value";
     "setbit" 4 [WRITE DENYOOM] Entries (1 1 1) "2.2.0" Tier(bits::setbit), "Sets a bit of a value and returns the old one";
 }
+"hyperloglog" {
+    "pfadd" -2 [WRITE DENYOOM FAST AT_SOURCE] Entries (1 1 1) "2.8.9" Tier(hyperloglogs::pfadd), "Adds elements to a HyperLogLog, which estimates how many different ones there are";
+    "pfcount" -2 [READONLY AT_SOURCE] Entries (1 -1 1) "2.8.9" Tier(hyperloglogs::pfcount), "Estimates the number of different elements in HyperLogLogs";
+    "pfmerge" -2 [WRITE DENYOOM AT_SOURCE] Entries (1 -1 1) "2.8.9" Tier(hyperloglogs::pfmerge), "Stores the union of HyperLogLogs";
+}
 "generic" {
     "copy" -3 [WRITE DENYOOM] Entries (1 2 1) "6.2.0" Tier(keys::copy), "Copies a value to another key";
     "del" -2 [WRITE EXISTENCE DELETES] Entries (1 -1 1) "1.0.0" Tier(keys::del, values = strings::del_at_values), "Deletes keys";

@@ -37,6 +37,7 @@ pub fn call(command: &Command, n: usize, length: usize) -> Vec<String> {
         "msetex" => &["1", &long, &long],
         "setrange" => &[&long, "0", &long],
         "bitop" => &["OR", &long, "key"],
+        "pfadd" => &[&long, &long],
         "bitfield" => &[&long, "SET", "u8", "0", "1"],
         "bitfield_ro" => &[&long, "GET", "u8", "0"],
         "setbit" => &[&long, "7", "1"],

@@ -14,6 +14,7 @@ pub(super) mod dumps;
 pub(super) mod expire;
 pub(super) mod get;
 pub(super) mod hotkeys;
+pub(super) mod hyperloglogs;
 pub(super) mod increments;
 pub(super) mod info;
 mod info_larder;

@@ -28,7 +28,7 @@ impl Random {
 /// Commands, with `K` for a key, `V` for a value, `I` for an integer, `F` for a decimal number, `T`
 /// for a lifetime, `@S` and `@M` for moments in seconds and milliseconds, `O…` for options, `P` for
 /// a pattern, `B` for a bit, `U` for BYTE or BIT, `Y` for the type of a bit field, `J` for what is
-/// written to one.
+/// written to one, `H` for the key of a HyperLogLog, `E` for many elements of one.
 const COMMANDS: &[&str] = &[
     "GET K",
     "GET K",
@@ -85,6 +85,25 @@ const COMMANDS: &[&str] = &[
     "BITFIELD K GET Y",
     "BITFIELD_RO K GET Y I GET Y #1",
     "BITFIELD_RO K SET Y 0 1",
+    "PFADD H",
+    "PFADD H V",
+    "PFADD H V V V",
+    "PFADD H E",
+    "PFADD H E",
+    "PFADD H E",
+    "PFADD K V",
+    "PFCOUNT H",
+    "PFCOUNT H",
+    "PFCOUNT H H H",
+    "PFCOUNT H K",
+    "PFMERGE H",
+    "PFMERGE H H H",
+    "PFMERGE H K",
+    "GET H",
+    "GET H",
+    "STRLEN H",
+    "DEL H",
+    "COPY H H REPLACE",
     "DUMP missing",
     "RESTORE K 0 V",
     "RESTORE K I V REPLACE",
@@ -293,6 +312,7 @@ fn fill(word: &str, random: &mut Random, now: u64) -> Vec<u8> {
             1 => random.pick(&["i64", "u63", "i1", "u1"]).into(),
             _ => format!("{}{}", random.pick(&["i", "u"]), random.below(63) + 1),
         },
+        "H" => format!("log:{}", random.below(4)),
         "P" => random
             .pick(&[
                 "*",
@@ -340,6 +360,7 @@ fn command(commands: &[&str], random: &mut Random, now: u64) -> Vec<Vec<u8>> {
     for word in random.pick(commands).split(' ') {
         match word {
             "OS" | "OG" | "OE" => options(word, random, now, &mut args),
+            "E" => args.extend((0..random.below(600)).map(|_| random.below(1 << 20).to_string().into_bytes())),
             _ => args.push(fill(word, random, now)),
         }
     }

@@ -207,3 +207,65 @@ fn counters_have_bounds_and_lifetimes() {
         ("INCREX doc", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
     ]);
 }
+
+#[test]
+fn hyperloglogs_are_strings() {
+    const OTHER: &str = "-WRONGTYPE Key is not a valid HyperLogLog string value.";
+    const CORRUPT: &str = "-INVALIDOBJ Corrupted HLL object detected";
+    const TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    script(&[
+        ("PFADD h", ":1"),
+        ("PFADD h", ":0"),
+        ("PFADD h a b c", ":1"),
+        ("PFADD h c", ":0"),
+        ("PFCOUNT h none", ":3"),
+        ("PFCOUNT h", ":3"),
+        ("PFCOUNT none", ":0"),
+        ("TYPE h", "+string"),
+        ("EXPIRE h 100", ":1"),
+        ("PFADD h d", ":1"),
+        ("TTL h", ":100"),
+        ("PFADD other d e", ":1"),
+        ("PFMERGE all h other none", "+OK"),
+        ("PFCOUNT all", ":5"),
+        ("TTL all", ":-1"),
+        ("PFMERGE h other", "+OK"),
+        ("TTL h", ":100"),
+        ("COPY h copied", ":1"),
+        ("PFCOUNT copied", ":5"),
+        ("SET k x", "+OK"),
+        ("PFADD k a", OTHER),
+        ("PFCOUNT k", OTHER),
+        ("PFCOUNT h k", OTHER),
+        ("PFMERGE d h k", OTHER),
+        ("PFMERGE k h", OTHER),
+        ("SETRANGE h 16 !", ":33"),
+        ("PFCOUNT h", CORRUPT),
+        ("PFCOUNT h none", CORRUPT),
+        ("PFMERGE d h", CORRUPT),
+        ("EXISTS d", ":0"),
+        ("JSON.SET doc $ 1", "+OK"),
+        ("PFADD doc a", TYPE),
+        ("PFCOUNT doc", TYPE),
+        ("PFMERGE d doc", TYPE),
+        ("MULTI", "+OK"),
+        ("PFADD t a", "+QUEUED"),
+        ("PFCOUNT t", "+QUEUED"),
+        ("PFMERGE t other", "+QUEUED"),
+        ("EXEC", "*3 :1 :1 +OK"),
+        ("PFCOUNT", "-ERR wrong number of arguments for 'pfcount' command"),
+    ]);
+}
+
+/// A value that would be too long is refused, and stays as it was.
+#[test]
+fn a_hyperloglog_is_within_max_value() {
+    let server = Server::new(&["--max-value=100"]);
+    let mut client = server.client();
+    assert_eq!(client.say("PFADD h a b c"), ":1\r\n");
+    let before = client.say("GET h");
+    let many = (0..100).map(|number| format!(" {number}")).collect::<String>();
+    let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
+    assert_eq!(client.say(&format!("PFADD h{many}")), too_long);
+    assert_eq!(client.say("GET h"), before);
+}

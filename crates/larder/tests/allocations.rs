@@ -548,7 +548,8 @@ fn an_http_hit_allocates_nothing() {
         for (key, len) in [("key", 64), ("large", 48 << 10)] {
             let value = vec![b'v'; len];
             let write = larder_engine::Write::new(&value);
-            cache.tier().set(cache.key(key.as_bytes()), write, clock::now()).unwrap();
+            // An age of 1000 seconds has as many digits for the rest of the test, so answers have one length.
+            cache.tier().set(cache.key(key.as_bytes()), write, clock::now() - 1_000_000).unwrap();
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -572,16 +573,15 @@ fn an_http_hit_allocates_nothing() {
         let cases = [
             get("/v1/kv/key"),
             get("/v1/kv/%6bey"),
+            get("/lookup?key=key"),
+            get("/?key=key"),
+            get("/v1/kv/large"),
+            get("/v1/kv/key").repeat(100),
             get("/redis/get/key"),
             get("/redis/get/%6bey"),
             get("/redis/get/none"),
             redis(""),
             redis("Authorization: Bearer token\r\nUpstash-Encoding: base64\r\n"),
-            redis("").repeat(100),
-            get("/lookup?key=key"),
-            get("/?key=key"),
-            get("/v1/kv/large"),
-            get("/v1/kv/key").repeat(100),
             item("GET", r#"{"key":"json"}"#),
             item("GET", r#"{"key":"json","subindex":2}"#),
         ];

@@ -89,7 +89,7 @@ abstract class Matrix {
         } catch (Throwable error) {
             System.out.println("FAILED " + name + ": " + error);
             for (StackTraceElement frame : error.getStackTrace())
-                if (frame.getFileName() != null && frame.getFileName().matches("(Jedis|Lettuce).*")) System.out.println("    " + frame);
+                if (frame.getFileName() != null && frame.getFileName().matches("(Jedis|Lettuce|Memcached).*")) System.out.println("    " + frame);
             return false;
         }
     }

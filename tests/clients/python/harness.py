@@ -1,10 +1,10 @@
-"""Goes through the checks that a class has as methods (../README.md), and reports them."""
+"""Goes through checks that a class has as methods (../README.md), all or the named ones, and reports them."""
 
 import sys
 
 
-def run(checks, library):
-    names = [name for name in vars(type(checks)) if not name.startswith("_") and name != "key"]
+def run(checks, library, names=None):
+    names = names or [name for name in vars(type(checks)) if not name.startswith("_") and name != "key"]
     failed = 0
     for name in names:
         try:
@@ -28,4 +28,4 @@ def redis_py():
         from hiredis import __version__ as parser
     except ImportError:
         parser = None
-    return f"redis-py {redis.__version__}, hiredis {parser}"
+    return f"redis-py {redis.__version__}" + (f", hiredis {parser}" if parser else "")

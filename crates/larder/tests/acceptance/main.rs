@@ -5,7 +5,6 @@
 //! one of this build.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod client_side_caching;
 mod clients;
 #[expect(dead_code, unreachable_pub)]
 #[path = "../common/mod.rs"]
@@ -18,7 +17,6 @@ mod http_client;
 #[path = "../common/larder.rs"]
 mod larder;
 mod maintenance_notifications;
-mod matrix;
 mod openapi;
 #[expect(dead_code, unreachable_pub)]
 #[path = "../postgres/server.rs"]

@@ -72,5 +72,5 @@ func transaction() {
 func main() {
 	db = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{Address()}})
 	names := []string{"nodes", "strings", "tagged", "several_slots", "pipeline", "transaction"}
-	Run("go-redis, cluster", names, []func(){nodes, stringValues, tagged, severalSlots, pipeline, transaction})
+	Run("go-redis "+redis.Version()+", cluster", names, []func(){nodes, stringValues, tagged, severalSlots, pipeline, transaction})
 }

@@ -2,7 +2,7 @@
 //! every source that has such a step.
 //!
 //! - A store of this machine: under the lock of the key.
-//! - A Redis server: under WATCH, again if another client was faster.
+//! - A Redis server: under the lock of the key and WATCH, again if a client elsewhere was faster.
 //! - Others (HTTP, PostgreSQL, other nodes): a write of another client between the read and the
 //!   write goes unnoticed.
 use super::group::Group;
@@ -84,6 +84,8 @@ impl Group {
         key: &[u8],
         mut change: impl FnMut(Option<&StoredValue>) -> (ValueEdit, R),
     ) -> Result<R, SourceError> {
+        // Clients of this Larder wait for each other. Only those of others need more tries.
+        let _held = self.hold([key]).await?;
         let watch = [b"WATCH", key].concat();
         let args = [0..5, 5..watch.len() as u32];
         let connection = server.open_dedicated(Args::new(&watch, &args), false).await?;

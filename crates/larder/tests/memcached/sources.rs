@@ -83,7 +83,7 @@ fn increments_of_many_clients_are_each_counted_once() {
     let larder = start(&[&format!("--source={}", redis.url())]);
     Wire::larder(&larder).ask("set n 0 0 1\r\n0\r\n");
     thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..16 {
             scope.spawn(|| {
                 let mut wire = Wire::larder(&larder);
                 for _ in 0..25 {
@@ -93,7 +93,7 @@ fn increments_of_many_clients_are_each_counted_once() {
             });
         }
     });
-    assert_eq!(redis.command(&["GET", "n"]), super::common::Reply::bulk("100"));
+    assert_eq!(redis.command(&["GET", "n"]), super::common::Reply::bulk("400"));
 }
 
 #[test]

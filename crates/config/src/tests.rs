@@ -578,6 +578,27 @@ fn coherence_and_its_prefixes() {
 }
 
 #[test]
+fn routes_of_redis_and_of_items_do_not_overlap() {
+    for (items, redis, overlaps) in [
+        ("/a", "/a", true),
+        ("/a/b", "/a", true),
+        ("/a", "/a/b", true),
+        ("/a", "/a/", true),
+        ("/ab", "/a", false),
+        ("/a", "/ab", false),
+        ("/a/b", "/a/c", false),
+        ("/a", "/", false),
+        ("/a", "off", false),
+        ("off", "/a", false),
+    ] {
+        let said = try_load(&[&format!("--item-prefix={items}"), &format!("--redis-http-prefix={redis}")], &[], "");
+        let problems = said.err().unwrap_or_default();
+        assert_eq!(problems.len(), usize::from(overlaps), "{items} {redis}: {problems:?}");
+        assert!(problems.iter().all(|problem| problem.contains("redis-http-prefix: paths below ")), "{problems:?}");
+    }
+}
+
+#[test]
 fn print_says_where_each_value_comes_from() {
     let printed = print_config(&loaded(&["--ttl=10s"], &[("LARDER_MAX_KEYS", "5")], "http = [':1', ':2']"));
     let line = |name: &str| {

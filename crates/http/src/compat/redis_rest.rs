@@ -315,7 +315,8 @@ fn has_logged_in(request: &RouteRequest<'_>) -> bool {
     let shows = request.headers.contains_key(header::AUTHORIZATION) || token(request.query).is_some();
     // A user without one has any password.
     let is_verified = request.user.user().is_some_and(|user| !user.has_no_password());
-    shows && is_verified || request.context.users.has_certificate(request.worker)
+    // A certificate says who the client is only where the request names no other user.
+    if shows { is_verified } else { request.context.users.has_certificate(request.worker) }
 }
 
 /// Runs the commands as the client of the request.

@@ -137,6 +137,40 @@ fn forged_tokens_are_refused_logged_and_slowed_down() {
     assert!(tokens.values().all(|token| token.split('.').all(|part| part.len() < 20 || !log.contains(part))), "{log}");
 }
 
+/// Redis over HTTP administers the server for a token that was verified, and for no other.
+#[test]
+#[ignore = "make test-clients"]
+fn a_token_is_a_login_for_what_administers_the_server() {
+    let issuer = Issuer(tempfile::tempdir().unwrap());
+    let tokens = issuer.tokens(0);
+    fs::write(issuer.path("users.acl"), "user default on nopass +@all ~*\nuser shop on +@all ~*\n").unwrap();
+    let larder = Larder::start(&[
+        &format!("--users-file={}", issuer.path("users.acl")),
+        &format!("--jwt-jwks={}", issuer.path("jwks.json")),
+        "--jwt-issuer=https://login.example.com/",
+        "--jwt-audience=cache,larder",
+    ]);
+    let command = r#"["CONFIG","SET","slowlog-max-len","7"]"#;
+    let status = |host: u8, target: &str, header: &str| {
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\nconnection: close\r\n{header}\r\n{command}",
+            command.len()
+        );
+        let answer = exchange(from(host, larder.http), request.as_bytes());
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let good = &tokens["good RS256"];
+    assert_eq!(status(1, "/redis", &format!("authorization: Bearer {good}\r\n")), "200");
+    assert_eq!(status(1, &format!("/redis?_token={good}"), ""), "200");
+    assert_eq!(status(1, "/redis", ""), "403");
+    let forged = tokens.iter().filter(|(name, _)| !name.starts_with("good") && *name != "ends soon");
+    for (host, (name, token)) in (2..).zip(forged) {
+        let answer = status(host, "/redis", &format!("authorization: Bearer {token}\r\n"));
+        // It is no password of a user without one either, or that proves nothing.
+        assert!(["401", "403", "431"].contains(&&*answer), "{name}: {answer}");
+    }
+}
+
 /// Fails often from an address of its own, and says what it is told at last.
 fn fail_often(larder: &Larder, token: &str) -> String {
     for _ in 0..20 {

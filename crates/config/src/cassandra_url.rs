@@ -9,7 +9,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 const DEFAULT_PORT: u16 = 9042;
 const DEFAULT_TABLE: &str = "kv";
-const PARAMETERS: &str = "table, consistency, read-consistency, dc, speculative and password-file";
+const PARAMETERS: &str = "table, key, columns, consistency, read-consistency, dc, speculative and password-file";
 
 /// A Cassandra source. Its `Display` is the URL with the password masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,11 @@ pub struct CassandraUrl {
     pub password_file: Option<PathBuf>,
     pub keyspace: String,
     pub table: String,
+    /// The column that is the key, where `columns` is set; `None`: the primary key.
+    pub key: Option<String>,
+    /// `columns`: the column of another program's table that is the value; `None`: the table is
+    /// Larder's own.
+    pub columns: Option<String>,
     /// How many replicas acknowledge a write.
     pub consistency: CassandraConsistency,
     /// How many replicas answer a read; `None`: as many as a write.
@@ -78,7 +83,9 @@ impl CassandraUrl {
             password,
             password_file: None,
             keyspace,
-            table: DEFAULT_TABLE.to_owned(),
+            table: String::new(),
+            key: None,
+            columns: None,
             consistency: CassandraConsistency::default(),
             read_consistency: None,
             datacenter: None,
@@ -87,7 +94,9 @@ impl CassandraUrl {
         for parameter in parameters(query) {
             let (name, text) = parameter?;
             match name {
-                "table" if !text.is_empty() => url.table = text,
+                "table" => url.table = text,
+                "key" => url.key = some(text),
+                "columns" => url.columns = some(text),
                 "consistency" => url.consistency = CassandraConsistency::parse(name, &text)?,
                 "read-consistency" => url.read_consistency = Some(CassandraConsistency::parse(name, &text)?),
                 "dc" => url.datacenter = some(text),
@@ -102,6 +111,9 @@ impl CassandraUrl {
             }
         }
         url.check()?;
+        if url.table.is_empty() {
+            DEFAULT_TABLE.clone_into(&mut url.table);
+        }
         Ok(url)
     }
 
@@ -114,6 +126,12 @@ impl CassandraUrl {
         }
         if self.user.is_none() && (self.password.is_some() || self.password_file.is_some()) {
             return Err("the user is missing: write cassandra://USER@HOST/KEYSPACE".to_owned());
+        }
+        if self.table.is_empty() && (self.key.is_some() || self.columns.is_some()) {
+            return Err("key and columns belong to a table: add table=TABLE".to_owned());
+        }
+        if self.key.is_some() && self.columns.is_none() {
+            return Err("key goes with the column that is the value: add columns=COLUMN".to_owned());
         }
         if self.read_consistency == Some(CassandraConsistency::EachQuorum) {
             return Err("read-consistency cannot be each_quorum: Cassandra reads with local_quorum".to_owned());
@@ -156,6 +174,8 @@ impl fmt::Display for CassandraUrl {
             f,
             [
                 ("table", (self.table != DEFAULT_TABLE).then(|| escaped(&self.table))),
+                ("key", self.key.as_deref().map(escaped)),
+                ("columns", self.columns.as_deref().map(escaped)),
                 ("consistency", consistency.map(|of| of.name().to_owned())),
                 ("read-consistency", self.read_consistency.map(|of| of.name().to_owned())),
                 ("dc", self.datacenter.as_deref().map(escaped)),
@@ -183,6 +203,11 @@ mod tests {
                 "cassandra://app@db/shop?dc=eu&speculative=20ms&password-file=/run/p",
                 "cassandra://app@db:9042/shop?dc=eu&speculative=20ms&password-file=/run/p",
             ),
+            ("cassandra://db/shop?table=&dc=", "cassandra://db:9042/shop"),
+            (
+                "cassandra://db/shop?columns=na%22me&key=Id&table=users",
+                "cassandra://db:9042/shop?table=users&key=Id&columns=na%22me",
+            ),
         ] {
             let url: SourceUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);
@@ -201,7 +226,9 @@ mod tests {
             ("cassandra://app:se/cret@db/shop", "a / in a user or password is written %2F"),
             ("cassandra://:secret@db/shop", "the user is missing"),
             ("cassandra://a:secret@db/shop?password-file=f", "give the password in the URL or in password-file"),
-            ("cassandra://db/shop?tables=users", "unknown parameter `tables`: cassandra:// takes table, consistency"),
+            ("cassandra://db/shop?tables=users", "unknown parameter `tables`: cassandra:// takes table, key, columns"),
+            ("cassandra://db/shop?columns=name", "key and columns belong to a table: add table=TABLE"),
+            ("cassandra://db/shop?table=t&key=id", "key goes with the column that is the value: add columns=COLUMN"),
             ("cassandra://db/shop?consistency=any", "`any` is no consistency: write one of one, local_one,"),
             ("cassandra://db/shop?read-consistency=each_quorum", "read-consistency cannot be each_quorum"),
             ("cassandra://db/shop?speculative=x", "speculative: "),

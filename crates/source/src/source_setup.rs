@@ -2,6 +2,7 @@
 use super::{
     invalidation::InvalidationScope, source_health::SourceHealth, source_trait::Source, table::table_reload::TableSetup,
 };
+use larder_base::telemetry::DriverSnapshot;
 use larder_store::disk::Store;
 use std::{rc::Rc, sync::Arc};
 
@@ -14,6 +15,8 @@ pub struct SourceSetup {
     /// The table, if the source is one.
     pub table: Option<Arc<TableSetup>>,
     pub(super) store: Option<Store>,
+    /// What its driver counts, if it has one that counts.
+    pub(super) driver: Option<Box<dyn Fn() -> DriverSnapshot + Send + Sync>>,
     pub(super) open: Box<Open>,
 }
 impl SourceSetup {
@@ -21,10 +24,14 @@ impl SourceSetup {
         health: Arc<SourceHealth>,
         open: impl Fn(Option<InvalidationScope>, bool) -> Rc<dyn Source> + Send + Sync + 'static,
     ) -> SourceSetup {
-        SourceSetup { health, table: None, store: None, open: Box::new(open) }
+        SourceSetup { health, table: None, store: None, driver: None, open: Box::new(open) }
     }
     pub fn health(&self) -> &Arc<SourceHealth> {
         &self.health
+    }
+    /// What the source's driver has counted, if it counts.
+    pub fn driver(&self) -> Option<DriverSnapshot> {
+        self.driver.as_ref().map(|read| read())
     }
     /// The disk store, if the source is one.
     pub fn store(&self) -> Option<&Store> {

@@ -127,8 +127,22 @@ pub struct GroupSnapshot {
     pub what_if: Option<WhatIfSample>,
     /// Of a `disk:` source.
     pub store: Option<StoreStats>,
+    /// `None`: the source has no driver that counts.
+    pub driver: Option<DriverSnapshot>,
     /// `None`: the source has no mirror.
     pub mirror: Option<MirrorSnapshot>,
+}
+
+/// What the driver of a source counts, in the sessions of all cores.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DriverSnapshot {
+    pub requests: u64,
+    pub errors: u64,
+    pub retries: u64,
+    pub timeouts: u64,
+    pub speculative: u64,
+    pub connections: u64,
+    pub connection_timeouts: u64,
 }
 
 /// The numbers of a mirror (`mirror`).

@@ -58,8 +58,9 @@ pub use log_writer::LastLines;
 pub use logs::Logs;
 pub use metric_table::{Labels, MetricFamily, MetricKind, MetricSink, all_metrics};
 pub use metrics_snapshot::{
-    AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, FaultsSnapshot, GroupSnapshot, InspectionSnapshot,
-    MirrorSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot, TlsSnapshot,
+    AdmissionSnapshot, BuffersSnapshot, CertificateSnapshot, DriverSnapshot, FaultsSnapshot, GroupSnapshot,
+    InspectionSnapshot, MirrorSnapshot, ModeSnapshot, PushSnapshot, Snapshot, SourceSnapshot, TableSnapshot,
+    TlsSnapshot,
 };
 pub use operation_recorder::{RecordedOperation, Recorder};
 #[cfg(feature = "otlp")]

@@ -27,6 +27,7 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),
                 what_if: Some(WhatIfSample { share: 0.5, keys: 4, bytes: 10 }),
                 store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
+                driver: Some(DriverSnapshot { retries: 9, ..DriverSnapshot::default() }),
                 mirror: Some(MirrorSnapshot {
                     states: ["a", "b", "c", "d"].map(|state| (state, state == "c")),
                     copied: 8,

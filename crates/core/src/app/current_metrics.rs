@@ -51,6 +51,7 @@ impl App {
                 shared: app.peers.as_ref().and_then(|peers| peers.group_snapshot(&settings.name, clock::now())),
                 what_if: cache.what_if_sample(),
                 store: source.store().map(Store::stats),
+                driver: source.driver(),
                 mirror: mirror.as_ref().map(|(_, mirror)| mirror.snapshot()),
             }
         });

@@ -43,6 +43,10 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
         complain("the URL is not that of a cluster: write cassandra://HOST/KEYSPACE");
         return ExitCode::from(super::exit_codes::USAGE);
     };
+    if url.columns.is_some() {
+        complain("the URL names the columns of another table: leave out key and columns");
+        return ExitCode::from(super::exit_codes::USAGE);
+    }
     let replication = *matches.get_one::<u16>("replication").expect("it has a default");
     if matches.get_flag("apply") {
         return match apply_cassandra_schema(url, replication) {

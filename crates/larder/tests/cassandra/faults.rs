@@ -7,7 +7,7 @@ use crate::{
 use rustix::process::Signal;
 
 /// What `larder serve` says instead of starting.
-fn refusal(url: &str) -> String {
+pub(super) fn refusal(url: &str) -> String {
     let output =
         command().args(["--http", "off", "--admin", "off", "--redis", "127.0.0.1:0", "--source", url]).output();
     let output = output.unwrap();

@@ -1,8 +1,10 @@
 //! Cassandra as a source, on real nodes.
 mod commands;
 mod copies;
+mod driver;
 mod faults;
 mod history;
+mod named_columns;
 pub mod server;
 mod three_nodes;
 mod transactions;

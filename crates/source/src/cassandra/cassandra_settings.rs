@@ -1,5 +1,8 @@
 //! What all cores share of one cluster: its URL, limits and health.
-use super::cql_error::{Fate, describe, fate};
+use super::{
+    cql_error::{Fate, describe, fate},
+    driver_counts::DriverCounts,
+};
 use crate::{
     fetch_refusals::timeout_reason, source_error::SourceError, source_health::SourceHealth, source_limits::SourceLimits,
 };
@@ -20,6 +23,7 @@ pub(super) struct CassandraSettings {
     pub(super) limits: SourceLimits,
     pub(super) health: Arc<SourceHealth>,
     pub(super) buffers: Arc<Buffers>,
+    pub(super) counts: Arc<DriverCounts>,
 }
 
 impl CassandraSettings {
@@ -32,7 +36,7 @@ impl CassandraSettings {
         buffers: Arc<Buffers>,
     ) -> Result<CassandraSettings, String> {
         password(url)?;
-        Ok(CassandraSettings { url: url.clone(), limits, health: Arc::new(health), buffers })
+        Ok(CassandraSettings { url: url.clone(), limits, health: Arc::new(health), buffers, counts: Arc::default() })
     }
 
     fn named(&self, reason: impl fmt::Display) -> String {

@@ -31,7 +31,9 @@ pub(crate) fn setup(
             tracing::warn!(source, reason = why, "Cassandra does not answer: it is asked again");
         }
     }
-    Ok(SourceSetup::of(settings.health.clone(), move |_, _| Rc::new(CassandraSource::new(settings.clone()))))
+    let (health, counts) = (settings.health.clone(), settings.counts.clone());
+    let opened = SourceSetup::of(health, move |_, _| Rc::new(CassandraSource::new(settings.clone())));
+    Ok(SourceSetup { driver: Some(Box::new(move || counts.snapshot())), ..opened })
 }
 
 fn checked(settings: &Arc<CassandraSettings>) -> Result<(), OpenError> {

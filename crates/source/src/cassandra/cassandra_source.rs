@@ -2,7 +2,7 @@
 use super::{
     cassandra_settings::CassandraSettings,
     cluster_session::{ClusterSession, SessionLink},
-    row_changes::{read_live, write_row, write_row_if},
+    row_changes::{read_live, transactions, write_row, write_row_if},
     token_scan,
 };
 use crate::{
@@ -117,6 +117,7 @@ impl Source for CassandraSource {
     }
     fn expire<'a>(&'a self, key: &'a [u8], expiry: Option<Millis>) -> LocalFuture<'a, Result<bool, SourceError>> {
         self.request(async move |settings, session| {
+            transactions(settings, &session)?;
             let until = Instant::now() + settings.limits.timeout;
             loop {
                 let (Some(entry), revision) = read_live(settings, &session, key).await? else { return Ok(false) };
@@ -174,6 +175,10 @@ impl LocalStore for CassandraSource {
     }
     fn clear(&self) -> LocalFuture<'_, Result<(), SourceError>> {
         self.request(async move |settings, session| {
+            if session.transactions.is_none() {
+                let table = &settings.url.table;
+                return Err(settings.refused(format!("the table {table} is not Larder's own, so it is not emptied")));
+            }
             let cleared = session.session.execute_unpaged(&session.truncate, ()).await;
             cleared.map(drop).map_err(|error| settings.write_error(&error))
         })
@@ -188,7 +193,11 @@ impl LocalStore for CassandraSource {
 
 impl SharedStore for CassandraSource {
     fn read<'a>(&'a self, key: &'a [u8]) -> LocalFuture<'a, Result<(Option<StoredValue>, Revision), SourceError>> {
-        self.request(async move |settings, session| read_live(settings, &session, key).await)
+        self.request(async move |settings, session| {
+            // Without versions, a later change could not tell whether the entry is still the same.
+            transactions(settings, &session)?;
+            read_live(settings, &session, key).await
+        })
     }
     fn change_if<'a>(
         &'a self,

@@ -2,7 +2,8 @@
 //! those that break. Here the session is opened, and opened again until it is there.
 use super::{
     cassandra_settings::{CassandraSettings, consistency, password, serial_consistency},
-    cql_error::{describe_prepare, is_refusal, one_line},
+    cql_error::{describe, describe_prepare, is_refusal, one_line},
+    table_columns::{ColumnTexts, RawCell, TableColumns},
 };
 use crate::{
     jittered_wait::jittered,
@@ -32,30 +33,40 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How often a session on which requests failed is tried.
 const PROBE: Duration = Duration::from_secs(1);
 
+/// Rows that RANDOMKEY reads: of a table of another program, the first may have no value.
+const PICKED: usize = 16;
+
 /// A session with its statements.
 pub(super) struct ClusterSession {
     pub(super) session: Session,
-    /// key → value, version.
+    pub(super) columns: TableColumns,
+    /// key → value, version (of named columns: seconds left).
     pub(super) get: PreparedStatement,
-    /// Like `get`, at serial consistency: it ends transactions that were not decided.
-    pub(super) get_serial: PreparedStatement,
-    /// lifetime, value, version, key.
+    /// Of Larder's own table: lifetime, value, version, key. Of named columns: value, key.
     pub(super) put: PreparedStatement,
     /// key.
     pub(super) delete: PreparedStatement,
+    /// → key, version (of named columns: `None` without a value).
+    pub(super) keys: PreparedStatement,
+    /// → key, value, version (of named columns: seconds left).
+    pub(super) entries: PreparedStatement,
+    /// → token.
+    pub(super) tokens: PreparedStatement,
+    /// token → key, version (of named columns: `None` without a value).
+    pub(super) from_token: PreparedStatement,
+    /// `None`: the table has no versions.
+    pub(super) transactions: Option<Transactions>,
+    pub(super) truncate: PreparedStatement,
+}
+
+/// The statements that demand a version.
+pub(super) struct Transactions {
+    /// Like `get`, at serial consistency: it ends transactions that were not decided.
+    pub(super) get_serial: PreparedStatement,
     /// lifetime, value, version, key, expected version.
     pub(super) put_if: PreparedStatement,
     /// key, expected version.
     pub(super) delete_if: PreparedStatement,
-    /// → key, version.
-    pub(super) keys: PreparedStatement,
-    /// → key, value, version.
-    pub(super) entries: PreparedStatement,
-    /// → token.
-    pub(super) tokens: PreparedStatement,
-    /// token → key.
-    pub(super) from_token: PreparedStatement,
-    pub(super) truncate: PreparedStatement,
 }
 
 /// Why there is no session.
@@ -69,10 +80,13 @@ impl ClusterSession {
     pub(super) async fn open(settings: &CassandraSettings) -> Result<ClusterSession, OpenError> {
         let session = session(&settings.url, settings.limits.timeout).await?;
         let table = settings.table();
+        let columns = TableColumns::of(&session, &settings.url).await;
+        let columns = columns.map_err(|error| OpenError::Unreachable(describe(&error)))?.map_err(OpenError::Wrong)?;
         let prepare = async |cql: String| {
             session.prepare(cql).await.map_err(|error| match is_refusal(&error) {
                 true => OpenError::Wrong(format!(
-                    "{}; `larder cassandra schema URL` shows the table that Larder needs",
+                    "{}; `larder cassandra schema URL` shows the table that Larder needs, and \
+                     key=COLUMN&columns=COLUMN names those of another table",
                     describe_prepare(&error)
                 )),
                 false => OpenError::Unreachable(describe_prepare(&error)),
@@ -83,6 +97,9 @@ impl ClusterSession {
             let mut statement = prepare(cql).await?;
             statement.set_consistency(of_reads);
             statement.set_is_idempotent(true);
+            if settings.url.speculative.is_some() {
+                statement.set_history_listener(settings.counts.clone());
+            }
             Ok(statement)
         };
         // What may have been done is not done twice.
@@ -91,33 +108,48 @@ impl ClusterSession {
             statement.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
             Ok(statement)
         };
-        let get = read(format!("SELECT value, version FROM {table} WHERE key = ?")).await?;
-        let mut get_serial = get.clone();
-        get_serial.set_consistency(match serial_consistency(settings.url.consistency) {
-            SerialConsistency::Serial => Consistency::Serial,
-            SerialConsistency::LocalSerial => Consistency::LocalSerial,
-        });
-        get_serial.set_is_idempotent(false);
-        let put = format!("UPDATE {table} USING TTL ? SET value = ?, version = ? WHERE key = ?");
-        let delete = format!("DELETE FROM {table} WHERE key = ?");
-        let keys = read(format!("SELECT key, version FROM {table}")).await?;
-        let entries = read(format!("SELECT key, value, version FROM {table}")).await?;
-        let tokens = read(format!("SELECT token(key) FROM {table}")).await?;
-        let from_token = read(format!("SELECT key FROM {table} WHERE token(key) >= ? LIMIT 1")).await?;
+        let ColumnTexts { key, value, read_key, read_value, beside_value, beside_key } = columns.texts();
+        let get = read(format!("SELECT {read_value}, {beside_value} FROM {table} WHERE {key} = ?")).await?;
+        let put = match columns {
+            TableColumns::Own => format!("UPDATE {table} USING TTL ? SET value = ?, version = ? WHERE key = ?"),
+            TableColumns::Named(_) => format!("UPDATE {table} SET {value} = ? WHERE {key} = ?"),
+        };
+        let delete = format!("DELETE FROM {table} WHERE {key} = ?");
+        let transactions = match columns {
+            TableColumns::Own => {
+                let mut get_serial = get.clone();
+                get_serial.set_consistency(match serial_consistency(settings.url.consistency) {
+                    SerialConsistency::Serial => Consistency::Serial,
+                    SerialConsistency::LocalSerial => Consistency::LocalSerial,
+                });
+                get_serial.set_is_idempotent(false);
+                Some(Transactions {
+                    get_serial,
+                    put_if: write(format!("{put} IF version = ?")).await?,
+                    delete_if: write(format!("{delete} IF version = ?")).await?,
+                })
+            }
+            TableColumns::Named(_) => None,
+        };
+        let keys = read(format!("SELECT {read_key}, {beside_key} FROM {table}")).await?;
+        let entries = read(format!("SELECT {read_key}, {read_value}, {beside_value} FROM {table}")).await?;
+        let tokens = read(format!("SELECT token({key}) FROM {table}")).await?;
+        let from_token =
+            read(format!("SELECT {read_key}, {beside_key} FROM {table} WHERE token({key}) >= ? LIMIT {PICKED}"))
+                .await?;
         let mut truncate = write(format!("TRUNCATE {table}")).await?;
         truncate.set_request_timeout(Some(settings.limits.slow_timeout));
         Ok(ClusterSession {
             get,
-            get_serial,
-            put: write(put.clone()).await?,
-            delete: write(delete.clone()).await?,
-            put_if: write(format!("{put} IF version = ?")).await?,
-            delete_if: write(format!("{delete} IF version = ?")).await?,
+            put: write(put).await?,
+            delete: write(delete).await?,
             keys,
             entries,
             tokens,
             from_token,
+            transactions,
             truncate,
+            columns,
             session,
         })
     }
@@ -244,6 +276,7 @@ impl SessionLink {
             let is_open = opened.is_ok();
             match opened {
                 Ok(session) => {
+                    settings.counts.join(&session.session);
                     *link.session.borrow_mut() = Some(Rc::new(session));
                     *link.problem.borrow_mut() = None;
                     state.set(ConnectionState::Up);
@@ -290,7 +323,7 @@ impl SessionLink {
     /// Whether a key can be read.
     pub(super) async fn ping(&self) -> Result<(), SourceError> {
         let session = self.session().await?;
-        let read = session.session.execute_unpaged(&session.get, (&b"\0"[..],)).await;
+        let read = session.session.execute_unpaged(&session.get, (RawCell(&session.columns.probe()),)).await;
         read.map(drop).map_err(|error| self.settings.read_error(&error))
     }
 }

@@ -15,15 +15,19 @@
 //! - A transaction that the cluster did not decide in time is read back at serial consistency. If
 //!   that does not tell either, the write is [`Lost`](crate::SourceError::Lost).
 //! - The exact expiry is in the row. Cassandra's own lifetime is at most a second longer.
+//! - A table whose columns the URL names (`table_columns`) has values without head and version: plain
+//!   reads and writes are all that it takes.
 //! - Rows are written with UPDATE only. An INSERT would leave a row marker that outlives them.
 mod cassandra_settings;
 mod cassandra_setup;
 mod cassandra_source;
 mod cluster_session;
 mod cql_error;
+mod driver_counts;
 mod row_changes;
 mod schema;
 mod stored_row;
+mod table_columns;
 mod token_scan;
 
 pub(super) use cassandra_setup::setup;

@@ -1,9 +1,10 @@
 //! Reads and writes of one row.
 use super::{
     cassandra_settings::CassandraSettings,
-    cluster_session::ClusterSession,
+    cluster_session::{ClusterSession, Transactions},
     cql_error::{Fate, describe, fate},
-    stored_row::{LONGEST_KEY, decode, encode, lifetime, new_version, table_key},
+    stored_row::{encode, lifetime, new_version},
+    table_columns::RawCell,
 };
 use crate::{local_store::Revision, source_error::SourceError};
 use bytes::Bytes;
@@ -22,10 +23,10 @@ pub(super) async fn read_row(
     session: &ClusterSession,
     key: &[u8],
 ) -> Result<(Option<StoredValue>, Revision), SourceError> {
-    if key.len() > LONGEST_KEY {
-        return Ok((None, Revision(None)));
+    match session.columns.row_key(key) {
+        Some(row_key) => read_with(settings, session, &session.get, &row_key).await,
+        None => Ok((None, Revision(None))),
     }
-    read_with(settings, session, &session.get, &table_key(key)).await
 }
 
 /// As [`read_row`], without expired entries.
@@ -45,25 +46,17 @@ async fn read_with(
     statement: &PreparedStatement,
     row_key: &[u8],
 ) -> Result<(Option<StoredValue>, Revision), SourceError> {
-    let read = session.session.execute_unpaged(statement, (row_key,)).await;
+    let read = session.session.execute_unpaged(statement, (RawCell(row_key),)).await;
     let result = read.map_err(|error| settings.read_error(&error))?;
     let unreadable = |error: &dyn std::fmt::Display| settings.refused(error);
     let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
     let row: Option<(Option<Bytes>, Option<i64>)> = rows.maybe_first_row().map_err(|error| unreadable(&error))?;
-    let Some((value, version)) = row else { return Ok((None, Revision(None))) };
-    let Some(value) = value else { return Ok((None, Revision(version))) };
-    let entry = decode(value).ok_or_else(|| settings.refused("the row was not written by Larder"))?;
-    Ok((Some(entry), Revision(version)))
-}
-
-fn check_key(settings: &CassandraSettings, key: &[u8]) -> Result<(), SourceError> {
-    match table_key(key).len() > LONGEST_KEY {
-        true => {
-            Err(settings
-                .refused(format!("a key of {} bytes is longer than Cassandra takes ({LONGEST_KEY})", key.len())))
-        }
-        false => Ok(()),
-    }
+    let Some((value, beside)) = row else { return Ok((None, Revision(None))) };
+    let revision = Revision(session.columns.revision(beside));
+    let Some(value) = value else { return Ok((None, revision)) };
+    let entry = session.columns.entry(value, beside, clock::now());
+    let entry = entry.ok_or_else(|| settings.refused("the row was not written by Larder"))?;
+    Ok((Some(entry), revision))
 }
 
 /// Stores an entry (or with `None` deletes it), whatever is there.
@@ -73,14 +66,16 @@ pub(super) async fn write_row(
     key: &[u8],
     to: Option<&StoredValue>,
 ) -> Result<(), SourceError> {
-    check_key(settings, key)?;
-    let (row_key, now) = (table_key(key), clock::now());
-    let written = match to.filter(|entry| entry.expiry.is_none_or(|at| at > now)) {
-        Some(entry) => {
-            let values = (lifetime(entry.expiry, now), encode(entry), new_version(entry.kind), &*row_key);
+    let (row_key, now) = (session.columns.key_to_write(settings, key)?, clock::now());
+    let entry = to.filter(|entry| entry.expiry.is_none_or(|at| at > now));
+    let value = session.columns.value_to_write(settings, entry)?;
+    let written = match (entry, &value) {
+        (Some(entry), Some(value)) if session.transactions.is_some() => {
+            let values = (lifetime(entry.expiry, now), RawCell(value), new_version(entry.kind), RawCell(&row_key));
             session.session.execute_unpaged(&session.put, values).await
         }
-        None => session.session.execute_unpaged(&session.delete, (&*row_key,)).await,
+        (_, Some(value)) => session.session.execute_unpaged(&session.put, (RawCell(value), RawCell(&row_key))).await,
+        (_, None) => session.session.execute_unpaged(&session.delete, (RawCell(&row_key),)).await,
     };
     written.map(drop).map_err(|error| settings.write_error(&error))
 }
@@ -96,18 +91,18 @@ pub(super) async fn write_row_if(
     to: Option<&StoredValue>,
     Revision(expected): Revision,
 ) -> Result<bool, SourceError> {
-    check_key(settings, key)?;
-    let (row_key, now) = (table_key(key), clock::now());
+    let transactions = transactions(settings, session)?;
+    let (row_key, now) = (session.columns.key_to_write(settings, key)?, clock::now());
     let entry = to.filter(|entry| entry.expiry.is_none_or(|at| at > now));
     let version = entry.map(|entry| new_version(entry.kind));
     let answer = match (entry, version) {
         (Some(entry), Some(version)) => {
-            let values = (lifetime(entry.expiry, now), encode(entry), version, &*row_key, expected);
-            session.session.execute_unpaged(&session.put_if, values).await
+            let values = (lifetime(entry.expiry, now), encode(entry), version, RawCell(&row_key), expected);
+            session.session.execute_unpaged(&transactions.put_if, values).await
         }
         // There is nothing to delete, and nothing was there.
         _ if expected.is_none() => return Ok(true),
-        _ => session.session.execute_unpaged(&session.delete_if, (&*row_key, expected)).await,
+        _ => session.session.execute_unpaged(&transactions.delete_if, (RawCell(&row_key), expected)).await,
     };
     let error = match answer {
         Ok(result) => return is_applied(settings, result),
@@ -120,10 +115,21 @@ pub(super) async fn write_row_if(
             Err(settings.unavailable(describe(&error)))
         }
         Fate::NotSent | Fate::Unknown => {
-            let found = look_back(settings, session, &row_key).await;
+            let found = look_back(settings, session, transactions, &row_key).await;
             decided(settings, &error, found, version, expected)
         }
     }
+}
+
+/// The statements that demand a version.
+///
+/// # Errors
+/// The table has none.
+pub(super) fn transactions<'s>(
+    settings: &CassandraSettings,
+    session: &'s ClusterSession,
+) -> Result<&'s Transactions, SourceError> {
+    session.transactions.as_ref().ok_or_else(|| session.columns.no_versions(settings))
 }
 
 /// What a row that was read back says about a transaction with this version.
@@ -149,11 +155,12 @@ fn decided(
 async fn look_back(
     settings: &CassandraSettings,
     session: &ClusterSession,
+    transactions: &Transactions,
     row_key: &[u8],
 ) -> Result<Revision, SourceError> {
     let until = Instant::now() + settings.limits.timeout;
     loop {
-        match read_with(settings, session, &session.get_serial, row_key).await {
+        match read_with(settings, session, &transactions.get_serial, row_key).await {
             Ok((_, revision)) => return Ok(revision),
             Err(error) if Instant::now() >= until => return Err(error),
             Err(_) => sleep(LOOK_AGAIN).await,

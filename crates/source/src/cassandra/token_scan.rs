@@ -1,9 +1,5 @@
 //! Scans of the table, in the order of the tokens: pages of the driver, whose state is the cursor.
-use super::{
-    cassandra_settings::CassandraSettings,
-    cluster_session::ClusterSession,
-    stored_row::{decode, key_of_row, kind_of_version},
-};
+use super::{cassandra_settings::CassandraSettings, cluster_session::ClusterSession};
 use crate::{
     local_store::{Page, Scan, is_within},
     source_error::SourceError,
@@ -54,7 +50,7 @@ pub(super) async fn page(
         let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
         seen += rows.rows_num().max(1);
         let mut take = |key: &[u8], entry: Option<StoredValue>| {
-            let key = key_of_row(key);
+            let key = session.columns.key_of(key);
             let Some(entry) = entry.filter(|entry| entry.expiry.is_none_or(|at| at > now)) else { return };
             if is_within(low, high, key) {
                 bytes += key.len() + entry.value.len();
@@ -63,16 +59,16 @@ pub(super) async fn page(
         };
         if scan.keys_only {
             for row in rows.rows::<(&[u8], Option<i64>)>().map_err(|error| unreadable(&error))? {
-                let (key, version) = row.map_err(|error| unreadable(&error))?;
-                let kind = kind_of_version(version);
-                take(key, Some(StoredValue { value: Bytes::new(), expiry: None, kind }));
+                let (key, beside) = row.map_err(|error| unreadable(&error))?;
+                let kind = session.columns.kind_of(beside);
+                take(key, kind.map(|kind| StoredValue { value: Bytes::new(), expiry: None, kind }));
             }
         } else {
             for row in rows.rows::<(&[u8], Option<Bytes>, Option<i64>)>().map_err(|error| unreadable(&error))? {
-                let (key, value, _) = row.map_err(|error| unreadable(&error))?;
+                let (key, value, beside) = row.map_err(|error| unreadable(&error))?;
                 // The page is sent on in its own time, and the driver's frame is as long as all of it.
                 let value = value.map(|value| Bytes::copy_from_slice(&value));
-                take(key, value.and_then(decode));
+                take(key, value.and_then(|value| session.columns.entry(value, beside, now)));
             }
         }
         match next {
@@ -132,9 +128,11 @@ pub(super) async fn pick(
         let read = session.session.execute_unpaged(&session.from_token, (token,)).await;
         let result = read.map_err(|error| settings.read_error(&error))?;
         let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
-        let row: Option<(&[u8],)> = rows.maybe_first_row().map_err(|error| unreadable(&error))?;
-        if let Some((key,)) = row {
-            return Ok(Some(Bytes::copy_from_slice(key_of_row(key))));
+        for row in rows.rows::<(&[u8], Option<i64>)>().map_err(|error| unreadable(&error))? {
+            let (key, beside) = row.map_err(|error| unreadable(&error))?;
+            if session.columns.kind_of(beside).is_some() {
+                return Ok(Some(Bytes::copy_from_slice(session.columns.key_of(key))));
+            }
         }
     }
     Ok(None)

@@ -123,6 +123,43 @@ pub(super) const SOURCE: &[MetricFamily] = &[
         source.admission.retries_denied,
         "Fetches not retried, because retries exceeded a tenth of the fetches."
     ),
+    part!(
+        driver,
+        "larder_source_driver_requests_total",
+        Counter,
+        requests,
+        "Requests that the driver of Cassandra sent: reads, writes, transactions and pages of scans."
+    ),
+    part!(driver, "larder_source_driver_errors_total", Counter, errors, "Requests of the driver that failed."),
+    part!(driver, "larder_source_driver_retries_total", Counter, retries, "Requests that the driver sent again."),
+    part!(
+        driver,
+        "larder_source_driver_timeouts_total",
+        Counter,
+        timeouts,
+        "Requests of the driver without an answer within source-timeout."
+    ),
+    part!(
+        driver,
+        "larder_source_driver_speculative_total",
+        Counter,
+        speculative,
+        "Reads that the driver also sent to another replica (speculative)."
+    ),
+    part!(
+        driver,
+        "larder_source_driver_connections",
+        Gauge,
+        connections,
+        "Connections of the driver to the nodes of the cluster, without those that it is told of changes on."
+    ),
+    part!(
+        driver,
+        "larder_source_driver_connection_timeouts_total",
+        Counter,
+        connection_timeouts,
+        "Connections of the driver that were not made within source-timeout."
+    ),
     MetricFamily {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,

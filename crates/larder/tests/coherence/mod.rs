@@ -3,6 +3,7 @@
 
 use crate::{common, larder};
 
+mod cassandra;
 mod checker;
 mod copies;
 mod postgres;

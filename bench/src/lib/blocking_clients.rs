@@ -69,6 +69,17 @@ pub(crate) enum RedisReply {
     Bulk(Option<Vec<u8>>),
 }
 
+impl RedisReply {
+    /// The number that is a value; absent for nil.
+    pub(crate) fn value(self) -> anyhow::Result<Option<u64>> {
+        match self {
+            RedisReply::Bulk(None) => Ok(None),
+            RedisReply::Bulk(Some(text)) => Ok(Some(std::str::from_utf8(&text)?.parse()?)),
+            other => bail!("GET was answered {other:?}"),
+        }
+    }
+}
+
 /// A client of the Redis protocol.
 pub(crate) struct RespClient(Connection);
 
@@ -122,6 +133,18 @@ impl RespClient {
         self.queue(arguments);
         self.flush()?;
         self.reply()
+    }
+
+    /// The number that `GET` finds under a key.
+    pub(crate) fn value(&mut self, key: &str) -> anyhow::Result<Option<u64>> {
+        self.call(&[b"GET", key.as_bytes()])?.value()
+    }
+
+    /// The numbers under several keys, asked for together.
+    pub(crate) fn values(&mut self, keys: &[String]) -> anyhow::Result<Vec<Option<u64>>> {
+        keys.iter().for_each(|key| self.queue(&[b"GET", key.as_bytes()]));
+        self.flush()?;
+        keys.iter().map(|_| self.reply()?.value()).collect()
     }
 
     /// The number behind `name` in a section of INFO; absent if the section has no such name.

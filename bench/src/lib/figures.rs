@@ -2,7 +2,7 @@
 //! kept, joined and plotted.
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::{io::Write, time::Instant};
 
 /// Writes one object as one line and flushes it, so that a long run can be watched and an aborted
 /// one keeps what it measured.
@@ -69,6 +69,26 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         n if n % 2 == 1 => sorted[n / 2],
         n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
+}
+
+/// Runs each of `N` kinds of work in turn, `turns` times after one that warms up; the median time of
+/// one of its `requests`, µs.
+pub(crate) fn in_turn<const N: usize>(
+    turns: u64,
+    requests: u64,
+    mut run: impl FnMut(u64, usize) -> anyhow::Result<()>,
+) -> anyhow::Result<[f64; N]> {
+    let mut times = [const { Vec::new() }; N];
+    for turn in 0..=turns {
+        for (kind, times) in times.iter_mut().enumerate() {
+            let begun = Instant::now();
+            run(turn, kind)?;
+            if turn > 0 {
+                times.push(begun.elapsed().as_secs_f64() * 1e6 / requests as f64);
+            }
+        }
+    }
+    Ok(times.map(|all| median(&all)))
 }
 
 /// The median of several runs, the least and the most.

@@ -9,6 +9,7 @@
 //! | `delaying_proxy` | a proxy that adds a network's round trip |
 //! | `scripted_origin` | an HTTP origin in this process that is slow, fails or is gone as the program says |
 //! | `servers` | servers under test as child processes |
+//! | `cql_client` | a client of Cassandra that waits for its answers |
 //! | `sql_client` | a client of PostgreSQL that waits for its answers |
 //! | `scenario` | the runner of scenarios: servers, loads, what is measured |
 //! | `rival_caches` | caches in this process behind one trait |
@@ -19,6 +20,7 @@
 //! | `figures` | JSON lines, figures with their targets, medians |
 //! | `machine` | cores, and the CPU time and memory of processes |
 pub(crate) mod blocking_clients;
+pub(crate) mod cql_client;
 pub(crate) mod dataset;
 pub(crate) mod delaying_proxy;
 pub(crate) mod entry_memory;

@@ -1,4 +1,5 @@
 //! The subcommands of `larder-bench`, one file or folder each. No program imports another.
+mod cassandra;
 mod cluster;
 mod data;
 mod demo;
@@ -31,6 +32,7 @@ pub(crate) enum Program {
     Memory(memory::MemoryArgs),
     Outages(outages::OutagesArgs),
     Postgres(postgres::PostgresArgs),
+    Cassandra(cassandra::CassandraArgs),
     Fleet(fleet::FleetArgs),
     Classic(scenarios::ClassicArgs),
     Cluster(cluster::ClusterArgs),
@@ -53,6 +55,7 @@ impl Program {
             Program::HitRatio(args) => hit_ratio::run(args, out),
             Program::Outages(args) => outages::run(args, out),
             Program::Postgres(args) => postgres::run(args, out),
+            Program::Cassandra(args) => cassandra::run(args, out),
             Program::Memory(args) => memory::run(args, out),
             Program::Fleet(args) => fleet::run(args, out),
             Program::Classic(args) => scenarios::run_classic(args, out),

@@ -1,13 +1,13 @@
 //! `larder-bench postgres`: Larder in front of PostgreSQL.
 use crate::lib::{
-    blocking_clients::{RedisReply, RespClient},
-    figures::{self, Figure, FigureTarget, median},
+    blocking_clients::RespClient,
+    figures::{self, Figure, FigureTarget, in_turn, median},
     machine,
     results::{chart::Axis, chart_file::file, origin, server_use::ServerWatch},
     servers::{self, ServerProcess, Start},
     sql_client::SqlClient,
 };
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde::Serialize;
 use std::{
     io::Write,
@@ -117,15 +117,6 @@ fn figure(
     figures::line(out, &Figure::new("postgres", name.into(), value, target))
 }
 
-/// A row's value as it was read.
-fn number(reply: RedisReply) -> anyhow::Result<Option<u64>> {
-    match reply {
-        RedisReply::Bulk(None) => Ok(None),
-        RedisReply::Bulk(Some(text)) => Ok(Some(std::str::from_utf8(&text)?.parse()?)),
-        other => bail!("GET was answered {other:?}"),
-    }
-}
-
 /// Changes rows of [`HOT`], so many a second, each in a transaction, until `over`. `done` is told of
 /// each, its row and its new value.
 fn write_rows(
@@ -170,43 +161,23 @@ impl Bench {
         const KEYS: u64 = 1_600;
         const TURNS: u64 = 9;
         let (mut sql, mut client) = (SqlClient::connect(self.database.address)?, self.client()?);
-        let mut next = HOT;
-        let mut times = [const { Vec::new() }; 4];
-        // The first turn warms up.
-        for turn in 0..=TURNS {
-            let keys = |from: u64| (from..from + KEYS).map(|id| id.to_string());
-            let (alone, together) = (next, next + KEYS);
-            next += 2 * KEYS;
-            let mut took = |kind: usize, begun: Instant| {
-                if turn > 0 {
-                    times[kind].push(begun.elapsed().as_secs_f64() * 1e6 / KEYS as f64);
-                }
+        let [direct, miss, hit, together] = in_turn(TURNS, KEYS, |turn, kind| {
+            let alone = HOT + turn * 2 * KEYS;
+            let (alone, together) = (alone..alone + KEYS, alone + KEYS..alone + 2 * KEYS);
+            let is_right = |value| {
+                ensure!(value == Some(0), "a wrong row");
+                anyhow::Ok(())
             };
-            let begun = Instant::now();
-            for id in together..together + KEYS {
-                ensure!(sql.value(id as i32)? == 0, "a wrong row");
-            }
-            took(0, begun);
-            for kind in [1, 2] {
+            match kind {
+                0 => together.into_iter().try_for_each(|id| is_right(Some(sql.value(id as i32)?.try_into()?))),
                 // Not found, then found.
-                let begun = Instant::now();
-                for key in keys(alone) {
-                    ensure!(number(client.call(&[b"GET", key.as_bytes()])?)? == Some(0), "a wrong row");
-                }
-                took(kind, begun);
-            }
-            let all: Vec<String> = keys(together).collect();
-            let begun = Instant::now();
-            for some in all.chunks(16) {
-                some.iter().for_each(|key| client.queue(&[b"GET", key.as_bytes()]));
-                client.flush()?;
-                for _ in some {
-                    ensure!(number(client.reply()?)? == Some(0), "a wrong row");
+                1 | 2 => alone.into_iter().try_for_each(|id| is_right(client.value(&id.to_string())?)),
+                _ => {
+                    let all: Vec<String> = together.map(|id| id.to_string()).collect();
+                    all.chunks(16).try_for_each(|some| client.values(some)?.into_iter().try_for_each(is_right))
                 }
             }
-            took(3, begun);
-        }
-        let [direct, miss, hit, together] = times.map(|all| median(&all));
+        })?;
         for (name, value) in [
             ("the query by tokio-postgres, us", direct),
             ("miss, us", miss),
@@ -252,7 +223,7 @@ impl Bench {
                 // A row that no other writer changes.
                 let row = i32::try_from(HOT + 1 + ages.len() as u64 % 100)?;
                 let key = row.to_string();
-                let mut read = || number(client.call(&[b"GET", key.as_bytes()])?);
+                let mut read = || client.value(&key);
                 read()?;
                 let value = u64::try_from(sql.add_one(&[row])?[0])?;
                 let (committed, mut age) = (Instant::now(), Duration::ZERO);
@@ -308,7 +279,7 @@ impl Bench {
             while !over.load(Relaxed) {
                 let (row, begun) = (skewed(&mut random), Instant::now());
                 let key = row.to_string();
-                let mut value = number(client.call(&[b"GET", key.as_bytes()])?)?;
+                let mut value = client.value(&key)?;
                 if let (None, Some(sql)) = (value, &mut sql) {
                     let read = u64::try_from(sql.value(i32::try_from(row)?)?)?;
                     client.call(&[b"SET", key.as_bytes(), read.to_string().as_bytes(), b"EX", b"60"])?;

@@ -61,12 +61,15 @@ enum Ready {
     Ping,
     /// It lets a user in.
     Postgres,
+    /// It says which versions it speaks.
+    Cassandra,
     Memcached,
     /// This path is answered with this status; 0: with any.
     Http(String, u16),
 }
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
+    ("cassandra.sh", include_str!("../../../servers/cassandra.sh")),
     ("postgres.sh", include_str!("../../../servers/postgres.sh")),
     ("nginx.conf", include_str!("../../../servers/nginx.conf")),
     ("default.vcl", include_str!("../../../servers/default.vcl")),
@@ -231,6 +234,15 @@ fn wait(kind: &ServerKind, server: &mut ServerProcess) -> anyhow::Result<()> {
                 let mut kind = [0];
                 stream.read_exact(&mut kind).ok()?;
                 return (kind == *b"R").then_some(());
+            }
+            Ready::Cassandra => {
+                let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
+                stream.set_read_timeout(Some(PROBE)).ok()?;
+                // OPTIONS of version 4, and SUPPORTED.
+                stream.write_all(b"\x04\0\0\0\x05\0\0\0\0").ok()?;
+                let mut head = [0; 5];
+                stream.read_exact(&mut head).ok()?;
+                return (head[4] == 6).then_some(());
             }
             Ready::Memcached => {
                 let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;

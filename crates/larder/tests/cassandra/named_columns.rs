@@ -240,7 +240,10 @@ fn what_the_table_is_not_stops_the_start() {
     for (more, expected) in [
         ("table=user&columns=name", "has hits, kv, log, odd, prices, users; did you mean users?"),
         ("table=Users&columns=name", "did you mean users?"),
-        ("table=users&columns=nam", "columns=nam: the table users has id, lasts, name, pair, tags; did you mean name?"),
+        (
+            "table=users&columns=names",
+            "columns=names: the table users has id, lasts, name, pair, tags; did you mean name?",
+        ),
         ("table=users&columns=id,name", "columns=id,name: the table users has id,"),
         ("table=users&key=name&columns=name", "key=name: the primary key of users is id"),
         ("table=users&key=ident&columns=name", "key=ident: the table users has id,"),

@@ -134,7 +134,7 @@ fn a_redis_that_is_gone_or_frozen_is_used_again_as_soon_as_it_is_connected() {
 fn an_origin_that_hangs_is_probed_by_few_and_then_asked_by_all() {
     run(async {
         let slow = SlowOrigin::start("");
-        let timeout = Duration::from_millis(200);
+        let timeout = Duration::from_secs(1);
         let limits = SourceLimits { breaker: Some(BREAKER), timeout, max_in_flight: 100, ..LIMITS };
         let group = open(&slow.url, limits, FillPolicy::default());
         assert_eq!(group.get("k").await, some("v"));

@@ -93,7 +93,7 @@ fn node(core: usize) -> anyhow::Result<ServerProcess> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let jars = repository.join(".deps/cassandra").canonicalize().context("`make tools` brings Cassandra's jars")?;
     let text = |file: &str| std::fs::read(repository.join("tests/cassandra").join(file));
-    let files = ["jvm.options", "logback.xml"].map(|file| Ok((file.to_owned(), text(file)?)));
+    let files = ["cassandra.yaml", "jvm.options", "logback.xml"].map(|file| Ok((file.to_owned(), text(file)?)));
     let files: Vec<_> = files.into_iter().collect::<std::io::Result<_>>()?;
     let ports = [servers::free_port()?, servers::free_port()?];
     let [storage, tls_storage] = ports.each_ref().map(|port| port.address.port().to_string());

@@ -214,13 +214,10 @@ fn settings(number: u8, all: u8, ports: &Ports) -> String {
     let authenticator = if all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
     // Each node is told its part of the ring, so that all start at once.
     let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(all);
+    let common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
     format!(
-        "
-cluster_name: larder
-num_tokens: 1
+        "{common}
 initial_token: {token}
-auto_bootstrap: false
-partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:
@@ -230,21 +227,9 @@ storage_port: {storage}
 ssl_storage_port: {tls_storage}
 rpc_address: 127.0.0.{number}
 native_transport_port: {native}
-endpoint_snitch: SimpleSnitch
 authenticator: {authenticator}
-commitlog_sync: periodic
-commitlog_sync_period: 10s
-commitlog_directory: commitlog
-saved_caches_directory: saved
-hints_directory: hints
-cdc_raw_directory: cdc
-data_file_directories: [data]
 memtable_heap_space: 64MiB
 memtable_offheap_space: 64MiB
-file_cache_size: 32MiB
-concurrent_reads: 8
-concurrent_writes: 8
-auto_snapshot: false
 "
     )
 }

@@ -352,23 +352,15 @@ fn typed_key<'k>(of: &NativeType, key: &'k [u8]) -> Option<Cow<'k, [u8]>> {
     if key.is_empty() {
         return None;
     }
-    let integer = |bytes: usize| {
-        let number: i64 = std::str::from_utf8(key).ok()?.parse().ok()?;
-        let all = number.to_be_bytes();
-        let (lost, kept) = all.split_at(8 - bytes);
-        // What is cut off repeats the sign.
-        let sign = if number < 0 { 0xFF } else { 0 };
-        let fits = lost.iter().all(|byte| *byte == sign) && (kept[0] >= 0x80) == (number < 0);
-        fits.then(|| Cow::Owned(kept.to_vec()))
-    };
+    let text = || std::str::from_utf8(key).ok();
     match of {
         NativeType::Blob => Some(key.into()),
-        NativeType::Text => std::str::from_utf8(key).ok().map(|_| key.into()),
+        NativeType::Text => text().map(|_| key.into()),
         NativeType::Ascii => key.is_ascii().then(|| key.into()),
-        NativeType::TinyInt => integer(1),
-        NativeType::SmallInt => integer(2),
-        NativeType::Int => integer(4),
-        NativeType::BigInt => integer(8),
+        NativeType::TinyInt => Some(text()?.parse::<i8>().ok()?.to_be_bytes().to_vec().into()),
+        NativeType::SmallInt => Some(text()?.parse::<i16>().ok()?.to_be_bytes().to_vec().into()),
+        NativeType::Int => Some(text()?.parse::<i32>().ok()?.to_be_bytes().to_vec().into()),
+        NativeType::BigInt => Some(text()?.parse::<i64>().ok()?.to_be_bytes().to_vec().into()),
         NativeType::Uuid => uuid(key),
         NativeType::Timeuuid => uuid(key).filter(|id| id[6] >> 4 == 1),
         _ => None,

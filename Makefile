@@ -235,7 +235,7 @@ $(TARGET)/release/larder-bench: FORCE
 FORCE:
 
 bench bench-targets: export LARDER_BENCH_VALKEY ?= $(CURDIR)/.deps/bin/valkey-server
-bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (20 to 25 minutes; BENCH_ARGS=--quick: 20 seconds)
+bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/benchmarks.md (50 minutes; BENCH_ARGS=--quick: 20 seconds)
 	tests/install_tools bench
 	$< rivals --larder $(TARGET)/release/larder $(BENCH_ARGS)
 

@@ -58,6 +58,8 @@ struct ScenarioServer {
     source: Option<String>,
     /// Options of a load that asks once for each key.
     fill: Option<String>,
+    /// Options of a load after that, so that what is slower at the start of a server is over.
+    warm: Option<String>,
     /// Options of `larder-bench data`, which makes the file `keys.data` in its folder.
     data: Option<String>,
     /// So many of it are peers; the first is asked.
@@ -105,9 +107,10 @@ pub(crate) struct ScenarioLoad {
     /// Its keys and their number are `@stored@` and `@count@` for later loads.
     #[serde(default)]
     stores: bool,
-    /// First the highest rate, then half of it, on schedule.
+    /// First the highest rate of each server, then all at these shares of the slowest one's, on
+    /// schedule.
     #[serde(default)]
-    pub(crate) half: bool,
+    rates: Vec<f64>,
     /// Bounds on the ratios of the first server to the second.
     pub(crate) cpu: Option<super::figures::FigureTarget>,
     pub(crate) throughput: Option<super::figures::FigureTarget>,
@@ -143,6 +146,11 @@ impl Scenario {
     /// Reads a scenario that this program holds.
     pub(crate) fn read(text: &str) -> anyhow::Result<Scenario> {
         toml::from_str(text).context("a scenario is malformed")
+    }
+
+    /// The kind of a server, a name of `servers.toml`.
+    pub(crate) fn kind(&self, server: &str) -> &str {
+        &self.server[server].kind
     }
 
     /// All loads in all their shapes.
@@ -202,6 +210,8 @@ struct DataOptions {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections of the load that warms a server.
+const WARM_CONNECTIONS: usize = 16;
 /// Keys and bytes of the values that nginx has as files.
 pub(crate) const FILES: u64 = 1_000;
 pub(crate) const VALUE: [u8; 64] = [b'v'; 64];
@@ -283,6 +293,10 @@ impl<'s> Runner<'s> {
         if let Some(options) = &spec.fill {
             self.fill(&server, options, &[]).with_context(|| format!("{name} cannot be filled"))?;
         }
+        if let Some(options) = &spec.warm {
+            let plan = self.plan(&self.options(&server, options, None), WARM_CONNECTIONS)?;
+            load::run(&plan, &mut |_| {})?;
+        }
         Ok(Running { server, _peers: nodes, stored: Default::default() })
     }
 
@@ -346,14 +360,14 @@ impl<'s> Runner<'s> {
         self.plan(&self.options(&running.server, &options, Some(running)), shape.connections)
     }
 
-    /// One load of one server. `rate`: on schedule, and twice as long.
+    /// One load of one server. `rate`: on schedule.
     pub(crate) fn measure(&mut self, shape: Shape, server: &str, rate: Option<f64>) -> anyhow::Result<Measured> {
         // On a machine that is busy with other things, a short load may be over before its first request:
         // then a longer one it is.
         const ATTEMPTS: u32 = 8;
         let full = self.duration;
         for attempt in 0..ATTEMPTS {
-            self.duration = full * (1 << attempt) * if rate.is_some() { 2 } else { 1 };
+            self.duration = full * (1 << attempt);
             let measured = self.attempt(shape, server, rate);
             self.duration = full;
             let measured = measured?;
@@ -417,8 +431,16 @@ impl<'s> Runner<'s> {
         Ok(Measured { run, server, source: source_use, errors })
     }
 
+    /// A fifth of a load before it counts. What is wrong, the load itself says.
+    fn warm(&mut self, shape: Shape, server: &str) {
+        let full = self.duration;
+        self.duration = full / 5;
+        let _ = self.measure(shape, server, None);
+        self.duration = full;
+    }
+
     /// Runs all loads that `wanted` names, each `runs` times; the servers of a load take turns, so
-    /// that what happens to the machine happens to all. `each` is told the outcome, and with
+    /// that what happens to the machine happens to all. `each` is told the outcome, and at
     /// which rate; a server that failed is left out of the load from then on.
     pub(crate) fn all(
         &mut self,
@@ -428,7 +450,8 @@ impl<'s> Runner<'s> {
     ) -> anyhow::Result<()> {
         let scenario = self.scenario;
         let shapes: Vec<Shape> = scenario.shapes().collect();
-        let mut rates: BTreeMap<(usize, &str), f64> = BTreeMap::new();
+        // The highest rate of the slowest server of a load.
+        let mut slowest: BTreeMap<usize, f64> = BTreeMap::new();
         let mut out = std::collections::BTreeSet::new();
         let order: Vec<(usize, u64)> = match scenario.in_turn {
             true => (0..runs).flat_map(|run| (0..shapes.len()).map(move |at| (at, run))).collect(),
@@ -439,41 +462,44 @@ impl<'s> Runner<'s> {
                 self.running.retain(|name, _| !scenario.server[*name].fresh);
             }
             let shape = shapes[at];
-            for (server, _) in shape.load.ask.iter().filter(|(server, _)| wanted(shape, server)) {
-                if out.contains(&(at, &server[..])) {
-                    continue;
-                }
-                if run == 0 && (shape.load.half || !scenario.in_turn) {
-                    // A fifth of a load warms it up.
-                    let (full, fifth) = (self.duration, self.duration / 5);
-                    self.duration = fifth;
-                    let warm = self.measure(shape, server, None);
-                    self.duration = full;
-                    let peak = match warm {
-                        Ok(_) if shape.load.half => self.measure(shape, server, None),
-                        warm => warm,
-                    };
-                    match peak {
-                        Ok(peak) if shape.load.half && peak.errors.is_empty() => {
-                            rates.insert((at, server), peak.run.throughput / 2.0);
-                            each(self, shape, server, 0, Ok((peak, None)))?;
+            let asked = || shape.load.ask.iter().map(|(server, _)| &server[..]).filter(|server| wanted(shape, server));
+            let at_rates = !shape.load.rates.is_empty();
+            if run == 0 && at_rates {
+                for server in asked() {
+                    self.warm(shape, server);
+                    let peak = self.measure(shape, server, None).and_then(|peak| {
+                        ensure!(peak.errors.is_empty(), "at the highest rate: {:?}", peak.errors);
+                        Ok((peak, None))
+                    });
+                    match &peak {
+                        Ok((peak, _)) => {
+                            let slowest = slowest.entry(at).or_insert(f64::INFINITY);
+                            *slowest = slowest.min(peak.run.throughput);
                         }
-                        Ok(peak) if shape.load.half => {
-                            out.insert((at, &server[..]));
-                            let error = anyhow!("at the highest rate: {:?}", peak.errors);
-                            each(self, shape, server, 0, Err(error))?;
-                            continue;
-                        }
-                        // The load itself will say it.
-                        _ => {}
+                        Err(_) => drop(out.insert((at, server))),
                     }
+                    each(self, shape, server, 0, peak)?;
                 }
-                let rate = rates.get(&(at, &server[..])).copied();
-                let measured = self.measure(shape, server, rate);
-                if measured.is_err() {
-                    out.insert((at, &server[..]));
+            }
+            let peak = slowest.get(&at).copied().unwrap_or_default();
+            let rates: Vec<Option<f64>> = match at_rates {
+                true => shape.load.rates.iter().map(|share| Some((share * peak / 100.0).round() * 100.0)).collect(),
+                false => vec![None],
+            };
+            for rate in rates {
+                for server in asked() {
+                    if out.contains(&(at, server)) {
+                        continue;
+                    }
+                    if run == 0 && !at_rates && !scenario.in_turn {
+                        self.warm(shape, server);
+                    }
+                    let measured = self.measure(shape, server, rate);
+                    if measured.is_err() {
+                        out.insert((at, server));
+                    }
+                    each(self, shape, server, run, measured.map(|measured| (measured, rate)))?;
                 }
-                each(self, shape, server, run, measured.map(|measured| (measured, rate)))?;
             }
         }
         Ok(())

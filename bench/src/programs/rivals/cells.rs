@@ -15,14 +15,14 @@ pub(super) struct CellKey {
     /// The pipeline is sent and awaited together.
     pub(super) batches: bool,
     pub(super) connections: usize,
-    /// Closed loop, or at a rate.
-    pub(super) open: bool,
+    /// Requests per second that were asked for; absent: as many as possible.
+    pub(super) rate: Option<u64>,
 }
 
 impl CellKey {
     /// A closed loop of one request at a time on each connection.
     pub(super) fn lone(section: PageSection, load: RivalLoad, connections: usize) -> CellKey {
-        CellKey { section, load, pipeline: 1, batches: false, connections, open: false }
+        CellKey { section, load, pipeline: 1, batches: false, connections, rate: None }
     }
 }
 
@@ -50,8 +50,8 @@ impl Figure {
 /// One server under one load.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
-    /// By [`Figure`].
-    figures: [Spread; 6],
+    /// By [`Figure`], of each run.
+    runs: [Vec<f64>; 6],
     /// CPU time of the source behind Larder, if it was measured in every run.
     pub(super) source_cpu_us: Option<f64>,
     /// In any run the generator was the bottleneck.
@@ -76,7 +76,7 @@ impl Cell {
         ];
         let source: Option<Vec<f64>> = samples.iter().map(|sample| sample.source_cpu_us).collect();
         Cell {
-            figures: figures.map(|figure| Spread::of(samples.iter().copied(), figure)),
+            runs: figures.map(|figure| samples.iter().map(|sample| figure(sample)).collect()),
             source_cpu_us: source.map(|values| median(&values)),
             saturated: samples.iter().any(|sample| sample.client_saturated),
             errors,
@@ -84,11 +84,18 @@ impl Cell {
     }
 
     pub(super) fn figure(&self, figure: Figure) -> Spread {
-        self.figures[figure as usize]
+        Spread::of(&self.runs[figure as usize], |value| *value)
     }
 
     pub(super) fn median(&self, figure: Figure) -> f64 {
         self.figure(figure).median
+    }
+
+    /// A figure as a multiple of another server's, run by run: both were loaded one after the other.
+    pub(super) fn ratio(&self, base: &Cell, figure: Figure) -> Spread {
+        let [own, base] = [self, base].map(|cell| &cell.runs[figure as usize]);
+        let ratios: Vec<f64> = own.iter().zip(base).map(|(own, base)| own / base).collect();
+        Spread::of(&ratios, |ratio| *ratio)
     }
 }
 
@@ -111,7 +118,8 @@ impl Cells {
             match record {
                 RawRecord::Sample(sample) => {
                     let &SampleRecord { section, load, pipeline, batches, connections, rate, .. } = sample;
-                    let key = CellKey { section, load, pipeline, batches, connections, open: rate.is_some() };
+                    let rate = rate.map(|rate| rate as u64);
+                    let key = CellKey { section, load, pipeline, batches, connections, rate };
                     let servers = samples.entry(key).or_default();
                     match servers.iter_mut().find(|(server, _)| *server == sample.server) {
                         Some((_, samples)) => samples.push(sample),

@@ -68,10 +68,10 @@ pub(crate) struct RivalsArgs {
     /// Servers to compare (default: all)
     #[arg(long, value_delimiter = ',', value_parser = RIVALS)]
     server: Vec<String>,
-    /// Runs, of which the median counts [default: 5]
+    /// Runs, of which the median counts [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// Length of a load [default: 1]; at half of the highest rate it is twice as long
+    /// Length of a load [default: 5]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 }
@@ -159,14 +159,14 @@ impl RivalsArgs {
         let mut runner = Runner::new(scenario, self.larder.as_deref(), cores, Duration::from_secs_f64(setting.seconds));
         let wanted = |shape: Shape, server: &str| {
             let section = PageSection::named(&shape.load.section);
-            let is_rival = rivals.contains(server.trim_end_matches("-misses"));
+            let is_rival = rivals.contains(scenario.kind(server));
             is_rival && section.is_ok_and(|section| section != PageSection::Memory && self.wants(section))
         };
         let mut noted = BTreeSet::new();
         runner.all(setting.runs, &wanted, &mut |runner, shape, server, run, measured| {
             for (name, running) in runner.running.iter().filter(|(name, _)| !name.contains("source")) {
                 if let (Ok(running), true) = (running, noted.insert(*name)) {
-                    let kind = servers::kind(name.trim_end_matches("-misses"))?;
+                    let kind = servers::kind(runner.scenario.kind(name))?;
                     note(RawRecord::Server(ServerRecord {
                         server: kind.name.clone(),
                         version: version(kind, self)?,
@@ -219,7 +219,7 @@ impl RivalsArgs {
         eprintln!("memory: {title}");
         let (sizes, most) = match self.quick {
             true => (&[64, 1024][..], 2_000),
-            false => (&[16, 64, 256, 1024, 4096, 16 * 1024, 64 * 1024][..], 200_000),
+            false => (&[16, 64, 256, 1024, 4096, 16 * 1024, 64 * 1024][..], 1_000_000),
         };
         for &value_size in sizes {
             let record = self.memory_of(runner, name, (&fill, &check), value_size, most);
@@ -241,7 +241,7 @@ impl RivalsArgs {
     ) -> anyhow::Result<MemoryRecord> {
         /// Bytes of a key (a UUID), and of all keys and values.
         const KEY_SIZE: usize = 36;
-        const BYTES: u64 = 64 << 20;
+        const BYTES: u64 = 128 << 20;
         let entries = (BYTES / (value_size + KEY_SIZE) as u64).clamp(1, most);
         let value = [("root/value".to_owned(), vec![b'v'; value_size])];
         let on = |core| Start { core: Some(core), memory_mib: 2048, ..Start::default() };
@@ -267,7 +267,7 @@ impl RivalsArgs {
     fn setting(&self) -> anyhow::Result<SettingRecord> {
         let Host { cpu, cores, kernel, memory_gib } = Host::this()?;
         let (server_core, client_core) = machine::server_and_client_core()?;
-        let seconds = self.seconds.unwrap_or(if self.quick { 0.05 } else { 1.0 });
+        let seconds = self.seconds.unwrap_or(if self.quick { 0.05 } else { 5.0 });
         Ok(SettingRecord {
             date: origin::date()?,
             commit: origin::commit(),
@@ -280,8 +280,7 @@ impl RivalsArgs {
             client_core,
             client: format!("larder-bench {}", env!("CARGO_PKG_VERSION")),
             seconds,
-            latency_seconds: 2.0 * seconds,
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { 5 }),
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             http_keys: FILES,
             command_keys: 100_000,
             value_size: VALUE.len(),

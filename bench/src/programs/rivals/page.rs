@@ -102,7 +102,7 @@ impl<'a> RivalsPage<'a> {
             self.line("**A quick run: too short for conclusions.**\n");
         }
         self.line(
-            "Read the ratios: **larder = 1**. CPU 2 is twice Larder's CPU time for a request; throughput 0.5 is half of Larder's. All servers of a table were loaded in turn \
+            "Read the ratios: **larder = 1**. CPU 2 is twice Larder's CPU time for a request; throughput 0.5 is half of Larder's. A ratio is the median of the runs' ratios. All servers of a table were loaded in turn \
              within the same minute, each on the same core, so noise on the machine affects all of them. Absolute times prove little on a noisy machine. They are in second place, with \
              the range of the runs.\n",
         );
@@ -145,7 +145,7 @@ impl<'a> RivalsPage<'a> {
         let mut lines = Vec::new();
         for (name, key) in rows.into_iter().filter(|(_, key)| self.cells.good(*key, BASE).is_some()) {
             let others = self.cells.at(key).iter().map(|(server, _)| server).filter(|server| *server != BASE);
-            let others = others.map(|server| format!("{server} {}", self.ratio(key, server, Figure::Cpu)));
+            let others = others.map(|server| format!("{server} {}", self.cpu_range(key, server)));
             lines.push(format!("| {name} | {} |", others.collect::<Vec<_>>().join(", ")));
         }
         const SIZE: usize = 64;
@@ -159,7 +159,7 @@ impl<'a> RivalsPage<'a> {
         if !lines.is_empty() {
             self.line("## In short\n");
             self.line(
-                "CPU time per request of the others (last: memory); 50 connections over HTTP, 64 for commands.\n",
+                "CPU time per request of the others, with the range of the runs (last: memory); 50 connections over HTTP, 64 for commands.\n",
             );
             self.line("| larder = 1 | |\n|---|---|");
             lines.iter().for_each(|line| self.line(line));
@@ -179,18 +179,10 @@ impl<'a> RivalsPage<'a> {
                 };
                 let others = self.cells.at(key).iter().filter(|(name, cell)| name != BASE && cell.errors.is_empty());
                 let named = others.filter(|(_, cell)| beats(cell.figure(figure), base.figure(figure)));
-                let shown = |(name, cell): &(String, Cell)| {
-                    let ratio = cell.median(figure) / base.median(figure);
-                    // Each was asked half of what it can do.
-                    let asked = |cell: &Cell| plain(cell.median(Figure::Rate));
-                    match key.open {
-                        true => format!("{name} ({ratio:.2}, at {}/s; larder at {}/s)", asked(cell), asked(base)),
-                        false => format!("{name} ({ratio:.2})"),
-                    }
-                };
+                let shown = |(name, cell): &(String, Cell)| format!("{name} ({:.2})", cell.ratio(base, figure).median);
                 named.map(shown).collect::<Vec<_>>()
             };
-            let figures = match (key.open, key.section) {
+            let figures = match (key.rate.is_some(), key.section) {
                 (true, _) => vec![("p99", better(Figure::P99))],
                 (false, PageSection::Latency) => vec![],
                 (false, _) => vec![("CPU", better(Figure::Cpu)), ("throughput", better(Figure::Rate))],
@@ -230,9 +222,21 @@ impl<'a> RivalsPage<'a> {
             return "*failed*".to_owned();
         }
         let Some(base) = self.cells.good(key, BASE) else { return "–".to_owned() };
-        let ratio = cell.median(figure) / base.median(figure);
+        let ratio = cell.ratio(base, figure).median;
         let mark = if figure == Figure::Rate && (cell.saturated || base.saturated) { "†" } else { "" };
         if ratio.is_finite() { format!("{ratio:.2}{mark}") } else { "–".to_owned() }
+    }
+
+    /// The CPU time of a server as a multiple of Larder's, with its range.
+    fn cpu_range(&self, key: CellKey, server: &str) -> String {
+        let ratio = self.ratio(key, server, Figure::Cpu);
+        match self.cells.good(key, server).zip(self.cells.good(key, BASE)) {
+            Some((cell, base)) if server != BASE => {
+                let Spread { low, high, .. } = cell.ratio(base, Figure::Cpu);
+                format!("{ratio} ({low:.2}–{high:.2})")
+            }
+            _ => ratio,
+        }
     }
 
     /// A figure as measured, with its range.
@@ -275,16 +279,15 @@ impl<'a> RivalsPage<'a> {
 
     fn method(&mut self, records: &[RawRecord]) {
         let SettingRecord { cpu, kernel, cores, memory_gib, server_core, client_core, client, .. } = self.setting;
-        let SettingRecord { seconds, latency_seconds, runs, http_keys, command_keys, value_size, command, .. } =
-            self.setting;
+        let SettingRecord { seconds, runs, http_keys, command_keys, value_size, command, .. } = self.setting;
         self.line("## Method\n");
         self.line(&format!("- Machine: {cpu}, {cores} cores, {memory_gib:.1} GiB; Linux {kernel}. Loopback."));
         self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. The source behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own. Therefore † is common with misses."));
         self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer with another status or value than expected is an error and fails the cell. So does a miss that did not reach the source."));
-        self.line(&format!("- Lengths: each cell {runs} × {seconds} s after a fifth of that as warm-up, latencies {runs} × {latency_seconds} s. The servers of a cell take turns, run by run."));
+        self.line(&format!("- Lengths: each server of commands first answers some millions of GETs, so that what is slower at its start is over. Each cell is {runs} × {seconds} s after a fifth of that as warm-up. The servers of a cell take turns, run by run."));
         self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the answered requests. The time to connect does not count.");
         self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
-        self.line("- Settings: each server has one thread and its fastest settings for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
+        self.line("- Settings: each server has one thread and its fastest settings for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; Pogocache with io_uring and mimalloc, as its authors build it; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
         self.line(&format!("- Made by: `{command}`\n"));
         let servers: Vec<_> = records
             .iter()
@@ -320,12 +323,12 @@ fn name(what: &impl serde::Serialize) -> String {
 }
 
 fn describe(key: CellKey) -> String {
-    let CellKey { section, load, pipeline, batches, connections, open } = key;
-    let how = match (open, pipeline) {
-        (true, _) => "half of the highest rate".to_owned(),
-        (false, 1) => counted(connections, "connection"),
-        (false, _) if batches => format!("{} × batches of {pipeline}", counted(connections, "connection")),
-        (false, _) => format!("{} × {pipeline}", counted(connections, "connection")),
+    let CellKey { section, load, pipeline, batches, connections, rate } = key;
+    let how = match (rate, pipeline) {
+        (Some(rate), _) => format!("at {}/s", plain(rate as f64)),
+        (None, 1) => counted(connections, "connection"),
+        (None, _) if batches => format!("{} × batches of {pipeline}", counted(connections, "connection")),
+        (None, _) => format!("{} × {pipeline}", counted(connections, "connection")),
     };
     let lookup = if section == PageSection::Lookup { "/lookup, " } else { "" };
     format!("{lookup}{}, {how}", name(&load))
@@ -339,8 +342,6 @@ fn reason(key: CellKey) -> Option<&'static str> {
         Some(
             "A miss of Larder asks the redis-server that it is compared with, so it cannot be cheaper than that alone. The [tables](#get-miss-one-at-a-time) compare it with asking redis-server and a hit of Larder together.",
         )
-    } else if key.open {
-        Some("For p99, each server is asked half of what it can do, so the figures belong to different rates.")
     } else if key.connections == 1 {
         Some(
             "With one connection, other code runs on the core between two requests, so a server's own code comes from caches that are farther away, and Larder has more of it. [A decision](decisions/0095-workers-have-no-timer-of-their-own.md) has the figures.",

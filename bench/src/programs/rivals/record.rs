@@ -13,7 +13,7 @@ pub(crate) enum PageSection {
     Http,
     /// GET, SET and MGET, each server by its own protocol, from 1 connection to 512
     Commands,
-    /// The latency at half of the highest rate
+    /// The latency of all servers at the same rates
     Latency,
     /// Memory per entry
     Memory,
@@ -82,9 +82,8 @@ pub(crate) struct SettingRecord {
     pub(crate) client_core: usize,
     /// The generator's version.
     pub(crate) client: String,
-    /// How long a load lasts, and how long one at half of the highest rate.
+    /// How long a load lasts.
     pub(crate) seconds: f64,
-    pub(crate) latency_seconds: f64,
     pub(crate) runs: u64,
     /// Keys of the HTTP loads and of the commands, and the bytes of a value.
     pub(crate) http_keys: u64,

@@ -1,6 +1,6 @@
 //! The sections of the page: a table for each load, and what belongs to it.
 use super::{
-    cells::{BASE, Cell, CellKey, Figure},
+    cells::{BASE, Cell, CellKey, Cells, Figure},
     page::{RivalsPage, size_name},
     record::{PageSection, RivalLoad},
 };
@@ -31,12 +31,8 @@ const HTTP: [Part; 5] = [
         "Larder: `/lookup` without a key. Pogocache: a method that it does not know. nginx and varnish: a path for which they are told to answer so.",
     ),
 ];
-const LATENCY: [Part; 4] = [
-    (RivalLoad::HttpHit, "### HTTP GET, hit", ""),
-    (RivalLoad::HttpMiss, "### HTTP GET, miss", ""),
-    (RivalLoad::Get, "### GET, hit", ""),
-    (RivalLoad::Miss, "### GET, miss", ""),
-];
+const LATENCY: [(RivalLoad, &str); 3] =
+    [(RivalLoad::HttpHit, "HTTP GET, hit"), (RivalLoad::Get, "GET, hit"), (RivalLoad::Miss, "GET, miss")];
 const ITEMS: [(RivalLoad, &str); 5] = [
     (RivalLoad::ItemUnique, "POST, unique"),
     (RivalLoad::ItemUpdate, "POST, update"),
@@ -71,14 +67,7 @@ impl RivalsPage<'_> {
             RivalsPage::costs,
         );
         self.commands();
-        let half = |load| CellKey { open: true, ..CellKey::lone(PageSection::Latency, load, 50) };
-        self.each_load(
-            "## Latency at half of the highest rate\n\n50 connections. First each server's highest rate (closed loop), then half of *its own* rate on a fixed schedule; counted from each request's intended start. A server that can do more is asked more.\n",
-            &LATENCY,
-            &half,
-            &["", "p99", "highest rate/s", "p50, ms", "p99, ms", "p99.9, ms", "max, ms"],
-            RivalsPage::latencies,
-        );
+        self.latency();
         self.memory();
         self.lookup();
         self.items();
@@ -119,20 +108,67 @@ impl RivalsPage<'_> {
         [vec![server.to_owned()], ratios.to_vec(), absolute.to_vec()].concat()
     }
 
-    fn latencies(&self, half: CellKey, server: &str) -> Vec<String> {
-        let cell = self.cells.good(half, server);
+    /// All servers at the same rates: a table for each rate, and p99 over the rate as a chart.
+    fn latency(&mut self) {
+        let all: Vec<CellKey> = self.cells.keys().filter(|key| key.section == PageSection::Latency).collect();
+        if all.is_empty() {
+            return;
+        }
+        self.line("## Latency at the same rates\n");
+        self.line("50 connections. First each server's highest rate is found (closed loop). Then all are asked at a quarter, half and three quarters of the slowest server's, on a fixed schedule. Times count from each request's intended start.\n");
+        for (load, title) in LATENCY {
+            let keys: Vec<CellKey> = all.iter().copied().filter(|key| key.load == load).collect();
+            let Some(peak) = keys.iter().find(|key| key.rate.is_none()) else { continue };
+            self.line(&format!("### {title}\n"));
+            let rates = self.cells.at(*peak).iter();
+            let rates = rates.map(|(server, cell)| format!("{server} {}", plain(cell.median(Figure::Rate))));
+            let rates = rates.collect::<Vec<_>>().join(", ");
+            self.line(&format!("Highest rates, requests per second: {rates}.\n"));
+            let open: Vec<CellKey> = keys.iter().copied().filter(|key| key.rate.is_some()).collect();
+            for &key in &open {
+                let servers: Vec<String> = self.cells.at(key).iter().map(|(server, _)| server.clone()).collect();
+                let rows: Vec<_> = servers.iter().map(|server| self.latencies(key, server)).collect();
+                let rate = format!("at {}/s", plain(key.rate.unwrap_or_default() as f64));
+                self.table(&words(&[&rate, "p99", "p50, ms", "p99, ms", "p99.9, ms", "max, ms"]), &rows);
+            }
+            let title = format!("{title}: p99 over the rate");
+            let chart = self.p99_over_rate(&title, &open);
+            let file = serde_json::to_string(&load).unwrap_or_default();
+            self.chart(&format!("p99-{}", file.trim_matches('"')), &title, chart);
+        }
+    }
+
+    fn latencies(&self, key: CellKey, server: &str) -> Vec<String> {
+        let cell = self.cells.good(key, server);
         let one = |figure: Figure| cell.map_or("–".to_owned(), |cell| figure.show(cell.median(figure)));
-        let mark = if self.cells.cell(half, server).is_some_and(|cell| cell.saturated) { "†" } else { "" };
-        let peak = self.cells.cell(CellKey { open: false, ..half }, server);
+        let mark = if self.cells.cell(key, server).is_some_and(|cell| cell.saturated) { "†" } else { "" };
         vec![
             server.to_owned(),
-            self.ratio(half, server, Figure::P99),
-            peak.map_or("–".to_owned(), |cell| plain(cell.median(Figure::Rate))),
+            self.ratio(key, server, Figure::P99),
             one(Figure::P50),
-            format!("{}{mark}", self.absolute(half, server, Figure::P99)),
+            format!("{}{mark}", self.absolute(key, server, Figure::P99)),
             one(Figure::P999),
             one(Figure::Max),
         ]
+    }
+
+    fn p99_over_rate(&self, title: &str, keys: &[CellKey]) -> Option<String> {
+        let high = keys.last().filter(|_| keys.len() > 1)?.rate? as f64;
+        let servers = self.cells.servers(keys);
+        fn line<'l>(cells: &Cells, keys: &[CellKey], server: &'l str) -> FileLine<'l> {
+            let cells = keys.iter().filter_map(|&key| Some((key.rate? as f64, cells.good(key, server)?)));
+            let p99: Vec<_> = cells.map(|(rate, cell)| (rate, cell.figure(Figure::P99))).collect();
+            FileLine {
+                name: server,
+                points: p99.iter().map(|(rate, p99)| (*rate, p99.median)).collect(),
+                ranges: p99.iter().map(|(rate, p99)| (*rate, p99.low, p99.high)).collect(),
+            }
+        }
+        let lines: Vec<FileLine> = servers.iter().map(|server| line(&self.cells, keys, server)).collect();
+        let most = lines.iter().flat_map(|line| &line.ranges).map(|range| range.2).fold(0.0, f64::max);
+        let ticks = keys.iter().filter_map(|key| key.rate).map(|rate| (rate as f64, plain(rate as f64))).collect();
+        let x = Axis { low: 0.0, high, log: false, ticks, label: "requests per second" };
+        Some(file(title, &x, &Axis::linear(most, "p99, ms"), lines, &self.origin(&self.points())))
     }
 
     fn commands(&mut self) {
@@ -241,8 +277,11 @@ impl RivalsPage<'_> {
         let ticks = keys.iter().map(|key| (key.connections as f64, chart::plain(key.connections as f64))).collect();
         let (low, high) = (first.connections as f64, last.connections as f64);
         let x = Axis { low, high, log: true, ticks, label: "connections" };
-        let how = format!("points: medians of {} runs, bars: least to most", self.setting.runs);
-        Some(file(title, &x, &Axis::linear(most, "requests per second"), lines, &self.origin(&how)))
+        Some(file(title, &x, &Axis::linear(most, "requests per second"), lines, &self.origin(&self.points())))
+    }
+
+    fn points(&self) -> String {
+        format!("points: medians of {} runs, bars: least to most", self.setting.runs)
     }
 
     /// The foot of a chart.

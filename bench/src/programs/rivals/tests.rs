@@ -9,7 +9,7 @@ fn record(value: Value) -> RawRecord {
 fn setting() -> RawRecord {
     record(json!({
         "record": "setting", "date": "2026-01-02T03:04:05Z", "commit": "abc", "command": "larder-bench rivals", "cpu": "a <cpu>", "kernel": "6.1",
-        "cores": 2, "memory_gib": 4.0, "server_core": 0, "client_core": 1, "client": "larder-bench 0", "seconds": 1.0, "latency_seconds": 2.0,
+        "cores": 2, "memory_gib": 4.0, "server_core": 0, "client_core": 1, "client": "larder-bench 0", "seconds": 1.0,
         "runs": 3, "http_keys": 10, "command_keys": 10, "value_size": 64, "quick": false
     }))
 }
@@ -50,9 +50,14 @@ fn raw() -> Vec<RawRecord> {
         values.push(sample("commands", "miss", "redis-server", 50, run, 4.0, 1000.0));
         values.push(sample("http", "http-hit", "larder", 50, run, cpu, 1000.0));
         values.push(with(sample("http", "http-hit", "wrong", 50, run, 1.0, 9e9), "errors", json!({"http_4xx": run})));
-        for (server, p99, half) in [("larder", cpu, 500.0), ("calmer", 1.0, 50.0)] {
-            values.push(with(sample("latency", "http-hit", server, 50, run, p99, half), "rate", json!(half)));
+        for (server, p99) in [("larder", cpu), ("calmer", 1.0)] {
+            for rate in [50.0, 500.0] {
+                values.push(with(sample("latency", "http-hit", server, 50, run, p99, rate), "rate", json!(rate)));
+            }
         }
+    }
+    for (server, peak) in [("larder", 2000.0), ("calmer", 1000.0)] {
+        values.push(sample("latency", "http-hit", server, 50, 0, 1.0, peak));
     }
     for connections in [1, 2] {
         for load in ["bad-request", "lookup-miss", "lookup-hit"] {
@@ -92,7 +97,7 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("| slower | 2.00 | 2.00 | 0.50 | 0.50 |");
     has("| slower | 9.00 (8.00–10.00) |");
     has("| faster | 0.22 | 0.22 | 1.50† | 1.50† |");
-    has("| GET, one at a time | slower 2.00, faster 0.22 |");
+    has("| GET, one at a time | slower 2.00 (2.00–2.00), faster 0.22 (0.20–0.25) |");
     has("| memory per entry, values of 64 B | bigger 1.50 |");
     // Lines are wrapped.
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -107,7 +112,9 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("| larder | 0.50 (0.44–0.56) |");
     has("- get, 64 connections: CPU: faster (0.22)\n");
     has("- get, 64 connections: throughput: faster (1.50)\n");
-    has("- http-hit, half of the highest rate: p99: calmer (0.22, at 50/s; larder at 500/s)\n");
+    has("- http-hit, at 500/s: p99: calmer (0.22)\n");
+    has("Highest rates, requests per second: larder 2000, calmer 1000.\n");
+    has("| at 50/s | p99 | p50, ms | p99, ms | p99.9, ms | max, ms |");
     assert!(!page.contains("CPU: slower") && !page.contains("CPU: wrong"));
     has("| wrong | *failed* | *failed* | *failed* | *failed* |");
     has("- wrong, http-hit, 50 connections: failed: 3 × http_4xx\n");
@@ -119,7 +126,7 @@ fn a_page_shows_ratios_losses_failures_and_gaps() {
     has("other processes took 25 % of its cores' time");
     has("2026-01-02T03:04:05Z");
     has("](pictures/raw.jsonl)");
-    for chart in ["get-1", "memory", "lookup"] {
+    for chart in ["get-1", "p99-http-hit", "memory", "lookup"] {
         has(&format!("](pictures/{chart}.svg)"));
     }
 }
@@ -141,7 +148,7 @@ fn raw_data_without_a_setting_are_none() {
 fn charts_are_well_formed() {
     let raw = raw();
     let page = RivalsPage::of(&raw, "p").expect("a page");
-    assert_eq!(page.charts.len(), 3);
+    assert_eq!(page.charts.len(), 4);
     for (name, chart) in &page.charts {
         assert!(chart.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{name}");
         well_formed(chart).unwrap_or_else(|at| panic!("{name}: {at}"));

@@ -1,9 +1,10 @@
-//! The programs of `docs/quick-starts.md`, as a reader copies them, against Larder alone.
+//! The programs of `docs/quick-starts.md`, as a reader copies them, and the caches of frameworks that
+//! it names, against Larder alone.
 use crate::larder::Larder;
 use std::{path::Path, process::Command};
 
 /// Command lines in `.deps`, where `tests/install_tools` leaves what they need.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 10] = [
     "python/bin/python ../tests/clients/python/quick.py",
     "node node/quick.js",
     "go-matrix/quick",
@@ -11,6 +12,9 @@ const PROGRAMS: [&str; 7] = [
     "./rust-target/debug/quick",
     "php ../tests/clients/php/quick.php",
     "ruby ../tests/clients/ruby/quick.rb",
+    "python/bin/python ../tests/clients/python/django_cache.py",
+    "ruby ../tests/clients/ruby/rails_cache.rb",
+    "php ../tests/clients/php/laravel_cache.php",
 ];
 
 #[test]

@@ -8,6 +8,7 @@ use super::{
     process_stats::ProcessStats,
     replication_snapshot::ReplicationSnapshot,
     saves_snapshot::SavesSnapshot,
+    source_nodes::SourceNodes,
     worker_counters::CounterSums,
 };
 use larder_engine::{Stats, WhatIfSample};
@@ -133,9 +134,11 @@ pub struct GroupSnapshot {
     pub mirror: Option<MirrorSnapshot>,
 }
 
-/// What the driver of a source counts, in the sessions of all cores.
-#[derive(Debug, Clone, Copy, Default)]
+/// What the driver of a source counts and knows, in the sessions of all cores.
+#[derive(Debug, Clone, Default)]
 pub struct DriverSnapshot {
+    /// A node is up if a core has a connection to it.
+    pub nodes: SourceNodes,
     pub requests: u64,
     pub errors: u64,
     pub retries: u64,

@@ -35,6 +35,7 @@ mod replication_snapshot;
 mod saves_snapshot;
 mod slow_commands;
 mod slow_log;
+mod source_nodes;
 mod span_ids;
 mod stats_json;
 mod telemetry_registry;
@@ -72,6 +73,7 @@ pub use replication_snapshot::{LinkSnapshot, ReplicaSnapshot, ReplicationSnapsho
 pub use saves_snapshot::{LastSaveSnapshot, SavesSnapshot, VerificationSnapshot};
 pub use slow_commands::SlowCommands;
 pub use slow_log::{SlowEntry, record_args, recorded_args};
+pub use source_nodes::{NodeChange, SourceNodes, node_changes};
 pub use span_ids::SpanIds;
 pub use stats_json::{hit_ratio, stats_json};
 pub use telemetry_registry::{Build, Telemetry};

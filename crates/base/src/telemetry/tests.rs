@@ -27,7 +27,11 @@ fn snapshot(telemetry: &Telemetry) -> Snapshot {
                 shared: Some(SharedGroupSnapshot { hot_copies: 3, ..SharedGroupSnapshot::default() }),
                 what_if: Some(WhatIfSample { share: 0.5, keys: 4, bytes: 10 }),
                 store: Some(StoreStats { bytes: 9, ..StoreStats::default() }),
-                driver: Some(DriverSnapshot { retries: 9, ..DriverSnapshot::default() }),
+                driver: Some(DriverSnapshot {
+                    nodes: [("10.0.0.1:9042".to_owned(), true), ("10.0.0.2:9042".to_owned(), false)].into(),
+                    retries: 9,
+                    ..DriverSnapshot::default()
+                }),
                 mirror: Some(MirrorSnapshot {
                     states: ["a", "b", "c", "d"].map(|state| (state, state == "c")),
                     copied: 8,
@@ -81,6 +85,8 @@ fn the_text_follows_the_format() {
     assert_eq!(samples["larder_cache_hits_total{group=\"default\"}"], 7.0);
     assert_eq!(samples["larder_cache_hits_total{group=\"a\\\"b\\\\c\\nd\"}"], 0.0);
     assert_eq!(samples["larder_source_up{group=\"default\"}"], 1.0);
+    let node_up = |address| samples[&format!("larder_source_node_up{{group=\"default\",address=\"{address}\"}}")];
+    assert_eq!((node_up("10.0.0.1:9042"), node_up("10.0.0.2:9042")), (1.0, 0.0));
     assert_eq!(samples["larder_pubsub_subscribed{kind=\"pattern\"}"], 5.0);
     assert_eq!(samples["larder_store_written_bytes_total{group=\"default\"}"], 9.0);
     assert_eq!(samples["larder_mirror_copied_total{group=\"default\"}"], 8.0);

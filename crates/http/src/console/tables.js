@@ -52,6 +52,8 @@ export class Groups {
       const numbers = stats?.groups?.[name] ?? {};
       const circuit = Object.entries(numbers.source_circuit ?? {}).find(([, isNow]) => isNow === 1)?.[0];
       const fetches = sum("source_fetches");
+      const nodes = Object.entries(numbers.source_node_up ?? {});
+      const away = nodes.filter(([, isUp]) => isUp === 0).map(([address]) => address);
       return {
         name, reads, fetches, circuit,
         ratio: reads > 0 ? sum("hits", "negative_hits") / reads : NaN,
@@ -68,6 +70,7 @@ export class Groups {
         waiting: (numbers.source_in_flight ?? 0) + (numbers.source_waiting ?? 0),
         url: this.setting(name, "source"),
         lost: this.lost?.findLast((event) => event.group === name)?.text,
+        away: away.length === 0 ? null : `${away.length} of ${nodes.length} nodes away: ${away.join(", ")}`,
       };
     });
     const [groups, sources, prefixes, peers, replicas] = this.places;
@@ -85,7 +88,7 @@ export class Groups {
     redrawn(sources, el("h2", {}, "Sources"), table(`Fetches of the last ten minutes${left}`, [
       { title: "Group", value: (row) => row.name },
       { title: "Source", value: (row) => row.url, show: (row) => el("code", {}, row.url ?? "–"), wide: true },
-      { title: "State", value: (row) => row.up, show: (row) => [badge(row.up ? "good" : "bad", row.up ? "up" : "down"), ...(row.up || !row.lost ? [] : [el("div", { class: "note" }, row.lost)])] },
+      { title: "State", value: (row) => row.up, show: (row) => [badge(row.up ? (row.away ? "warn" : "good") : "bad", row.up ? "up" : "down"), ...[row.away, row.up ? null : row.lost].filter(Boolean).map((note) => el("div", { class: "note" }, note))] },
       { title: "Circuit", value: (row) => row.circuit, show: (row) => (row.circuit ? badge(row.circuit === "closed" ? "good" : "bad", row.circuit) : "–") },
       { title: "Fetches", value: (row) => row.fetches, show: (row) => count(row.fetches), number: true },
       { title: "Errors", value: (row) => row.errors, show: (row) => el("span", { class: row.errors > 0 ? "bad" : undefined }, count(row.errors)), number: true },

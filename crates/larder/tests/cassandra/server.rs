@@ -1,5 +1,5 @@
 //! Nodes of Cassandra of the tests' own, from the jars of `tests/cassandra` in `.deps`.
-use crate::common::{Port, wait_until};
+use crate::common::Port;
 use rustix::process::{Pid, Signal, kill_process};
 use scylla::{
     client::{session::Session, session_builder::SessionBuilder},
@@ -17,6 +17,15 @@ use tempfile::TempDir;
 
 /// A start takes 15 s on an idle machine, and many times that on a busy one.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Like `wait_until`, for states of a cluster: on a busy machine they take long.
+pub fn wait_for_cluster(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
 
 /// A node: of a cluster of its own, with the superuser `cassandra`, whose password is his name, or
 /// one of three. Ready when made, killed when dropped.
@@ -82,6 +91,13 @@ impl CassandraNode {
         CassandraNode { child, host: format!("127.0.0.{number}"), ports: ports.clone(), dir, runtime }
     }
 
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+    /// As Larder and the driver name it.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port())
+    }
     pub fn port(&self) -> u16 {
         self.ports.native.number
     }
@@ -97,10 +113,10 @@ impl CassandraNode {
     }
     /// `cassandra://…/KEYSPACE` of several nodes, whose table there is, with as many copies.
     pub fn url_of(nodes: &[CassandraNode], keyspace: &str) -> String {
-        let hosts: Vec<_> = nodes.iter().map(|node| format!("{}:{}", node.host, node.port())).collect();
+        let hosts: Vec<_> = nodes.iter().map(CassandraNode::address).collect();
         let url = format!("cassandra://{}/{keyspace}", hosts.join(","));
         // A node that the others do not know yet has none of them.
-        wait_until("all nodes to know each other", || {
+        wait_for_cluster("all nodes to know each other", || {
             nodes.iter().all(|node| node.cql(&["SELECT peer FROM system.peers_v2"]).len() == nodes.len() - 1)
         });
         make_table(&url, u16::try_from(nodes.len()).unwrap());

@@ -143,4 +143,8 @@ fn source(info: &mut Info<'_, '_>) {
     info.line("larder_source_lag_ms", lag);
     info.line("larder_source_lag_bytes", bytes);
     info.line("larder_source_replica_lag_ms", health.replica_lag());
+    for (number, (address, is_up)) in source.driver().iter().flat_map(|driver| &driver.nodes).enumerate() {
+        let state = if *is_up { "up" } else { "away" };
+        info.line(&format!("larder_source_node{number}"), format_args!("address={address},state={state}"));
+    }
 }

@@ -1,5 +1,6 @@
 //! What all cores share of one cluster: its URL, limits and health.
 use super::{
+    cluster_nodes::ClusterNodes,
     cql_error::{Fate, describe, fate},
     driver_counts::DriverCounts,
 };
@@ -24,6 +25,7 @@ pub(super) struct CassandraSettings {
     pub(super) health: Arc<SourceHealth>,
     pub(super) buffers: Arc<Buffers>,
     pub(super) counts: Arc<DriverCounts>,
+    pub(super) nodes: ClusterNodes,
 }
 
 impl CassandraSettings {
@@ -36,7 +38,8 @@ impl CassandraSettings {
         buffers: Arc<Buffers>,
     ) -> Result<CassandraSettings, String> {
         password(url)?;
-        Ok(CassandraSettings { url: url.clone(), limits, health: Arc::new(health), buffers, counts: Arc::default() })
+        let (health, nodes) = (Arc::new(health), ClusterNodes::default());
+        Ok(CassandraSettings { url: url.clone(), limits, health, buffers, counts: Arc::default(), nodes })
     }
 
     fn named(&self, reason: impl fmt::Display) -> String {

@@ -3,6 +3,7 @@
 use super::{
     cassandra_settings::{CassandraSettings, consistency, password, serial_consistency},
     cql_error::{describe, describe_prepare, is_refusal, one_line},
+    refused_writes::RetryRefusedWrites,
     table_columns::{ColumnTexts, RawCell, TableColumns},
 };
 use crate::{
@@ -38,7 +39,7 @@ const PICKED: usize = 16;
 
 /// A session with its statements.
 pub(super) struct ClusterSession {
-    pub(super) session: Session,
+    pub(super) session: Arc<Session>,
     pub(super) columns: TableColumns,
     /// key → value, version (of named columns: seconds left).
     pub(super) get: PreparedStatement,
@@ -102,10 +103,15 @@ impl ClusterSession {
             }
             Ok(statement)
         };
-        // What may have been done is not done twice.
-        let write = async |cql: String| {
+        // A transaction is read back before it is tried again.
+        let once = async |cql: String| {
             let mut statement = prepare(cql).await?;
             statement.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
+            Ok(statement)
+        };
+        let write = async |cql: String| {
+            let mut statement = prepare(cql).await?;
+            statement.set_retry_policy(Some(Arc::new(RetryRefusedWrites)));
             Ok(statement)
         };
         let ColumnTexts { key, value, read_key, read_value, beside_value, beside_key } = columns.texts();
@@ -125,8 +131,8 @@ impl ClusterSession {
                 get_serial.set_is_idempotent(false);
                 Some(Transactions {
                     get_serial,
-                    put_if: write(format!("{put} IF version = ?")).await?,
-                    delete_if: write(format!("{delete} IF version = ?")).await?,
+                    put_if: once(format!("{put} IF version = ?")).await?,
+                    delete_if: once(format!("{delete} IF version = ?")).await?,
                 })
             }
             TableColumns::Named(_) => None,
@@ -137,7 +143,7 @@ impl ClusterSession {
         let from_token =
             read(format!("SELECT {read_key}, {beside_key} FROM {table} WHERE token({key}) >= ? LIMIT {PICKED}"))
                 .await?;
-        let mut truncate = write(format!("TRUNCATE {table}")).await?;
+        let mut truncate = once(format!("TRUNCATE {table}")).await?;
         truncate.set_request_timeout(Some(settings.limits.slow_timeout));
         Ok(ClusterSession {
             get,
@@ -150,7 +156,7 @@ impl ClusterSession {
             transactions,
             truncate,
             columns,
-            session,
+            session: Arc::new(session),
         })
     }
 }
@@ -277,6 +283,8 @@ impl SessionLink {
             match opened {
                 Ok(session) => {
                     settings.counts.join(&session.session);
+                    settings.nodes.join(&session.session);
+                    settings.nodes.tell(&source);
                     *link.session.borrow_mut() = Some(Rc::new(session));
                     *link.problem.borrow_mut() = None;
                     state.set(ConnectionState::Up);
@@ -301,6 +309,7 @@ impl SessionLink {
         loop {
             sleep(jittered(PROBE)).await;
             let Some(link) = link.upgrade() else { return };
+            settings.nodes.tell(&source);
             if !link.is_doubtful.get() && is_up {
                 continue;
             }

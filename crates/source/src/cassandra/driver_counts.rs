@@ -1,5 +1,5 @@
 //! What the driver counts, in the sessions of all cores.
-use larder_base::telemetry::DriverSnapshot;
+use larder_base::telemetry::{DriverSnapshot, SourceNodes};
 use parking_lot::Mutex;
 use scylla::{
     client::session::Session,
@@ -36,6 +36,7 @@ impl DriverCounts {
         let sessions = self.sessions.lock();
         let sum = |of: fn(&Metrics) -> u64| sessions.iter().map(|metrics| of(metrics)).sum();
         DriverSnapshot {
+            nodes: SourceNodes::new(),
             requests: sum(|of| of.get_requests_unpaged_num() + of.get_requests_manually_paged_num()),
             errors: sum(|of| of.get_errors_unpaged_num() + of.get_errors_manually_paged_num()),
             retries: sum(Metrics::get_retries_num),

@@ -1,6 +1,9 @@
 //! Which differences between two samples are events.
 use super::event_log::{EventKind, NewEvent};
-use crate::telemetry::metrics_snapshot::{GroupSnapshot, Snapshot};
+use crate::telemetry::{
+    metrics_snapshot::{GroupSnapshot, Snapshot},
+    source_nodes::{SourceNodes, node_changes},
+};
 use std::collections::HashMap;
 
 /// Evictions per second below which a rise is none.
@@ -31,6 +34,8 @@ pub(super) struct EventRules {
 #[derive(Debug, Default)]
 struct GroupFacts {
     is_up: bool,
+    /// Of the cluster that is the source, if it is one.
+    nodes: SourceNodes,
     circuit: Option<&'static str>,
     tracking_losses: u64,
     evictions: u64,
@@ -117,6 +122,13 @@ impl EventRules {
                 events.push(NewEvent::info(EventKind::SourceBack, name, text));
             }
             _ => {}
+        }
+        if let Some(driver) = &group.driver {
+            for (node, change) in node_changes(&mut before.nodes, &driver.nodes) {
+                let text = format!("node {node} of the source of group {} {}", group.name, change.text());
+                let event = NewEvent::info(EventKind::SourceNode, name, text);
+                events.push(NewEvent { is_warning: change.is_warning(), ..event });
+            }
         }
         let circuit = source.admission.circuit_now();
         if let (Some(was), Some(is)) = (before.circuit, circuit)

@@ -1,8 +1,8 @@
 //! Samples of made-up snapshots, and what the history says of them.
 use super::*;
 use crate::telemetry::{
-    BuffersSnapshot, CommandClass, CommandStats, GroupSnapshot, NodeSnapshot, PeersSnapshot, PushSnapshot,
-    SourceSnapshot, Telemetry,
+    BuffersSnapshot, CommandClass, CommandStats, DriverSnapshot, GroupSnapshot, NodeSnapshot, PeersSnapshot,
+    PushSnapshot, SourceSnapshot, Telemetry,
 };
 use larder_engine::Stats;
 use serde_json::{Value, json};
@@ -146,6 +146,25 @@ fn a_source_that_comes_and_goes_is_in_the_events() {
     ];
     assert_eq!(texts[1..], wanted);
     assert_eq!(history.events.list()[1].at, at(1));
+}
+
+#[test]
+fn nodes_of_the_source_that_come_and_go_are_in_the_events() {
+    let history = history(&["default"]);
+    let nodes: [&[(&str, bool)]; 4] =
+        [&[], &[("a:1", true), ("b:1", true)], &[("a:1", true), ("b:1", false)], &[("a:1", true)]];
+    for (second, nodes) in (0..).zip(nodes) {
+        let nodes = nodes.iter().map(|(node, is_up)| ((*node).to_owned(), *is_up)).collect();
+        let driver = Some(DriverSnapshot { nodes, ..DriverSnapshot::default() });
+        sample(&history, second, &snapshot(vec![GroupSnapshot { driver, ..group("default", 0, true) }]));
+    }
+    let wanted = [
+        "source-node: node b:1 of the source of group default is away",
+        "source-node: node b:1 of the source of group default has left",
+    ];
+    assert_eq!(texts(&history)[1..], wanted);
+    let severities: Vec<_> = history.events.list().iter().map(|event| event.what.is_warning).collect();
+    assert_eq!(severities[1..], [true, false]);
 }
 
 #[test]

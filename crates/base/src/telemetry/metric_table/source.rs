@@ -161,6 +161,18 @@ pub(super) const SOURCE: &[MetricFamily] = &[
         "Connections of the driver that were not made within source-timeout."
     ),
     MetricFamily {
+        name: "larder_source_node_up",
+        kind: Gauge,
+        help: "1 if Larder has a connection to this node of the Cassandra cluster, by the address of the node.",
+        read: |s, to| {
+            for (group, driver) in s.parts(|group| group.driver.as_ref()) {
+                for (address, is_up) in &driver.nodes {
+                    to.number(&[("group", group), ("address", address)], u64::from(*is_up));
+                }
+            }
+        },
+    },
+    MetricFamily {
         name: "larder_source_fetch_duration_seconds",
         kind: Histogram,
         help: "Duration of fetches from the source, including failed ones.",

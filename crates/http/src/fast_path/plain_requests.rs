@@ -195,7 +195,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
         if body.len() > settings.max_value {
             return false;
         }
-        if self.user.check_key((worker, worker.http_group()), "set", (key, KeyAccess::WRITE)).is_err() {
+        if !self.user.may((worker, worker.http_group()), "set", (key, KeyAccess::WRITE)) {
             return false;
         }
         gate::note(worker, RecordedOperation::Set(body.len()), key);
@@ -305,7 +305,7 @@ impl<S: ClientStream> FastConnection<'_, S> {
             }
             _ => return false,
         };
-        if self.user.check_key((worker, worker.groups.at(number)), "get", (key, KeyAccess::READ)).is_err() {
+        if !self.user.may((worker, worker.groups.at(number)), "get", (key, KeyAccess::READ)) {
             return false;
         }
         // Behind an answer that waits, this one waits too.

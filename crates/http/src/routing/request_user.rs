@@ -61,8 +61,21 @@ impl RequestUser {
     ) -> Result<(), Problem> {
         let Some(user) = self.restricted() else { return Ok(()) };
         let key = &name_in_rules(group, key);
-        let touched = iter::once(TouchedKey { key, access, position: 1 });
-        check(worker, user, (command, key), touched, Beyond::Nothing)
+        let checked = check_rules(worker, user, command, (key, access));
+        checked.map_err(|refusal| note_refused(worker, user, (command, key), refusal))
+    }
+
+    /// Like [`Self::check_key`], for a caller that leaves a refusal to the general path, which counts
+    /// and logs it.
+    #[inline]
+    pub(crate) fn may(
+        &self,
+        (worker, group): (&Worker, &Group),
+        command: &'static str,
+        (key, access): (&[u8], KeyAccess),
+    ) -> bool {
+        let Some(user) = self.restricted() else { return true };
+        check_rules(worker, user, command, (&name_in_rules(group, key), access)).is_ok()
     }
 
     /// Whether the rules name this key of a group: others do not appear in lists.
@@ -74,7 +87,11 @@ impl RequestUser {
     /// Checks a command that names no keys, or touches any.
     pub(crate) fn check_command(&self, worker: &Worker, command: &'static str, beyond: Beyond) -> Result<(), Problem> {
         match self.restricted() {
-            Some(user) => check(worker, user, (command, b"*"), iter::empty(), beyond),
+            Some(user) => {
+                let request = worker.app.users.catalog().request(command);
+                let checked = user.permissions().check(&request, iter::empty(), iter::empty(), beyond);
+                checked.map_err(|refusal| note_refused(worker, user, (command, b"*"), refusal))
+            }
             None => Ok(()),
         }
     }
@@ -87,16 +104,19 @@ fn name_in_rules<'k>(group: &Group, key: &'k [u8]) -> Cow<'k, [u8]> {
     }
 }
 
-fn check<'k>(
+fn check_rules(
     worker: &Worker,
     user: &User,
-    (command, key): (&'static str, &[u8]),
-    keys: impl Iterator<Item = TouchedKey<'k>> + Clone,
-    beyond: Beyond,
-) -> Result<(), Problem> {
-    let users = &worker.app.users;
-    let request = users.catalog().request(command);
-    let Err(refusal) = user.permissions().check(&request, keys, iter::empty(), beyond) else { return Ok(()) };
+    command: &'static str,
+    (key, access): (&[u8], KeyAccess),
+) -> Result<(), Refusal> {
+    let request = worker.app.users.catalog().request(command);
+    let touched = iter::once(TouchedKey { key, access, position: 1 });
+    user.permissions().check(&request, touched, iter::empty(), Beyond::Nothing)
+}
+
+/// Counts and logs a refusal.
+fn note_refused(worker: &Worker, user: &User, (command, key): (&'static str, &[u8]), refusal: Refusal) -> Problem {
     let (reason, object, detail) = match refusal {
         Refusal::Command | Refusal::Channel(_) => {
             let detail = format!("user {} has no permissions to run the '{command}' command", user.name);
@@ -107,8 +127,8 @@ fn check<'k>(
         }
     };
     worker.counters.user_refusals.add(1);
-    users.log().add((reason, "toplevel"), (object, &user.name), || "http".to_owned());
-    Err(Problem::of(ProblemKind::Forbidden, detail))
+    worker.app.users.log().add((reason, "toplevel"), (object, &user.name), || "http".to_owned());
+    Problem::of(ProblemKind::Forbidden, detail)
 }
 
 /// The value of an `Authorization`, its user, and until when it counts ([`Millis::MAX`]: for good).

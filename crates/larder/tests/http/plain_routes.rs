@@ -101,3 +101,37 @@ fn a_group_that_does_not_exist_is_an_error_at_the_start() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("http-group: there is no group `data`"), "{errors}");
 }
+
+#[test]
+fn a_request_that_the_rules_refuse_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users.acl");
+    std::fs::write(&users, "user default on nopass +@all ~public:*\nuser admin on >secret +@all ~*\n").unwrap();
+    let users = format!("--users-file={}", users.display());
+    let disk = format!("disk:{}", folder.path().join("store").display());
+    for source in ["none:", &disk] {
+        let larder = Larder::start(&["--source", source, &users]);
+        let refused = || larder.metric("larder_refused_total{reason=\"rules\"}");
+        for (request, body) in [
+            ("GET /v1/kv/k", ""),
+            ("PUT /v1/kv/k", "v"),
+            ("DELETE /v1/kv/k", ""),
+            ("GET /?key=k", ""),
+            ("GET /lookup?key=k", ""),
+            ("GET /v0/entity?id=k", ""),
+            ("PUT /v0/entity?id=k", "v"),
+            ("GET /cache/v1/item", "{\"key\":\"k\"}"),
+            ("POST /cache/v1/item", "{\"key\":\"k\",\"value\":1}"),
+            ("GET /redis/get/k", ""),
+            ("POST /redis", "[\"GET\",\"k\"]"),
+        ] {
+            let before = refused();
+            let length = body.len();
+            let head =
+                format!("{request} HTTP/1.1\r\nHost: l\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let (status, ..) = larder.http(&(head + body));
+            assert!(status >= 400, "{request}: {status}");
+            assert_eq!(refused() - before, 1.0, "{request}, {source}");
+        }
+    }
+}

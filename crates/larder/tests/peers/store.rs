@@ -18,6 +18,7 @@ use std::{
 over_each_transport!(
     commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis,
     increments_of_all_nodes_are_all_counted_and_no_copy_stays_behind,
+    recent_commands_run_at_the_owner_as_at_one_node,
     keys_of_several_owners_are_split_or_refused,
     a_transaction_runs_at_the_owner_of_its_keys,
     documents_and_tags_are_the_owners,
@@ -73,7 +74,7 @@ fn command(numbers: &mut Numbers, keys: &[String]) -> Vec<Vec<u8>> {
     let key = numbers.of(keys).to_vec();
     let other = numbers.of(keys).to_vec();
     let value: &[u8] = [&b"7"[..], b"text", b"a\r\nb\0\xff", b"", b"-12", b"3.25", b"{\"a\":[1,2]}"][numbers.below(7)];
-    let parts: &[&[u8]] = match numbers.below(40) {
+    let parts: &[&[u8]] = match numbers.below(46) {
         0..=3 => &[b"GET", &key],
         4..=6 => &[b"SET", &key, value],
         7 => &[b"SET", &key, value, b"NX", b"GET"],
@@ -106,6 +107,12 @@ fn command(numbers: &mut Numbers, keys: &[String]) -> Vec<Vec<u8>> {
         36 => &[b"MSET", &key, value, &other],
         37 => &[b"INCR", &key, b"too many"],
         38 => &[b"TTL", b"never"],
+        39 => &[b"SETBIT", &key, b"9", b"1"],
+        40 => &[b"GETBIT", &key, b"3"],
+        41 => &[b"BITCOUNT", &key, b"0", b"-2"],
+        42 => &[b"BITFIELD", &key, b"INCRBY", b"u8", b"#1", b"3"],
+        43 => &[b"BITFIELD_RO", &key, b"GET", b"u4", b"2"],
+        44 => &[b"BITPOS", &key, b"1"],
         _ => &[b"PEXPIRE", &key, b"-1"],
     };
     parts.iter().map(|part| part.to_vec()).collect()
@@ -128,6 +135,89 @@ fn commands_of_all_nodes_on_all_keys_are_answered_as_by_one_redis(transport: &st
             assert_eq!(text(&answer), text(&expected), "step {step}, at node {node}: {shown:?}");
             assert_eq!(answer, expected);
         }
+    }
+}
+
+/// Commands that redis-server 7.0 lacks, and commands on several keys of one owner.
+const RECENT: &[&str] = &[
+    "SET A 5",
+    "SET B text",
+    "PFADD B x",
+    "INCREX A BYINT 3 UBOUND 7",
+    "INCREX A BYINT 3 UBOUND 7 SATURATE EXAT 33000000000",
+    "EXPIRETIME A",
+    "INCREX A NX",
+    "INCREX A BYFLOAT 0.25 PERSIST",
+    "INCREX B XX",
+    "DIGEST A",
+    "SET A w IFEQ v",
+    "SET A w IFNE v GET",
+    "DELEX A IFEQ v",
+    "DELEX A IFEQ w",
+    "DELIFEQ B nothing",
+    "DELIFEQ B text",
+    "DEL C",
+    "MSETEX 3 A 1 B 2 C 3 NX EXAT 33000000000",
+    "MSETEX 2 A 4 B 5 NX",
+    "MSETEX 2 A 4 B 5 XX KEEPTTL",
+    "EXPIRETIME B",
+    "SETBIT A 7 1",
+    "BITOP OR C A B",
+    "BITCOUNT C",
+    "BITFIELD A SET u8 8 200 INCRBY u8 8 10",
+    "COPY A B",
+    "COPY A B REPLACE",
+    "RENAME B C",
+    "RENAMENX C A",
+    "RENAMENX C B",
+    "DUMP B",
+    "OBJECT ENCODING A",
+    "DEL A B C",
+    "PFADD A x y z",
+    "PFADD A x",
+    "PFCOUNT A",
+    "PFADD B q",
+    "PFCOUNT A B",
+    "PFMERGE C A B",
+    "PFCOUNT C",
+    "UNLINK A B C",
+];
+
+fn recent_commands_run_at_the_owner_as_at_one_node(transport: &str) {
+    let fleet = Fleet::over(transport, 3, &["--hot-copy-ttl", "10s:1"]);
+    let alone = Larder::start(&[]);
+    let mut theirs = alone.client();
+    let mut ours: Vec<_> = fleet.nodes.iter().map(Larder::client).collect();
+    for owner in 0..3 {
+        let keys: Vec<String> = fleet.keys_of(owner).take(3).collect();
+        let named = |line: &str| -> Vec<String> {
+            let word = |word: &str| ["A", "B", "C"].iter().position(|name| *name == word).map(|at| keys[at].clone());
+            line.split(' ').map(|part| word(part).unwrap_or_else(|| part.to_owned())).collect()
+        };
+        for asked in 0..3 {
+            for line in RECENT {
+                let command = named(line);
+                assert_eq!(ours[asked].command(&command), theirs.command(&command), "{line} of {owner} at {asked}");
+                // No node keeps a copy of what was there before.
+                for key in &keys {
+                    let seen: Vec<_> = ours.iter_mut().map(|node| node.command(&["GET", key])).collect();
+                    assert!(seen.iter().all(|value| *value == seen[0]), "{line} of {owner} at {asked}: {seen:?}");
+                    // PFCOUNT at one node keeps its count in the value.
+                    assert!(line.starts_with("PF") || seen[0] == theirs.command(&["GET", key]), "{line}: {seen:?}");
+                }
+            }
+        }
+    }
+    let (mine, other) = (fleet.key_of(0), fleet.key_of(1));
+    for line in ["PFCOUNT A B", "PFMERGE A B", "MSETEX 2 A 1 B 2", "BITOP OR A A B", "COPY A B", "RENAME A B"] {
+        let command = line.split(' ').map(|word| match word {
+            "A" => &*mine,
+            "B" => &*other,
+            word => word,
+        });
+        let refused = ours[2].command(&command.collect::<Vec<_>>());
+        assert!(refused.error().starts_with("CROSSSLOT"), "{line}: {refused:?}");
+        assert_eq!(ours[2].command(&["EXISTS", &mine, &other]).int(), 0, "{line}");
     }
 }
 

@@ -64,9 +64,11 @@ pub(crate) fn pfcount(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Don
         let union = union(call, tier)?;
         return call.integer(union.count() as i64);
     }
-    // A replica is a copy, and a store that others change takes no write that demands no revision.
+    // A replica is a copy, a store that others change takes no write that demands no revision, and nodes
+    // that share keys are told of no change by a command that reads.
     let group = call.group();
-    let is_kept = group.shared().is_none() && !call.worker.app.replication.refuses_writes(group.number);
+    let refuses_writes = call.worker.app.replication.refuses_writes(group.number);
+    let is_kept = group.shared().is_none() && group.peers.is_none() && !refuses_writes;
     let count = tier.update(call.key(1), call.now, |entry, scratch| {
         let counted = check_string(entry).and_then(|()| {
             let Some(entry) = entry else { return Ok((0, false)) };

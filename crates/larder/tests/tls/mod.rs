@@ -6,6 +6,7 @@ use crate::{common, larder};
 pub mod certificates;
 mod client_certificates;
 mod client_commands;
+mod client_users;
 mod files;
 mod handshakes;
 mod listeners;

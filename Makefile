@@ -33,7 +33,7 @@ TRANSPORT_SUITES := redis_protocol::blocking redis_protocol::buffers redis_proto
 # What a server in front of which Larder stands may do otherwise: these also run in front of a Valkey.
 # Without TLS, which the program of `make tools` does not have.
 VALKEY_SUITES := cluster:: coherence:: differential::replies_are_those_of_redis mirror:: redis_protocol::blocking redis_protocol::passthrough \
-    redis_protocol::pubsub redis_protocol::tracking redis_protocol::transactions replication:: source_conformance::conformance_ \
+    redis_protocol::newer_commands redis_protocol::pubsub redis_protocol::tracking redis_protocol::transactions replication:: source_conformance::conformance_ \
     source_conformance::redis_only --skip conformance_tls --skip emulated_cluster
 FAST_SUITES := cli:: coherence:: redis_protocol:: rules:: source_conformance:: table:: telemetry::
 PEER_SEEDS ?= 2000

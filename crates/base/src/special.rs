@@ -29,6 +29,8 @@ pub enum Special {
     DebugLog = 1 << 8,
     /// Requests are traced.
     Tracer = 1 << 9,
+    /// Keyspace events are published. It concerns only requests that write.
+    KeyEvents = 1 << 10,
 }
 
 pub const fn bits<const N: usize>(specials: [Special; N]) -> u32 {

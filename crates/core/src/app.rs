@@ -188,12 +188,13 @@ impl App {
         let tables = ClientTables::new(&settings, &buffers);
         let servers = ServerLoads::default();
         let group = |(number, tier)| ProcessGroup::new(number, tier, &settings, &buffers, &servers);
-        let groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
+        let mut groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
         if let Some(data) = &settings.data_file {
             groups.default().source.table.iter().for_each(|table| table.follow_data(data.clone()));
         }
         // The Redis protocol serves only this group.
         groups.default().cache.set_listener(ListenerKind::Tracking, tables.tracking.clone());
+        groups.default_mut().publish_events(tables.pubsub.clone(), specials.switch(Special::KeyEvents));
         let faults = Arc::new(Faults::new(specials.switch(Special::Faults)));
         for ProcessGroup { settings: group, source, .. } in groups.iter().filter(|_| settings.allow_faults) {
             let timeout = group.freshness.source_timeout;

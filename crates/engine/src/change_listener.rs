@@ -23,6 +23,9 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// The entry of the key has more tags than before, but the same value and end. Called like
     /// [`Listener::changed`].
     fn tagged(&self, _key: Key<'_>) {}
+    /// The entry of the key is removed for this reason, which a change of the same key tells, too.
+    /// Called like [`Listener::changed`].
+    fn removed(&self, _key: Key<'_>, _why: Removal) {}
     /// The background has removed what a clear ended, which was told already. Called like
     /// [`Listener::changed`].
     fn swept(&self, _key: Key<'_>) {}
@@ -35,6 +38,15 @@ pub trait Listener: Send + Sync + fmt::Debug {
     /// The operation that changed something is about to return, and holds no lock any more. Called
     /// when nothing changed as well.
     fn settled(&self);
+}
+
+/// Why a cache removes an entry by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Its lifetime is over.
+    Expired,
+    /// There is no room for it.
+    Evicted,
 }
 
 /// What a clear removes.
@@ -53,24 +65,28 @@ pub enum Clear<'c> {
 pub enum ListenerKind {
     /// Knows which client has read which key.
     Tracking,
+    /// Publishes keyspace events.
+    Events,
     /// Logs changes for replicas. While it listens, clears lock all shards at once.
     Replication,
 }
 
 /// Listeners that a cache can have.
-const KINDS: usize = 2;
+const KINDS: usize = 3;
+/// Bits of the number of those who listen by one of them.
+const BITS: u32 = u64::BITS / KINDS as u32;
 
 impl ListenerKind {
     /// One of those who listen by it, in the sum of all.
     fn one(self) -> u64 {
-        1 << (32 * self as u32)
+        1 << (BITS * self as u32)
     }
 }
 
 /// Whom a cache tells.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeListeners {
-    /// How many want to hear by each listener, in 32 bits each.
+    /// How many want to hear by each listener, in `BITS` bits each.
     listening: AtomicU64,
     listeners: [OnceLock<Arc<dyn Listener>>; KINDS],
     /// Held by clears that lock one shard after the other.
@@ -110,7 +126,7 @@ impl ChangeListeners {
     fn tell(&self, tell: impl Fn(&dyn Listener)) {
         let listening = self.listening.load(Relaxed);
         for (kind, listener) in self.listeners.iter().enumerate() {
-            if listening >> (32 * kind) & u64::from(u32::MAX) != 0
+            if listening >> (BITS * kind as u32) & ((1 << BITS) - 1) != 0
                 && let Some(listener) = listener.get()
             {
                 tell(&**listener);
@@ -130,6 +146,10 @@ impl ChangeListeners {
         if self.are_heard() {
             self.tell(|listener| listener.tagged(key));
         }
+    }
+
+    pub(crate) fn removed(&self, key: Key<'_>, why: Removal) {
+        self.tell(|listener| listener.removed(key, why));
     }
 
     pub(crate) fn swept(&self, key: Key<'_>) {

@@ -2,6 +2,7 @@
 //! ([`crate::decisions`]).
 
 use crate::{
+    change_listener::Removal,
     decisions::Victim,
     departures::Departure,
     index::Index,
@@ -146,6 +147,7 @@ impl Shard {
             rules.evicted.note(self.stats.evictions, &self.log, position, &self.clock, now);
         }
         self.tell_of(rules, position);
+        self.tell_removed(rules, position, if has_ended { Removal::Expired } else { Removal::Evicted });
         self.drop_entry(hash, position);
         true
     }

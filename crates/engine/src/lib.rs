@@ -94,7 +94,7 @@ mod tests;
 
 pub use attributes::Attributes;
 pub use cache::{Cache, Config, MAX_SHARDS};
-pub use change_listener::{Clear, Listener, ListenerKind};
+pub use change_listener::{Clear, Listener, ListenerKind, Removal};
 pub use derived::Derived;
 pub use detached_entry::Outside;
 pub use entry::{Change, Condition, Entry, Expiry, LargeValue, Stored, TooLarge, Value, Write};

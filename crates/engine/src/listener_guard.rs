@@ -44,7 +44,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attributes, Change, Condition, Config, Expiry, Fill, Key, Lookup, Outcome, Write};
+    use crate::{Attributes, Change, Condition, Config, Expiry, Fill, Key, Lookup, Outcome, Removal, Write};
     use std::sync::Mutex;
 
     #[derive(Debug, Default)]
@@ -52,6 +52,9 @@ mod tests {
     impl Listener for Heard {
         fn changed(&self, key: Key<'_>, by: u64) {
             self.0.lock().unwrap().push(format!("{} {by}", String::from_utf8_lossy(key.bytes())));
+        }
+        fn removed(&self, key: Key<'_>, why: Removal) {
+            self.0.lock().unwrap().push(format!("{} {why:?}", String::from_utf8_lossy(key.bytes())));
         }
         fn cleared(&self) {
             self.0.lock().unwrap().push("all".into());
@@ -110,10 +113,10 @@ mod tests {
             |at| ignore(cache.tier().set(key, Write { expiry: Expiry::At(at), ..write(b"3", Condition::Always) }, 1));
         expiring(50);
         take(&heard);
-        told("k 0 .", &mut || ignore(cache.tier().get(key, 60, |_| ())));
+        told("k 0 k Expired .", &mut || ignore(cache.tier().get(key, 60, |_| ())));
         expiring(100);
         take(&heard);
-        told("k 0 .", &mut || cache.tick(5000));
+        told("k 0 k Expired .", &mut || cache.tick(5000));
         told("all .", &mut || cache.tier().clear());
         told("all .", &mut || ignore(cache.mark_stale(0)));
         // A fill tells what the source had.
@@ -135,6 +138,28 @@ mod tests {
     }
 
     #[test]
+    fn listeners_of_each_kind_are_told_while_they_listen() {
+        let (cache, heard) = cache(None);
+        let (events, replicas) = (Shared::<Heard>::default(), Shared::<Heard>::default());
+        assert!(cache.set_listener(ListenerKind::Events, events.clone()));
+        assert!(cache.set_listener(ListenerKind::Replication, replicas.clone()));
+        let told = || {
+            ignore(cache.tier().set(cache.key(b"k"), write(b"1", Condition::Always), 1));
+            [&heard, &events, &replicas].map(|heard| !take(heard).is_empty())
+        };
+        let events_listen = cache.listen(ListenerKind::Events);
+        assert_eq!(told(), [false, true, false]);
+        let tracking_listens = (cache.listen(ListenerKind::Tracking), cache.listen(ListenerKind::Tracking));
+        drop(tracking_listens.0);
+        assert_eq!(told(), [true, true, false]);
+        let replication_listens = cache.listen(ListenerKind::Replication);
+        drop((events_listen, tracking_listens.1));
+        assert_eq!(told(), [false, false, true]);
+        drop(replication_listens);
+        assert_eq!(told(), [false, false, false]);
+    }
+
+    #[test]
     fn eviction_is_told_and_is_nobody_s() {
         let (cache, heard) = cache(Some(10));
         let _listening = cache.listen(ListenerKind::Tracking);
@@ -148,5 +173,6 @@ mod tests {
         let heard = heard.0.lock().unwrap();
         assert_eq!(heard.iter().filter(|told| told.ends_with(" 7")).count(), 100);
         assert_eq!(heard.iter().filter(|told| told.ends_with(" 0")).count(), 90);
+        assert_eq!(heard.iter().filter(|told| told.ends_with(" Evicted")).count(), 90);
     }
 }

@@ -7,6 +7,7 @@
 use crate::{
     attributes,
     budget::{Budget, Charged},
+    change_listener::Removal,
     departures::{Departure, Departures},
     entry::{Entry, LargeValue, Value},
     flight::Flights,
@@ -226,6 +227,9 @@ impl Shard {
         }
         self.note_departure(key.hash, reason);
         self.tell_of(rules, position);
+        if reason == Departure::Expired {
+            self.tell_removed(rules, position, Removal::Expired);
+        }
         self.drop_entry(key.hash, position);
         self.settle(&rules.budget);
     }
@@ -235,6 +239,14 @@ impl Shard {
     pub(crate) fn tell_of(&self, rules: &Rules, position: u32) {
         if rules.changes.are_heard() && !Meta::read(self.log.record(position)).is_absent() {
             rules.changes.changed(self.key_at(rules, position), 0);
+        }
+    }
+
+    /// Why the record at a position is about to go, which was told.
+    #[inline]
+    pub(crate) fn tell_removed(&self, rules: &Rules, position: u32, why: Removal) {
+        if rules.changes.are_heard() && !Meta::read(self.log.record(position)).is_absent() {
+            rules.changes.removed(self.key_at(rules, position), why);
         }
     }
 
@@ -482,6 +494,7 @@ impl Shard {
                     let hash = self.hash_at(rules, position);
                     self.stats.expirations += 1;
                     self.note_departure(hash, Departure::Expired);
+                    self.tell_removed(rules, position, Removal::Expired);
                     self.drop_entry(hash, position);
                 } else {
                     // Other entries under the same hint come along: one hint for the earliest serves them all.

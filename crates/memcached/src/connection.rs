@@ -497,6 +497,7 @@ fn get_and_touch(
     with_version: bool,
     out: &mut Output,
 ) {
+    use larder_core::read::KeyEvent;
     use larder_engine::Change;
     let (group, now) = (reader.group, reader.now);
     let (mut read, mut missed, mut has_room) = (0, 0, true);
@@ -505,7 +506,8 @@ fn get_and_touch(
             gate::note(reader.worker, RecordedOperation::Get, name);
         }
         let key = group.cache.key(name);
-        let found = group.cache.tier().update(key, now, |entry, _| {
+        let mut tier = group.tier_for_change(key);
+        let found = tier.update(key, now, |entry, _| {
             let Some(entry) = entry else { return (Change::Keep, false) };
             let view = crate::entry_view::EntryView::of(entry);
             replies::value(out, name, view.mark.flags, with_version.then_some(view.version), &entry.value);
@@ -514,6 +516,11 @@ fn get_and_touch(
                 expires => (Change::Expire(expires.in_tier(|| group.policy.lifetime(name))), true),
             }
         });
+        if found == Ok(true) {
+            let is_past = matches!(expires, Expires::Past);
+            group.note_event(if is_past { KeyEvent::Del } else { KeyEvent::Expire }, name);
+        }
+        drop(tier);
         read += 1;
         missed += u64::from(found != Ok(true));
         if !replies::may_grow(reader.worker, out.owned()) {

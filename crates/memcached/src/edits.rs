@@ -19,13 +19,15 @@ pub(crate) struct Write<'r> {
 /// What is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What<'r> {
-    /// `is_stale`: an older version than the entry's may be stored as a stale value.
+    /// `is_stale`: an older version than the entry's may be stored as a stale value. `vivify`: what is
+    /// appended to a key without an entry is stored.
     Store {
         mode: StoreMode,
         flags: u32,
         expires: Expires,
         value: &'r [u8],
         is_stale: bool,
+        vivify: Option<Expires>,
     },
     /// `initial`: what a key without an entry gets.
     Arithmetic {
@@ -109,7 +111,7 @@ impl Write<'_> {
                 None => (Edit::Keep, Outcome::NotFound),
                 Some(_) => (Edit::Expire(expires), Outcome::Done),
             },
-            What::Claim { vivify, recache_at, expires } => claim(held, scratch, vivify, recache_at, expires),
+            What::Claim { vivify, recache_at, expires } => self.claim(held, scratch, vivify, recache_at, expires),
         }
     }
 
@@ -118,7 +120,9 @@ impl Write<'_> {
     }
 
     fn store(&self, held: Option<&EntryView<'_>>, scratch: &mut Vec<u8>) -> (Edit, Outcome) {
-        let What::Store { mode, flags, expires, value, is_stale } = self.what else { unreachable!("checked before") };
+        let What::Store { mode, flags, expires, value, is_stale, vivify } = self.what else {
+            unreachable!("checked before")
+        };
         let mut mark = ClientMark { version: self.new_version, ..ClientMark::of_flags(flags) };
         let mut put = |parts: [&[u8]; 2], expires, mark| {
             parts.iter().for_each(|part| scratch.extend_from_slice(part));
@@ -132,6 +136,7 @@ impl Write<'_> {
         match (held, mode) {
             (None, _) if wanted.is_some() => (Edit::Keep, Outcome::NotFound),
             (None, StoreMode::Set | StoreMode::Add) => put([value, b""], Some(expires), mark),
+            (None, StoreMode::Append | StoreMode::Prepend) if vivify.is_some() => put([value, b""], vivify, mark),
             (None, _) | (Some(_), StoreMode::Add) => (Edit::Keep, Outcome::NotStored),
             (Some(held), _) if wanted.is_some_and(|version| version != held.version) => {
                 let is_older = wanted.is_some_and(|version| version != 0 && version < held.version);
@@ -181,27 +186,31 @@ impl Write<'_> {
         scratch.resize(scratch.len().max(held.value.len()), b' ');
         (Edit::Put(expires, ClientMark { version: self.new_version, ..mark }), Outcome::Number(after))
     }
-}
 
-fn claim(
-    held: Option<&EntryView<'_>>,
-    scratch: &mut Vec<u8>,
-    vivify: Option<Expires>,
-    recache_at: Option<u64>,
-    expires: Option<Expires>,
-) -> (Edit, Outcome) {
-    let Some(held) = held else {
-        let Some(lifetime) = vivify else { return (Edit::Keep, Outcome::NotFound) };
-        let mark = ClientMark { is_won: true, ..ClientMark::default() };
-        return (Edit::Put(Some(expires.unwrap_or(lifetime)), mark), Outcome::Found { is_won: true, was_won: false });
-    };
-    let was_won = held.mark.is_won;
-    let ends_soon = recache_at.is_some_and(|at| held.expiry.is_some_and(|expiry| expiry + SECOND <= at));
-    let is_won = !was_won && (ends_soon || held.mark.is_stale);
-    let found = Outcome::Found { is_won, was_won };
-    if is_won {
-        scratch.extend_from_slice(held.value);
-        return (Edit::Put(expires, ClientMark { is_won: true, ..held.mark }), found);
+    fn claim(
+        &self,
+        held: Option<&EntryView<'_>>,
+        scratch: &mut Vec<u8>,
+        vivify: Option<Expires>,
+        recache_at: Option<u64>,
+        expires: Option<Expires>,
+    ) -> (Edit, Outcome) {
+        let Some(held) = held else {
+            let Some(lifetime) = vivify else { return (Edit::Keep, Outcome::NotFound) };
+            let mark = ClientMark { is_won: true, version: self.new_version, ..ClientMark::default() };
+            return (
+                Edit::Put(Some(expires.unwrap_or(lifetime)), mark),
+                Outcome::Found { is_won: true, was_won: false },
+            );
+        };
+        let was_won = held.mark.is_won;
+        let ends_soon = recache_at.is_some_and(|at| held.expiry.is_some_and(|expiry| expiry + SECOND <= at));
+        let is_won = !was_won && (ends_soon || held.mark.is_stale);
+        let found = Outcome::Found { is_won, was_won };
+        if is_won {
+            scratch.extend_from_slice(held.value);
+            return (Edit::Put(expires, ClientMark { is_won: true, ..held.mark }), found);
+        }
+        (expires.map_or(Edit::Keep, Edit::Expire), found)
     }
-    (expires.map_or(Edit::Keep, Edit::Expire), found)
 }

@@ -2,7 +2,10 @@
 use crate::{entry_view::EntryView, exptime::seconds_left, replies::number};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use larder_engine::Millis;
-use larder_proto::{memcached::Meta, output::Output};
+use larder_proto::{
+    memcached::{Meta, MetaCommand},
+    output::Output,
+};
 use smallvec::SmallVec;
 
 /// A key as it is stored.
@@ -18,13 +21,16 @@ pub(crate) fn key_of(meta: &Meta<'_>) -> Option<Key> {
     Some(Key::from_slice(&decoded[..length]))
 }
 
-/// Writes the flags that go with a status alone: the opaque token and the key.
+/// Writes the flags that go with a status alone: the opaque token, the key, and the version of what
+/// was not stored.
 pub(crate) fn status(out: &mut Output, code: &str, meta: &Meta<'_>) {
     out.put(code.as_bytes());
     for token in meta.flags.tokens() {
         match token[0] {
             b'O' => opaque(out, token),
             b'k' => key(out, meta),
+            // Like in memcached, what was not stored has no version.
+            b'c' if code != "HD" && matches!(meta.command, MetaCommand::Set(_)) => flag(out, b"c", 0),
             _ => {}
         }
     }

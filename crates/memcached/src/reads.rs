@@ -88,7 +88,7 @@ impl Reader<'_> {
         let key = self.group.cache.key(key);
         self.note(key.bytes());
         let (is_tier_alone, now) = (self.is_tier_alone, self.now);
-        let begun = self.group.begin(key, now, self.batch, |entry| {
+        let read = |entry: Entry<'_>| {
             let mark = mark_of(&entry);
             if mark.is_stale && !mark.is_won && is_tier_alone {
                 return false;
@@ -99,7 +99,11 @@ impl Reader<'_> {
             };
             meta_hit(replies.output(), meta, &view, &entry.value, (false, mark.is_won), now);
             true
-        });
+        };
+        let begun = match meta.flags.is_no_access && is_tier_alone {
+            true => self.group.cache.tier().peek(key, now, read).map_or(StartedRead::Absent, StartedRead::Hit),
+            false => self.group.begin(key, now, self.batch, read),
+        };
         match begun {
             StartedRead::Hit(false) => return false,
             StartedRead::Hit(true) => {}
@@ -169,7 +173,9 @@ pub(crate) fn meta_hit(
     now: Millis,
 ) {
     out.reserve(meta.key.len() + 128);
-    if meta.flags.with_value {
+    // A client that has this version has the value.
+    let with_value = meta.flags.with_value && meta.flags.version != Some(entry.version);
+    if with_value {
         out.put(b"VA ");
         replies::number(out, entry.value.len() as u64);
     } else {
@@ -186,7 +192,7 @@ pub(crate) fn meta_hit(
         out.put(b" W");
     }
     out.put(b"\r\n");
-    if meta.flags.with_value {
+    if with_value {
         replies::bytes(out, value);
     }
 }

@@ -7,8 +7,8 @@ use crate::{
     meta_replies::{self, Key},
     reads, replies,
 };
-use larder_core::read::Group;
-use larder_engine::{Change, Condition, Expiry, Millis, TooLarge};
+use larder_core::read::{Group, KeyEvent};
+use larder_engine::{Change, Condition, Expiry, Millis, Stored, TooLarge};
 use larder_proto::{
     memcached::{Meta, MetaCommand, MetaMode, Request, StoreMode},
     output::Output,
@@ -16,7 +16,7 @@ use larder_proto::{
 use larder_source::EncodedMark;
 
 /// Flags of `ms` and `ma` that are about the entry.
-const OF_SET: &[u8] = b"Okc";
+const OF_SET: &[u8] = b"Okcs";
 const OF_ARITHMETIC: &[u8] = b"Okct";
 
 /// A write, and how it is answered.
@@ -50,7 +50,7 @@ impl<'r> WriteCommand<'r> {
             Request::Store(store) => {
                 let expires = Expires::of(store.exptime, now);
                 let (mode, flags, value) = (store.mode, store.flags, store.value);
-                let what = What::Store { mode, flags, expires, value, is_stale: false };
+                let what = What::Store { mode, flags, expires, value, is_stale: false, vivify: None };
                 classic(store.key, what, "STORED", store.is_quiet)
             }
             Request::Arithmetic { key, delta, is_increment, is_quiet } => {
@@ -82,6 +82,7 @@ impl<'r> WriteCommand<'r> {
                 expires: expires.unwrap_or(Expires::Default),
                 value,
                 is_stale: flags.invalidates,
+                vivify,
             },
             MetaCommand::Delete if flags.invalidates => What::MarkStale { expires, keeps_value: !flags.removes_value },
             MetaCommand::Delete if flags.removes_value => What::Empty,
@@ -130,11 +131,13 @@ pub(crate) fn set_here(
     let expiry = expires.in_tier(|| group.policy.lifetime(key));
     let write = larder_engine::Write { value, expiry, attributes: mark.attributes(), condition: Condition::Always };
     let key = group.cache.key(key);
-    let mut tier = group.cache.tier();
-    tier.set(key, write, now).map(drop).inspect_err(|_| {
+    let mut tier = group.tier_for_change(key);
+    let stored = tier.set(key, write, now).inspect_err(|_| {
         // Like in memcached, the old value is not served either.
         tier.delete(key, now);
-    })
+    })?;
+    group.note_set(key.bytes(), matches!(stored, Stored::Created(_)), matches!(expires, Expires::At(_)));
+    Ok(())
 }
 
 /// Carries out a write where the tier is the only store, and answers it.
@@ -142,9 +145,10 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
     let key = group.cache.key(&command.key);
     // The reply may tell of the entry as it is then.
     let mut tier = group.cache.exclusive([key]);
-    let mut encoded = None;
+    let (mut encoded, mut existed) = (None, false);
     let done = tier.update(key, now, |entry, scratch| {
         let held = entry.map(EntryView::of);
+        existed = held.is_some();
         let (edit, outcome) = command.write.apply(held.as_ref(), scratch);
         let lifetime = || group.policy.lifetime(key.bytes());
         let change = match edit {
@@ -159,15 +163,16 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
                 Change::Replace(expiry, encoded.insert(mark.encode()).attributes())
             }
         };
-        (change, outcome)
+        (change, (edit, outcome))
     });
-    let Ok(outcome) = done else {
+    let Ok((edit, outcome)) = done else {
         if matches!(command.write.what, What::Store { .. }) {
             tier.delete(key, now);
         }
         refuse(out, command, replies::TOO_LARGE);
         return None;
     };
+    note_events(group, &command.key, edit, existed);
     let wants_entry = matches!(command.form, ReplyForm::Meta(_));
     let answered = wants_entry
         .then(|| tier.peek(key, now, |entry| answer(out, command, outcome, Some(&EntryView::of(&entry)), now)))
@@ -176,6 +181,19 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
         answer(out, command, outcome, None, now);
     }
     Some(outcome)
+}
+
+/// Notes the keyspace events of an edit.
+fn note_events(group: &Group, key: &[u8], edit: Edit, existed: bool) {
+    match edit {
+        Edit::Keep => {}
+        Edit::Delete | Edit::Expire(Expires::Past) | Edit::Put(Some(Expires::Past), _) if existed => {
+            group.note_event(KeyEvent::Del, key);
+        }
+        Edit::Delete | Edit::Expire(Expires::Past) | Edit::Put(Some(Expires::Past), _) => {}
+        Edit::Expire(_) => group.note_event(KeyEvent::Expire, key),
+        Edit::Put(expires, _) => group.note_set(key, !existed, matches!(expires, Some(Expires::At(_)))),
+    }
 }
 
 /// Writes an error line, unless the client wants no reply.

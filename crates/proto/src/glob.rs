@@ -181,11 +181,14 @@ fn find(pattern: &[u8], part: &[usize], text: &[u8], ignore_case: bool) -> Optio
     None
 }
 
+/// What every text that matches begins with.
+pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
+    let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
+    &pattern[..special.unwrap_or(pattern.len())]
+}
 /// Where keys that can match begin and end, in the order of their bytes.
 pub fn range(pattern: Option<&[u8]>) -> (Bound<Bytes>, Bound<Bytes>) {
-    let pattern = pattern.unwrap_or_default();
-    let special = pattern.iter().position(|byte| b"*?[\\".contains(byte));
-    match &pattern[..special.unwrap_or(pattern.len())] {
+    match literal_prefix(pattern.unwrap_or_default()) {
         [] => (Bound::Unbounded, Bound::Unbounded),
         prefix => (Bound::Included(Bytes::copy_from_slice(prefix)), behind(prefix)),
     }

@@ -3,13 +3,17 @@ use crate::{
     command::{Command, CommandKind, Flags},
     command_counts::count,
     command_outcome::{CommandError, Done, Flow, NOT_IN_MULTI, TOO_LONG},
-    session::Session,
+    session::{Backend, Session},
     slow_commands,
     upstream::replies::is_error,
     value_comparison::is_comparison,
 };
-use larder_base::buffers::BufferKind;
-use larder_core::{app::Worker, read::Group};
+use bytes::Bytes;
+use larder_base::{buffers::BufferKind, special::Special};
+use larder_core::{
+    app::Worker,
+    read::{Group, KeyEvent},
+};
 use larder_engine::{Cache, Expiry, Key, Millis, Tier};
 use larder_proto::{
     output::{Output, Room},
@@ -114,12 +118,40 @@ impl<'c> CommandContext<'c> {
         if len <= self.worker.app.settings.max_value { Ok(()) } else { Err(TOO_LONG) }
     }
 
+    /// Notes an event of a key, if keyspace events are published. The locks of the key are held.
+    #[inline]
+    pub(super) fn note_event(&self, event: KeyEvent, key: &[u8]) {
+        if self.worker.is_on(Special::KeyEvents) {
+            self.keep_event(event, key);
+        }
+    }
+    #[cold]
+    fn keep_event(&self, event: KeyEvent, key: &[u8]) {
+        match self.session.backend {
+            Backend::LocalStore => {
+                self.session.noted_events.borrow_mut().push((event, Bytes::copy_from_slice(key)));
+            }
+            _ => self.group().note_event(event, key),
+        }
+    }
+
+    /// Notes that a value was written.
+    #[inline]
+    pub(super) fn note_written(&self, event: KeyEvent, key: &[u8], is_new: bool) {
+        if is_new {
+            self.note_event(KeyEvent::New, key);
+        }
+        self.note_event(event, key);
+    }
+
     /// Locks the memory tier for this command. A command on several keys holds the locks of all of
     /// them.
     pub(super) fn lock(&self) -> Tier<'c> {
         let keys = self.command.keys.of(self.args);
         match keys.len() {
-            0 | 1 => self.cache().tier(),
+            0 => self.cache().tier(),
+            // Events are noted before another client can change the key.
+            1 if !self.worker.is_on(Special::KeyEvents) => self.cache().tier(),
             _ => self.cache().exclusive(keys.map(|key| self.cache().key(key))),
         }
     }

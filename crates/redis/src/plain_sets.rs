@@ -6,6 +6,7 @@ use super::{
     plain_gets::{AROUND, PlainRun, is_plain},
     session::{Backend, Session},
 };
+use larder_base::special::Special;
 use larder_core::{app::Worker, read::KEYS_AHEAD};
 use larder_engine::{Attributes, Condition, Key, Millis, Write};
 use larder_proto::{
@@ -33,6 +34,7 @@ pub(super) fn begin(
         || session.restricted
         || worker.app.replication.is_read_only()
         || group.policy.key_counts.counts_writes()
+        || worker.is_on(Special::KeyEvents)
         || !is_plain(worker, session, now)
     {
         return sets;

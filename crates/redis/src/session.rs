@@ -18,13 +18,14 @@ use larder_config::Address;
 use larder_core::{
     app::Worker,
     clients::{About, Client, Moves},
-    read::{Group, WatchedKeys},
+    read::{Group, NotedEvents, WatchedKeys},
 };
 use larder_engine::Millis;
 use larder_proto::resp::gets_ahead;
 use larder_ring::replica::ReplicaRequest;
 use larder_source::{DedicatedConnection, SourceKind};
 use std::{
+    cell::RefCell,
     mem,
     net::Ipv4Addr,
     ops::{Deref, DerefMut},
@@ -61,6 +62,8 @@ pub struct Session {
     pub(super) times: CommandTimes,
     /// Memory for long replies.
     pub(super) room: Rc<ReplyRoom>,
+    /// Keyspace events of commands whose changes the store has yet to take.
+    pub(super) noted_events: RefCell<NotedEvents>,
     /// Bytes of the names that the client has given itself and its library.
     names: usize,
     /// Read as fields of the session, and written with [`Session::change`].
@@ -220,6 +223,7 @@ impl Session {
             watch: Watch::default(),
             times: CommandTimes::new(),
             room: Rc::new(ReplyRoom::new(&worker.app.buffers)),
+            noted_events: RefCell::default(),
             names: 0,
             state: SessionState {
                 authenticated: false,

@@ -7,9 +7,10 @@ use super::{
     client::Client,
     push_inbox::{Backlog, PushMessage},
 };
+use crate::read::EventChannels;
 use bytes::Bytes;
 use indexmap::IndexMap;
-use larder_proto::{output::Output, resp::Reply};
+use larder_proto::{glob, output::Output, resp::Reply};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ pub enum SubscriptionKind {
     Shard,
 }
 const KINDS: usize = 3;
+
+/// Steps of comparing the channel of a keyspace event with patterns, at most: some milliseconds. A
+/// change waits for them. Patterns for which no steps are left count as different.
+const MOST_STEPS: usize = 1 << 22;
 
 /// Room for this many topics is kept.
 const KEPT_TOPICS: usize = 64;
@@ -124,6 +129,22 @@ impl PubSub {
     }
 }
 
+impl EventChannels for PubSub {
+    fn publish_event(&self, channel: &[u8], message: &[u8]) {
+        let mut left = MOST_STEPS;
+        let is_match = |pattern: &&Arc<[u8]>| {
+            let may_match = channel.starts_with(glob::literal_prefix(pattern));
+            let Some(rest) = left.checked_sub(glob::most_steps(pattern, channel)).filter(|_| may_match) else {
+                return false;
+            };
+            left = rest;
+            glob::matches(pattern, channel, false)
+        };
+        let matching: Vec<_> = self.patterns().iter().filter(is_match).cloned().collect();
+        self.post(SubscriptionKind::Channel, channel, message, &matching);
+    }
+}
+
 /// A push of RESP3.
 fn push(parts: &[&[u8]]) -> Bytes {
     let mut out = Output::default();
@@ -131,4 +152,29 @@ fn push(parts: &[&[u8]]) -> Bytes {
     reply.push(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
     out.to_vec().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_base::buffers::Buffers;
+    use larder_config::Address;
+    use std::{net::Ipv4Addr, task::Waker};
+
+    #[test]
+    fn an_event_is_not_compared_with_patterns_for_long() {
+        let pubsub = PubSub::new(Arc::new(Backlog::new(1 << 20, Buffers::unbounded())));
+        let at = || Address::Ip((Ipv4Addr::LOCALHOST, 1).into());
+        let client = |id| Arc::new(Client::new(id, at(), at(), 0, 1, Waker::noop().clone()));
+        let (short, long, other) = (client(1), client(2), client(3));
+        let costly = format!("__keyspace@0__:{}", "*a".repeat(30_000));
+        // One that cannot match costs nothing.
+        let elsewhere = format!("news.{}", "*a".repeat(30_000));
+        for (pattern, client) in [(&*costly, &long), (&*elsewhere, &other), ("__key*", &short)] {
+            pubsub.subscribe(SubscriptionKind::Pattern, pattern.as_bytes(), client);
+        }
+        pubsub.publish_event(format!("__keyspace@0__:{}", "a".repeat(60_000)).as_bytes(), b"set");
+        assert!(!long.push_inbox.has_messages() && !other.push_inbox.has_messages());
+        assert!(short.push_inbox.has_messages());
+    }
 }

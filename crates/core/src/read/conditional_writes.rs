@@ -1,6 +1,6 @@
 //! Conditional writes: they apply only if the entry has an expected version (HTTP's `If-Match` and
 //! `If-None-Match`).
-use super::{group::Group, write_through::too_large};
+use super::{group::Group, key_events::KeyEvent, write_through::too_large};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Stored, Write};
 use larder_source::SourceError;
@@ -53,10 +53,13 @@ impl Group {
                 attributes: Attributes { tags: &tags, ..Attributes::NONE },
                 condition: Condition::IfVersion(version.unwrap_or(0)),
             };
-            match self.cache.tier().set(key, write, now).map_err(too_large)? {
+            let mut tier = self.tier_for_change(key);
+            match tier.set(key, write, now).map_err(too_large)? {
                 // Another write came between the read and the write: read again.
                 Stored::Unmet => {}
                 stored => {
+                    self.note_set(key.bytes(), matches!(stored, Stored::Created(_)), expiry.is_some());
+                    drop(tier);
                     self.tell_peers(key.bytes()).await;
                     return Ok(stored);
                 }
@@ -89,7 +92,8 @@ impl Group {
             return self.delete_locked(sole, key).await.map(Some);
         }
         let key = self.cache.key(key);
-        let deleted = self.cache.tier().update(key, clock::now(), |entry, _| {
+        let mut tier = self.tier_for_change(key);
+        let deleted = tier.update(key, clock::now(), |entry, _| {
             let version = entry.map(|entry| entry.version());
             match (condition(version), version) {
                 (false, _) => (Change::Keep, None),
@@ -98,6 +102,10 @@ impl Group {
             }
         });
         let deleted = deleted.map_err(too_large)?;
+        if deleted == Some(true) {
+            self.note_event(KeyEvent::Del, key.bytes());
+        }
+        drop(tier);
         self.tell_peers(key.bytes()).await;
         Ok(deleted)
     }

@@ -1,6 +1,6 @@
 //! Changes of documents: reading, computing and writing back as one step for all other writers,
 //! without a source and on a store of this machine.
-use super::{group::Group, shared_changes::overtaken, write_through::too_large};
+use super::{group::Group, key_events::KeyEvent, shared_changes::overtaken, write_through::too_large};
 use bytes::Bytes;
 use larder_engine::{Change, Entry, Expiry, Millis, Stored};
 use larder_source::{DOCUMENT_ATTRIBUTES, SourceError, SourceKind, is_document};
@@ -101,7 +101,10 @@ impl Group {
             };
             let stored = StoredValue { value, expiry, kind: ValueKind::Document };
             match revision {
-                None => self.commit(&held, vec![(owned.clone(), Some(stored))], 0).await?,
+                None => {
+                    let events = self.events_of_change(&owned, found.as_ref(), Some(&stored));
+                    self.commit(&held, vec![(owned.clone(), Some(stored))], 0, events).await?;
+                }
                 Some(revision) => {
                     if !self.commit_if(&held, owned.clone(), Some(stored), revision, 0).await? {
                         if Instant::now() >= until {
@@ -151,6 +154,10 @@ impl Group {
             (change, (true, answer))
         });
         let (is_stored, answer) = answer.map_err(too_large)?;
+        if is_stored && self.publishes_events() {
+            let new = (!existed).then_some(KeyEvent::New);
+            new.into_iter().chain([KeyEvent::DOCUMENT_SET]).for_each(|event| self.note_event(event, key.bytes()));
+        }
         let version = tier.peek(key, now, |entry| entry.version()).unwrap_or(0);
         let stored = match (is_stored, existed) {
             (false, _) => Stored::Unmet,

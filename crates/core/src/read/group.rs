@@ -1,5 +1,5 @@
 //! A group as one core sees it (tier, source, policy), and reads that may miss.
-use super::{inspector::ServedCopy, pending_writes::PendingWrites};
+use super::{inspector::ServedCopy, key_events::KeyEvents, pending_writes::PendingWrites};
 use bytes::Bytes;
 use larder_config::{Coherence, TierMode};
 use larder_engine::{Cache, Entry, Expiry, Key, Lead, Lookup, Millis, Outcome, Wait};
@@ -30,6 +30,8 @@ pub struct Group {
     pub writes: Arc<PendingWrites>,
     /// The nodes that own its keys; `None`: this one owns all.
     pub peers: Option<Rc<PeerGroup>>,
+    /// Its keyspace notifications (shared by all cores); `None`: it has none.
+    pub events: Option<Arc<KeyEvents>>,
 }
 
 /// The state of a read after the lookup.

@@ -1,8 +1,12 @@
 //! The groups of the configuration: what all cores share of each, and how a core opens its own.
-use super::{group::Group, pending_writes::PendingWrites};
-use larder_base::{buffers::Buffers, lifecycle::RunError, telemetry::Telemetry};
+use super::{
+    group::Group,
+    key_events::{EventChannels, KeyEvents, TierRole},
+    pending_writes::PendingWrites,
+};
+use larder_base::{buffers::Buffers, lifecycle::RunError, special::Switch, telemetry::Telemetry};
 use larder_config::{Coherence, GroupSettings, Settings, SourceClass, TierMode};
-use larder_engine::Cache;
+use larder_engine::{Cache, ListenerKind};
 use larder_ring::peer::{self, PeerClient};
 use larder_source::{
     BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, Mirror, ModeRule,
@@ -29,7 +33,7 @@ impl<G: NamedGroup> Groups<G> {
         &self.0[0]
     }
 
-    /// For tests, which give the group another tier or source.
+    /// For what is made after the group, and tests that give it another tier or source.
     pub fn default_mut(&mut self) -> &mut G {
         &mut self.0[0]
     }
@@ -95,6 +99,9 @@ pub struct ProcessGroup {
     pub writes: Arc<PendingWrites>,
     /// The mirror of the source, if it has one, and what the mirror's changes share.
     pub mirror: Option<(SourceSetup, Arc<Mirror>)>,
+    /// Its keyspace notifications, if it is the group of the Redis protocol and only Larder changes its
+    /// entries.
+    pub events: Option<Arc<KeyEvents>>,
 }
 
 /// Long enough for ten fetches of a quiet group, short enough to notice a source that begins to fail.
@@ -165,8 +172,25 @@ impl ProcessGroup {
             inspection: Arc::default(),
             writes: Arc::new(writes),
             mirror,
+            events: None,
             settings: group,
         })
+    }
+
+    /// Gives the group keyspace notifications, which go to `channels`, if only Larder changes its
+    /// entries. Writers test the switch `is_on`.
+    pub(crate) fn publish_events(&mut self, channels: Arc<dyn EventChannels>, is_on: Switch) {
+        let mut freshness = self.settings.prefixes.iter().map(|of| &of.freshness).chain([&self.settings.freshness]);
+        let has_ttl = freshness.any(|freshness| freshness.ttl.is_some());
+        let tier = match self.settings.source.class() {
+            SourceClass::Memory => TierRole::Store,
+            SourceClass::Store if has_ttl => TierRole::ShorterCopies,
+            SourceClass::Store => TierRole::Copies,
+            SourceClass::Table | SourceClass::SharedStore | SourceClass::Redis | SourceClass::Values => return,
+        };
+        let events = Arc::new(KeyEvents::new(channels, is_on, tier));
+        self.cache.set_listener(ListenerKind::Events, events.clone());
+        self.events = Some(events);
     }
 
     /// One core's handle on the group, on that core's runtime. Its source begins to connect.
@@ -193,7 +217,8 @@ impl ProcessGroup {
             }
             None => (None, source),
         };
-        Group { number: self.number, name, cache, source, policy, writes: self.writes.clone(), peers }
+        let (writes, events) = (self.writes.clone(), self.events.clone());
+        Group { number: self.number, name, cache, source, policy, writes, peers, events }
     }
 
     /// Replaces the mode rules on all cores at once; `None`: by those of the configuration. What a

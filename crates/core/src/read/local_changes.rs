@@ -1,6 +1,6 @@
 //! Changes of several keys on a source on this machine: all or none, the store first, then the
 //! tier. The caller [locks](Group::hold) the keys meanwhile.
-use super::{group::Group, key_locks::KeyGuard};
+use super::{group::Group, key_events::NotedEvents, key_locks::KeyGuard};
 use bytes::Bytes;
 use larder_engine::{Condition, Key, Stored, Write};
 use larder_source::{LocalStore, SourceError, kind_of, metadata_of};
@@ -54,18 +54,24 @@ impl Group {
 
     /// Commits changes of locked keys, all or none, to the source and then to the tier. The commit
     /// has started when this returns and does not depend on the future. `actor` is the client
-    /// that makes the changes, for client tracking (0: none).
+    /// that makes the changes, for client tracking (0: none). `events` are published if the source
+    /// takes them.
     pub fn commit(
         self: &Rc<Self>,
         held: &Rc<KeyGuard>,
         changes: KeyChanges,
         actor: u64,
+        events: NotedEvents,
     ) -> impl Future<Output = Result<(), SourceError>> + 'static {
         let (group, held) = (self.clone(), held.clone());
         let write = (!changes.is_empty()).then(|| {
             self.start_write(false, async move {
                 let applied = group.local()?.apply(changes.clone()).await;
                 group.finish_commit(&changes, &applied, actor);
+                if applied.is_ok() && !events.is_empty() {
+                    events.iter().for_each(|(event, key)| group.note_event(*event, key));
+                    group.publish_noted();
+                }
                 drop(held);
                 applied
             })
@@ -79,8 +85,12 @@ impl Group {
     }
 
     /// Commits one entry (`None`: deleted) at once, if no other writer holds its key and the store need
-    /// not wait. `None`: nothing has changed, and this is for [`commit`](Group::commit).
+    /// not wait. `None`: nothing has changed, and this is for [`commit`](Group::commit), as it is while
+    /// events are published: whether there was an entry decides about them.
     pub fn commit_now(&self, key: &[u8], to: Option<StoredValue>, actor: u64) -> Option<Result<(), SourceError>> {
+        if self.publishes_events() {
+            return None;
+        }
         let _held = self.hold_free(key)?;
         Some(self.commit_held(key, to, actor)?.map(drop))
     }
@@ -89,10 +99,10 @@ impl Group {
     /// store need not wait. The version of the new copy, 0 without one. `None`: nothing has changed,
     /// and this is for [`put`](Group::put).
     pub fn replace_now(&self, key: &[u8], value: Bytes) -> Option<Result<u64, SourceError>> {
-        let _held = self.hold_free(key)?;
-        if !self.owns(key) {
+        if !self.owns(key) || self.publishes_events() {
             return None;
         }
+        let _held = self.hold_free(key)?;
         self.known(true, key)?;
         self.commit_held(key, Some(StoredValue::string(value, None)), 0)
     }
@@ -164,10 +174,10 @@ impl Group {
     /// # Errors
     /// As [`put`](Group::put).
     pub async fn overwrite(self: &Rc<Self>, key: &[u8], value: Option<Bytes>) -> Result<(), SourceError> {
-        if self.source.as_local().is_some() {
+        if self.source.as_local().is_some() && !self.publishes_events() {
             let held = self.hold([key]).await?;
             let found = value.map(|value| StoredValue::string(value, None));
-            return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0).await;
+            return self.commit(&held, vec![(Bytes::copy_from_slice(key), found)], 0, Vec::new()).await;
         }
         match value {
             Some(value) => self.put(key, value, None).await.map(drop),

@@ -28,16 +28,20 @@
 //!   (`local_changes`), and conditions hold (`conditional_writes`).
 //! - On a store that other programs change as well, a change that rests on what was read demands at
 //!   the source that it is still there, and is made again if not (`shared_changes`).
+//! - Where Larder has the entries, a change notes its events under the lock of its key, and they are
+//!   published before the change is answered (`key_events`).
 //! - Replies of commands are cached under the same rules as values, and are forgotten with their
 //!   key (`reply_cache`).
 //! - When two writes of one key overlap, the order of their replies need not be the order at the
 //!   source. Then neither is stored, and both forget the key (`pending_writes`).
 mod conditional_writes;
 mod documents;
+mod event_classes;
 mod explained_key;
 mod group;
 mod groups;
 mod inspector;
+mod key_events;
 mod key_locks;
 mod local_changes;
 mod peer_requests;
@@ -54,10 +58,12 @@ mod write_deadlines;
 mod write_through;
 
 pub use documents::{DocumentChange, HeldValue};
+pub use event_classes::{BadEventClass, EventClasses};
 pub use explained_key::{Fact, explain_key};
 pub use group::{Group, KEYS_AHEAD, StartedRead};
 pub(crate) use groups::Tier;
 pub use groups::{Groups, ProcessGroup, millis};
+pub use key_events::{EventChannels, KeyEvent, KeyEvents, NotedEvents, TierRole};
 pub use key_locks::KeyGuard;
 pub use local_changes::KeyChanges;
 pub use peer_requests::{PeerRequest, message_of};

@@ -61,7 +61,8 @@ impl Group {
                     ValueEdit::Delete => None,
                     ValueEdit::Put(value) => Some(value),
                 };
-                self.commit(&held, vec![(owned, to)], 0).await.map(|()| answer)
+                let events = self.events_of_change(&owned, found.as_ref(), to.as_ref());
+                self.commit(&held, vec![(owned, to)], 0, events).await.map(|()| answer)
             }
             SourceKind::Redis(server) if self.owns(key) => self.change_at_redis(server, key, change).await,
             _ => {

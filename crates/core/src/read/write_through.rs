@@ -1,5 +1,5 @@
 //! The write-through: the source first, then the tier; an older value never replaces a newer one.
-use super::{group::Group, key_locks::WriteLock, pending_writes::PendingWrite};
+use super::{group::Group, key_events::KeyEvent, key_locks::WriteLock, pending_writes::PendingWrite};
 use bytes::Bytes;
 use larder_engine::{Attributes, Change, Condition, Expiry, Key, Millis, Stored, TooLarge, Write};
 use larder_source::{LocalStore, SourceError, SourceKind, ValueWrites};
@@ -62,7 +62,11 @@ impl Group {
                 attributes: Attributes { tags: &tags, ..Attributes::NONE },
                 condition: Condition::Always,
             };
-            let stored = self.cache.tier().set(self.cache.key(key), write, now).map_err(too_large)?;
+            let hashed = self.cache.key(key);
+            let mut tier = self.tier_for_change(hashed);
+            let stored = tier.set(hashed, write, now).map_err(too_large)?;
+            self.note_set(key, matches!(stored, Stored::Created(_)), expiry.is_some());
+            drop(tier);
             self.tell_peers(key).await;
             return Ok(stored);
         }
@@ -101,6 +105,10 @@ impl Group {
                             0
                         }
                     };
+                    if held {
+                        group.note_set(&key, !replaced, expiry.is_some());
+                        group.publish_noted();
+                    }
                     Ok(if replaced { Stored::Replaced(version) } else { Stored::Created(version) })
                 }
                 Err(error) => Err(failed(writing, error)),
@@ -146,7 +154,13 @@ impl Group {
     /// As [`put`](Group::put).
     pub async fn delete(self: &Rc<Self>, key: &[u8]) -> Result<bool, SourceError> {
         if self.is_stored_here(key) {
-            let existed = self.cache.tier().delete(self.cache.key(key), clock::now());
+            let hashed = self.cache.key(key);
+            let mut tier = self.tier_for_change(hashed);
+            let existed = tier.delete(hashed, clock::now());
+            if existed {
+                self.note_event(KeyEvent::Del, key);
+            }
+            drop(tier);
             self.tell_peers(key).await;
             return Ok(existed);
         }
@@ -172,6 +186,10 @@ impl Group {
             match deleted {
                 Ok(existed) => {
                     writing.forget();
+                    if held && existed {
+                        group.note_event(KeyEvent::Del, &key);
+                        group.publish_noted();
+                    }
                     Ok(existed)
                 }
                 Err(error) => Err(failed(writing, error)),
@@ -195,21 +213,32 @@ impl Group {
     pub async fn expire(self: &Rc<Self>, key: &[u8], expiry: Option<Millis>) -> Result<bool, SourceError> {
         if self.is_stored_here(key) {
             let to = expiry.map_or(Expiry::Never, Expiry::At);
-            let changed = self.cache.tier().update(self.cache.key(key), clock::now(), |entry, _| match entry {
+            let hashed = self.cache.key(key);
+            let mut tier = self.tier_for_change(hashed);
+            let changed = tier.update(hashed, clock::now(), |entry, _| match entry {
                 Some(_) => (Change::Expire(to), true),
                 None => (Change::Keep, false),
             });
             let changed = changed.map_err(too_large)?;
+            if changed {
+                self.note_event(event_of_expiry(expiry), key);
+            }
+            drop(tier);
             self.tell_peers(key).await;
             return Ok(changed);
         }
         let sole = self.lock_if_local(key).await?;
+        let held = sole.is_some();
         let key = Bytes::copy_from_slice(key);
         self.spawn_write(sole, move |group| async move {
             let writing = group.writing(group.cache.key(&key));
             match group.source.expire(&key, expiry).await {
                 Ok(true) => {
                     writing.expire(expiry, clock::now());
+                    if held {
+                        group.note_event(event_of_expiry(expiry), &key);
+                        group.publish_noted();
+                    }
                     Ok(true)
                 }
                 Ok(false) => {
@@ -237,6 +266,10 @@ impl Group {
         };
         self.start_write(false, write).await
     }
+}
+
+fn event_of_expiry(expiry: Option<Millis>) -> KeyEvent {
+    if expiry.is_some() { KeyEvent::Expire } else { KeyEvent::Persist }
 }
 
 fn failed(writing: PendingWrite<'_>, error: SourceError) -> SourceError {

@@ -16,7 +16,7 @@ use crate::{
 };
 use http::{Method, Response, StatusCode};
 use larder_config::Settings;
-use larder_core::read::{DocumentChange, HeldValue, StartedRead};
+use larder_core::read::{DocumentChange, HeldValue, KeyEvent, StartedRead};
 use larder_engine::Expiry;
 use larder_proto::http::head::BodyMethod;
 use larder_source::is_document;
@@ -85,8 +85,11 @@ fn post(request: &GroupRequest<'_>, body: &[u8], text: &mut Vec<u8>) -> Result<D
 
 fn delete(request: &GroupRequest<'_>, body: &[u8]) -> Result<DirectAnswer, ItemError> {
     if let Some(wanted) = item_routes::to_delete(request, body)? {
-        let cache = &request.group.cache;
-        cache.tier().delete(cache.key(wanted.key.as_bytes()), request.now);
+        let key = request.group.cache.key(wanted.key.as_bytes());
+        let mut tier = request.group.tier_for_change(key);
+        if tier.delete(key, request.now) {
+            request.group.note_event(KeyEvent::Del, key.bytes());
+        }
     }
     Ok(DirectAnswer::Deleted)
 }

@@ -56,6 +56,8 @@ const TABLE: &[(&str, &str)] = &[
     ),
     ("md a\r\nmd a k Ox\r\nmd a q\r\nmd n9 q\r\nmd n9 C1\r\nmd w C99999999 k\r\nmd a !\r\nmd a k k\r\n", ""),
     ("me m\r\n", "EN\r\n"),
+    ("ms u 1\r\nv\r\nmg u h u\r\nmg u h\r\nmg u h u\r\n", "HD\r\nHD h0\r\nHD h0\r\nHD h1\r\n"),
+    ("ms u 1 c k C99999999\r\nr\r\nms v 1 MR c O1\r\nr\r\n", "EX c0 ku\r\nNS c0 O1\r\n"),
     ("flush_all\r\nget a c w\r\nflush_all x\r\nflush_all noreply\r\nflush_all 0\r\n", ""),
 ];
 
@@ -106,6 +108,14 @@ fn differences_are_as_documented() {
         ours.ask("ms x 1 F5\r\nv\r\nmd x x\r\nmg x v f\r\nmd x x I\r\nmg x v\r\n"),
         "HD\r\nHD\r\nVA 0 f0\r\n\r\nHD\r\nVA 0 X W\r\n\r\n"
     );
+    // What is appended to nothing is stored with `N`, and `s` is the new length.
+    assert_eq!(
+        ours.ask("ms n 1 MA N30 s\r\nv\r\nms n 2 MA N30 s\r\nww\r\nms p 1 MP N30\r\nv\r\nmg n v\r\n"),
+        "HD s1\r\nHD s3\r\nHD\r\nVA 3\r\nvww\r\n"
+    );
+    // Who has the version has the value.
+    assert_eq!(ours.ask("ms y 1 E5\r\nv\r\nmg y C5 v c\r\nmg y C6 v c\r\n"), "HD\r\nHD c5\r\nVA 1 c5\r\nv\r\n");
+    assert_eq!(ours.ask("mg z N30 E9 c\r\nmg z c E5\r\n"), "HD c9 W\r\nHD c9 Z\r\n");
     // A version that the client gives.
     assert_eq!(
         ours.ask("ms a 1 E77\r\nw\r\ngets a\r\ncas a 0 0 1 77\r\nx\r\n"),

@@ -76,6 +76,7 @@ pub(crate) fn open_with(url: &SourceUrl, limits: SourceLimits, policy: FillPolic
         policy,
         writes: Arc::default(),
         peers: None,
+        events: None,
     });
     Fixture { group, health: setup.health().clone() }
 }

@@ -332,6 +332,7 @@ fn bodies_are_counted_in_the_buffers_and_refused_where_they_do_not_fit() {
                 policy: std::sync::Arc::default(),
                 writes: Default::default(),
                 peers: None,
+                events: None,
             }),
             health: group.health,
         };

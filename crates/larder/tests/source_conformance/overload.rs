@@ -227,6 +227,7 @@ fn groups_of_one_server_share_its_slots() {
                 policy: Arc::default(),
                 writes: Arc::default(),
                 peers: None,
+                events: None,
             };
             Fixture { group: Rc::new(group), health: setup.health().clone() }
         };

@@ -45,6 +45,8 @@ pub struct MetaFlags<'i> {
     pub is_quiet: bool,
     /// `v`
     pub with_value: bool,
+    /// `u`: the read does not count for eviction.
+    pub is_no_access: bool,
     /// `I`
     pub invalidates: bool,
     /// `x`
@@ -108,7 +110,8 @@ impl<'i> MetaFlags<'i> {
                 b'T' => flags.exptime = exptime(),
                 b'R' => flags.recache = exptime(),
                 b'O' if token.len() > MAX_OPAQUE => error = Some("CLIENT_ERROR opaque token too long"),
-                b'c' | b'f' | b'h' | b'k' | b'l' | b'L' | b'O' | b'P' | b's' | b't' | b'u' => {}
+                b'c' | b'f' | b'h' | b'k' | b'l' | b'L' | b'O' | b'P' | b's' | b't' => {}
+                b'u' => flags.is_no_access = true,
                 b'x' => flags.removes_value = true,
                 b'v' => flags.with_value = true,
                 b'q' => flags.is_quiet = true,

@@ -7,6 +7,7 @@ use crate::{
         strings::check_string,
     },
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Tier};
 use larder_proto::resp::{Args, parse_i64};
 
@@ -163,7 +164,7 @@ pub(crate) fn bitfield(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Do
     check_bytes(call, end)?;
     let (key, lifetime) = (call.key(1), call.lifetime(call.arg(1)));
     let reply = &mut call.reply;
-    tier.update(key, call.now, |entry, part| {
+    let is_new = tier.update(key, call.now, |entry, part| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
@@ -201,13 +202,17 @@ pub(crate) fn bitfield(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Do
                 field.write(new, part, from);
             }
         }
-        let change = match entry {
-            None => Change::Put(lifetime),
-            Some(_) if is_changed => Change::Part(from, to, None),
-            Some(_) => Change::Keep,
+        let (change, is_new) = match entry {
+            None => (Change::Put(lifetime), Some(true)),
+            Some(_) if is_changed => (Change::Part(from, to, None), Some(false)),
+            Some(_) => (Change::Keep, None),
         };
-        (change, Ok(Flow::Done))
-    })?
+        (change, Ok(is_new))
+    })??;
+    if let Some(is_new) = is_new {
+        call.note_written(KeyEvent::SetBit, key.bytes(), is_new);
+    }
+    Ok(Flow::Done)
 }
 
 #[cfg(test)]

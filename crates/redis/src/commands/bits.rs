@@ -5,7 +5,8 @@ use crate::{
     command_outcome::{BIT_OFFSET, CommandError, CommandResult, Done, SYNTAX, integer},
     commands::strings::check_string,
 };
-use larder_engine::{Attributes, Change, Condition, Key, Tier, Value, Write};
+use larder_core::read::KeyEvent;
+use larder_engine::{Attributes, Change, Condition, Key, Stored, Tier, Value, Write};
 use larder_proto::resp::parse_i64;
 
 /// Bits of the longest string that Redis takes (512 MiB).
@@ -66,19 +67,23 @@ pub(crate) fn setbit(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     let (byte, shift) = ((at / 8) as usize, 7 - at % 8);
     check_bytes(call, byte + 1)?;
     let behind_the_end = [bit << shift];
-    let old = tier.update(call.key(1), call.now, |entry, scratch| {
+    let (old, is_new) = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
         let Some(old) = entry.and_then(|entry| entry.value.as_bytes().get(byte).copied()) else {
-            return (Change::Splice(byte, &behind_the_end), Ok(0));
+            return (Change::Splice(byte, &behind_the_end), Ok((0, Some(entry.is_none()))));
         };
         let new = old & !(1 << shift) | bit << shift;
         scratch.push(new);
         // Like in Redis, a bit that stays is no change.
-        let change = if new == old { Change::Keep } else { Change::Part(byte, byte + 1, None) };
-        (change, Ok(old >> shift & 1))
+        let (change, is_new) =
+            if new == old { (Change::Keep, None) } else { (Change::Part(byte, byte + 1, None), Some(false)) };
+        (change, Ok((old >> shift & 1, is_new)))
     })??;
+    if let Some(is_new) = is_new {
+        call.note_written(KeyEvent::SetBit, call.arg(1), is_new);
+    }
     call.integer(i64::from(old))
 }
 
@@ -211,11 +216,14 @@ pub(crate) fn bitop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done 
     }
     let to = call.key(2);
     if result.is_empty() {
-        tier.delete(to, call.now);
+        if tier.delete(to, call.now) {
+            call.note_event(KeyEvent::Del, to.bytes());
+        }
     } else {
         let expiry = call.lifetime(call.arg(2));
         let write = Write { value: &result, expiry, attributes: Attributes::NONE, condition: Condition::Always };
-        tier.set(to, write, call.now)?;
+        let stored = tier.set(to, write, call.now)?;
+        call.note_written(KeyEvent::Set, to.bytes(), matches!(stored, Stored::Created(_)));
     }
     call.integer(result.len() as i64)
 }

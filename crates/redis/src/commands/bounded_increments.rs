@@ -8,6 +8,7 @@ use crate::{
     },
     long_double::LongDouble,
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::{Args, Reply, parse_i64};
 
@@ -199,7 +200,7 @@ fn step<N: Number>(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, options: 
     }
     // An invalid time is an error whether it is needed or not.
     options.lifetime.map(|lifetime| lifetime.at(call.now, call.command.name)).transpose()?;
-    let (new, applied) = tier.update(call.key(1), call.now, |entry, scratch| {
+    let (new, applied, written) = tier.update(call.key(1), call.now, |entry, scratch| {
         let outcome = check_string(entry).and_then(|()| {
             let old = N::parse_value(entry)?;
             let is_met = if entry.is_some() { !options.if_absent } else { !options.if_present };
@@ -228,11 +229,20 @@ fn step<N: Number>(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, options: 
             Err(fault) => (Change::Keep, Err(fault)),
             Ok((Some(new), applied, Some(expiry))) => {
                 scratch.extend_from_slice(new.print().as_bytes());
-                (Change::Put(expiry), Ok((Some(new), applied)))
+                (Change::Put(expiry), Ok((Some(new), applied, Some((entry.is_none(), expiry)))))
             }
-            Ok((old, none, _)) => (Change::Keep, Ok((old, none))),
+            Ok((old, none, _)) => (Change::Keep, Ok((old, none, None))),
         }
     })??;
+    if let Some((is_new, expiry)) = written {
+        let event = if options.is_float { KeyEvent::IncrByFloat } else { KeyEvent::IncrBy };
+        call.note_written(event, call.arg(1), is_new);
+        match expiry {
+            Expiry::At(_) if options.lifetime.is_some() => call.note_event(KeyEvent::Expire, call.arg(1)),
+            Expiry::Never if options.persist => call.note_event(KeyEvent::Persist, call.arg(1)),
+            _ => {}
+        }
+    }
     call.reply.array(2);
     match new {
         Some(new) => new.reply(&mut call.reply),

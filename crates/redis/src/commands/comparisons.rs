@@ -5,6 +5,7 @@ use crate::{
     commands::{bits::read_string, keys, strings::check_string},
     value_comparison::Comparison,
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Tier};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -46,5 +47,8 @@ fn delete_if(
         (_, Ok(comparison)) if comparison.holds(entry) => (Change::Delete, Ok(true)),
         (_, Ok(_)) => (Change::Keep, Ok(false)),
     })??;
+    if is_deleted {
+        call.note_event(KeyEvent::Del, call.arg(1));
+    }
     call.integer(i64::from(is_deleted))
 }

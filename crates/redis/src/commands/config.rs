@@ -6,6 +6,7 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, SYNTAX},
 };
 use larder_config::{LogLevel, SavePoint};
+use larder_core::read::EventClasses;
 use larder_engine::Eviction;
 use larder_proto::{glob, resp::parse_i64};
 use larder_source::{ModeRule, mode_rules_text, parse_mode_rules};
@@ -55,7 +56,10 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: "maxclients", get: |call| call.worker.app.clients.limit().to_string() },
     Parameter { name: MAX_MEMORY, get: |call| call.cache().max_memory().to_string() },
     Parameter { name: "maxmemory-policy", get: |call| eviction_policy(call).into() },
-    Parameter { name: "notify-keyspace-events", get: |_| String::new() },
+    Parameter {
+        name: KEY_EVENTS,
+        get: |call| call.group().events.as_ref().map(|events| events.classes().to_string()).unwrap_or_default(),
+    },
     Parameter { name: "port", get: |call| call.worker.app.bound.redis_port().to_string() },
     Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
     Parameter { name: "replica-read-only", get: |_| "yes".into() },
@@ -78,6 +82,8 @@ const MAX_MEMORY: &str = "maxmemory";
 /// Pairs of seconds and changes.
 const SAVE: &str = "save";
 const LOG_LEVEL: &str = "loglevel";
+/// Letters of classes of keyspace events.
+const KEY_EVENTS: &str = "notify-keyspace-events";
 /// Microseconds; a negative number: off.
 pub(super) const SLOWER_THAN: &str = "slowlog-log-slower-than";
 /// The most that [`SLOW_LEN`] may be.
@@ -170,6 +176,8 @@ pub(crate) fn set(call: &mut CommandContext<'_>) -> Done {
             let named = LEVELS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(value));
             let why = "argument(s) must be one of the following: debug, verbose, notice, warning, nothing";
             changes.level = Some(named.ok_or_else(|| failed(why))?.1);
+        } else if parameter.name == KEY_EVENTS {
+            changes.key_events = Some(possible_events(call, name, value)?);
         } else if [TRACKED_KEYS, SLOWER_THAN, SLOW_LEN, WATCH_FROM].contains(&parameter.name) {
             let number = parse_i64(value).ok_or_else(|| failed("argument couldn't be parsed into an integer"))?;
             let time = |of: fn(u64) -> Duration| u64::try_from(number).ok().map(of);
@@ -215,6 +223,7 @@ pub(super) struct ConfigChanges {
     pub(super) watch_from: Option<Option<Duration>>,
     pub(super) modes: Option<Vec<ModeRule>>,
     pub(super) save: Option<Vec<SavePoint>>,
+    key_events: Option<EventClasses>,
 }
 impl ConfigChanges {
     pub(super) fn make(self, call: &mut CommandContext<'_>) -> Result<(), CommandError> {
@@ -232,6 +241,10 @@ impl ConfigChanges {
         if let Some(keys) = self.tracked_keys {
             call.worker.app.tables.tracking.set_max_keys(keys);
         }
+        if let Some(classes) = self.key_events {
+            let group = call.group();
+            group.events.iter().for_each(|events| events.set_classes(classes, &group.cache));
+        }
         let slow = &call.worker.app.telemetry.slow;
         self.log_from.into_iter().for_each(|from| slow.log_from(from));
         self.slow_len.into_iter().for_each(|len| slow.set_max_len(len));
@@ -248,6 +261,16 @@ impl ConfigChanges {
 pub(super) fn possible_memory(call: &CommandContext<'_>, name: &[u8], bytes: usize) -> Result<usize, CommandError> {
     // The Redis protocol serves only the first group.
     call.worker.app.groups.default().bound_problem(bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
+}
+
+/// Classes of keyspace events that can be published: of entries that other programs change, Larder
+/// does not know the events.
+fn possible_events(call: &CommandContext<'_>, name: &[u8], letters: &[u8]) -> Result<EventClasses, CommandError> {
+    let classes = EventClasses::parse(letters).map_err(|why| failed(name, &why.to_string()))?;
+    match call.group().events.is_some() || classes == EventClasses::default() {
+        true => Ok(classes),
+        false => Err(failed(name, "Larder publishes events without a source and with a disk store, not with this one")),
+    }
 }
 
 /// When snapshots are due, if there is a file for them.

@@ -4,6 +4,7 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, SYNTAX, integer},
     commands::{bits::read_string, strings::Lifetime},
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Attributes, Condition, Expiry, Stored, Tier, Write};
 use larder_store::rdb::{DumpError, Dumped, dump, read_dump};
 
@@ -76,8 +77,13 @@ pub(crate) fn restore(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Don
         _ => Expiry::At(Lifetime::millis(call.arg(2), !is_absolute).at(call.now, call.command.name)?),
     };
     let write = Write { value: &value, expiry, attributes: Attributes::NONE, condition };
-    match tier.set(key, write, call.now)? {
-        Stored::Unmet => Err(BUSY_KEY),
-        _ => call.ok(),
+    let has_ended = matches!(expiry, Expiry::At(at) if at <= call.now);
+    match (tier.set(key, write, call.now)?, has_ended) {
+        (Stored::Unmet, _) => return Err(BUSY_KEY),
+        (Stored::Created(_), true) => {}
+        (Stored::Replaced(_), true) => call.note_event(KeyEvent::Del, key.bytes()),
+        // In Redis the key that was there is deleted first.
+        (_, false) => call.note_written(KeyEvent::Restore, key.bytes(), true),
     }
+    call.ok()
 }

@@ -4,6 +4,7 @@ use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, integer},
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Expiry, Millis, Tier};
 use larder_store::clock;
 
@@ -72,22 +73,28 @@ pub(crate) fn expire(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, unit: i
         _ => at,
     };
     let (key, now) = (call.key(1), call.now);
-    let changed = tier.update(key, now, |entry, _| match entry {
+    let event = tier.update(key, now, |entry, _| match entry {
         Some(entry) if conditions.allow(entry.expiry(), at) => match Millis::try_from(at) {
-            Ok(at) if at > now => (Change::Expire(Expiry::At(at)), true),
-            _ => (Change::Delete, true),
+            Ok(at) if at > now => (Change::Expire(Expiry::At(at)), Some(KeyEvent::Expire)),
+            _ => (Change::Delete, Some(KeyEvent::Del)),
         },
-        _ => (Change::Keep, false),
+        _ => (Change::Keep, None),
     })?;
-    call.integer(i64::from(changed))
+    reply_changed(call, event)
+}
+
+/// Replies whether there was a change, and notes its event.
+fn reply_changed(call: &mut CommandContext<'_>, event: Option<KeyEvent>) -> Done {
+    event.into_iter().for_each(|event| call.note_event(event, call.arg(1)));
+    call.integer(i64::from(event.is_some()))
 }
 
 pub(crate) fn persist(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
-    let changed = tier.update(call.key(1), call.now, |entry, _| match entry {
-        Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), true),
-        _ => (Change::Keep, false),
+    let event = tier.update(call.key(1), call.now, |entry, _| match entry {
+        Some(entry) if entry.expiry().is_some() => (Change::Expire(Expiry::Never), Some(KeyEvent::Persist)),
+        _ => (Change::Keep, None),
     })?;
-    call.integer(i64::from(changed))
+    reply_changed(call, event)
 }
 
 /// TTL and related commands: the entry's expiry in units of `unit` milliseconds, rounded like Redis;

@@ -4,6 +4,7 @@ use crate::{
     command_outcome::{CommandError, Done},
     commands::{bits::read_string, increments::counter_expiry, strings::check_string},
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Entry, Tier};
 use larder_proto::hyperloglog::{self, HyperLogLog, Invalid, Union};
 
@@ -31,14 +32,18 @@ fn change(
     tier: &mut Tier<'_>,
     change: impl FnOnce(&mut HyperLogLog<'_>) -> Result<bool, Invalid>,
 ) -> Result<bool, CommandError> {
-    tier.update(call.key(1), call.now, |entry, scratch| {
+    let (changed, is_new) = tier.update(call.key(1), call.now, |entry, scratch| {
         let changed = copy(entry, scratch).and_then(|mut value| Ok(change(&mut value)? || entry.is_none()));
         match changed.and_then(|changed| call.check_len(scratch.len()).map(|()| changed)) {
             Err(fault) => (Change::Keep, Err(fault)),
-            Ok(false) => (Change::Keep, Ok(false)),
-            Ok(true) => (Change::Put(counter_expiry(call, entry)), Ok(true)),
+            Ok(false) => (Change::Keep, Ok((false, false))),
+            Ok(true) => (Change::Put(counter_expiry(call, entry)), Ok((true, entry.is_none()))),
         }
-    })?
+    })??;
+    if changed {
+        call.note_written(KeyEvent::PfAdd, call.arg(1), is_new);
+    }
+    Ok(changed)
 }
 
 /// `PFADD key [element …]`

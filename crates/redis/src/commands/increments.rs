@@ -5,6 +5,7 @@ use crate::{
     commands::strings::check_string,
     long_double::LongDouble,
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Change, Entry, Expiry, Tier};
 use larder_proto::resp::parse_i64;
 
@@ -20,7 +21,7 @@ pub(crate) fn decrby(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
 }
 
 pub(crate) fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -> Done {
-    let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+    let (sum, is_new) = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
@@ -33,16 +34,17 @@ pub(crate) fn add(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, by: i64) -
             Err(fault) => (Change::Keep, Err(fault)),
             Ok(sum) => {
                 scratch.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
-                (Change::Put(counter_expiry(call, entry)), Ok(sum))
+                (Change::Put(counter_expiry(call, entry)), Ok((sum, entry.is_none())))
             }
         }
     })??;
+    call.note_written(KeyEvent::IncrBy, call.arg(1), is_new);
     call.integer(sum)
 }
 
 pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let by = call.arg(2);
-    let sum = tier.update(call.key(1), call.now, |entry, scratch| {
+    let (sum, is_new) = tier.update(call.key(1), call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
@@ -60,10 +62,11 @@ pub(crate) fn incrbyfloat(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) ->
             Ok(sum) => {
                 let text = sum.print();
                 scratch.extend_from_slice(text.as_bytes());
-                (Change::Put(counter_expiry(call, entry)), Ok(text))
+                (Change::Put(counter_expiry(call, entry)), Ok((text, entry.is_none())))
             }
         }
     })??;
+    call.note_written(KeyEvent::IncrByFloat, call.arg(1), is_new);
     call.bulk(sum.as_bytes())
 }
 

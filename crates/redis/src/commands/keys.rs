@@ -3,6 +3,7 @@ use crate::{
     command_context::CommandContext,
     command_outcome::{CommandResult, DB_INDEX, Done, NO_SUCH_KEY, SAME_OBJECT, SYNTAX, int},
 };
+use larder_core::read::KeyEvent;
 use larder_engine::{Attributes, Condition, Expiry, Key, Stored, Tier, Write};
 use larder_source::kind_of;
 use larder_store::ValueKind;
@@ -17,8 +18,13 @@ fn count(call: &mut CommandContext<'_>, mut counts: impl FnMut(Key<'_>) -> bool)
 
 /// DEL key [key …]. UNLINK does the same, because deleting is cheap.
 pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
-    let now = call.now;
-    count(call, |key| tier.delete(key, now))
+    let (cache, now) = (call.cache(), call.now);
+    let mut deleted = 0;
+    for key in call.command.keys.of(call.args).filter(|key| tier.delete(cache.key(key), now)) {
+        call.note_event(KeyEvent::Del, key);
+        deleted += 1;
+    }
+    call.integer(deleted)
 }
 
 pub(crate) fn exists(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
@@ -53,8 +59,15 @@ pub(crate) fn rename(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
         };
     }
     duplicate(call, tier, Condition::Always)?.ok_or(NO_SUCH_KEY)?;
-    tier.delete(call.key(1), call.now);
+    move_away(call, tier);
     call.ok()
+}
+
+/// Deletes the first key, whose entry the second one has now.
+fn move_away(call: &CommandContext<'_>, tier: &mut Tier<'_>) {
+    tier.delete(call.key(1), call.now);
+    call.note_event(KeyEvent::RenameFrom, call.arg(1));
+    call.note_event(KeyEvent::RenameTo, call.arg(2));
 }
 
 pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
@@ -62,7 +75,7 @@ pub(crate) fn renamenx(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Do
     let stored = duplicate(call, tier, Condition::IfAbsent)?.ok_or(NO_SUCH_KEY)?;
     let moved = stored != Stored::Unmet;
     if moved {
-        tier.delete(call.key(1), call.now);
+        move_away(call, tier);
     }
     call.integer(i64::from(moved))
 }
@@ -87,7 +100,10 @@ pub(crate) fn copy(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     }
     let copied = match duplicate(call, tier, condition)? {
         None | Some(Stored::Unmet) => 0,
-        Some(_) => 1,
+        Some(_) => {
+            call.note_event(KeyEvent::CopyTo, call.arg(2));
+            1
+        }
     };
     call.integer(copied)
 }
@@ -113,7 +129,12 @@ fn duplicate(
         attributes: Attributes { tags: &tags, metadata: &metadata },
         condition,
     };
-    tier.set(call.key(2), write, call.now).map(Some)
+    let stored = tier.set(call.key(2), write, call.now)?;
+    if stored != Stored::Unmet {
+        // In Redis the key that was there is deleted first.
+        call.note_event(KeyEvent::New, call.arg(2));
+    }
+    Ok(Some(stored))
 }
 
 pub(crate) fn dbsize(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {

@@ -6,6 +6,7 @@ use crate::{
     value_comparison::{Comparison, is_comparison},
 };
 use bytes::Bytes;
+use larder_core::read::KeyEvent;
 use larder_engine::{
     Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
 };
@@ -151,9 +152,13 @@ pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
         return exchange(call, tier, value, expiry, attributes, &options);
     }
     let stored = tier.set(key, Write { value, expiry, attributes, condition }, call.now)?;
+    note_stored(call, key.bytes(), stored);
     match stored {
         Stored::Unmet => call.reply.null(),
-        _ => call.reply.ok(),
+        _ => {
+            note_lifetime(call, key.bytes(), options.lifetime);
+            call.reply.ok();
+        }
     }
     Ok(Flow::Done)
 }
@@ -173,6 +178,7 @@ pub(crate) fn set_for(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, second
     let value = call.arg(3);
     call.check_len(value.len())?;
     store(call, tier, call.key(1), value, expiry, Condition::Always)?;
+    note_lifetime(call, call.arg(1), Some(lifetime));
     call.ok()
 }
 
@@ -193,7 +199,25 @@ fn store(
     condition: Condition,
 ) -> Result<Stored, CommandError> {
     let write = Write { value, expiry, attributes: Attributes::NONE, condition };
-    Ok(tier.set(key, write, call.now)?)
+    let stored = tier.set(key, write, call.now)?;
+    note_stored(call, key.bytes(), stored);
+    Ok(stored)
+}
+
+/// Notes the events of a SET.
+#[inline]
+fn note_stored(call: &CommandContext<'_>, key: &[u8], stored: Stored) {
+    if stored != Stored::Unmet {
+        call.note_written(KeyEvent::Set, key, matches!(stored, Stored::Created(_)));
+    }
+}
+
+/// Notes that the client gave what it stored a lifetime.
+#[inline]
+fn note_lifetime(call: &CommandContext<'_>, key: &[u8], lifetime: Option<Lifetime<'_>>) {
+    if lifetime.is_some() {
+        call.note_event(KeyEvent::Expire, key);
+    }
 }
 
 /// Stores a value if the conditions of the options hold. With GET it replies with the old one.
@@ -207,7 +231,7 @@ fn exchange(
 ) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
-    tier.update(key, call.now, |entry, scratch| {
+    let is_new = tier.update(key, call.now, |entry, scratch| {
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
@@ -223,11 +247,16 @@ fn exchange(
             _ => reply.null(),
         }
         if !is_met {
-            return (Change::Keep, Ok(Flow::Done));
+            return (Change::Keep, Ok(None));
         }
         scratch.extend_from_slice(value);
-        (Change::Replace(expiry, attributes), Ok(Flow::Done))
-    })?
+        (Change::Replace(expiry, attributes), Ok(Some(entry.is_none())))
+    })??;
+    if let Some(is_new) = is_new {
+        call.note_written(KeyEvent::Set, key.bytes(), is_new);
+        note_lifetime(call, key.bytes(), options.lifetime);
+    }
+    Ok(Flow::Done)
 }
 
 /// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]
@@ -235,40 +264,49 @@ pub(crate) fn getex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done 
     let options = Options::parse(call, 2, false)?;
     let (key, now, name) = (call.key(1), call.now, call.command.name);
     let reply = &mut call.reply;
-    tier.update(key, now, |entry, _| {
+    let event = tier.update(key, now, |entry, _| {
         let Some(entry) = entry else {
             reply.null();
-            return (Change::Keep, Ok(Flow::Done));
+            return (Change::Keep, Ok(None));
         };
         if let Err(fault) = check_string(Some(entry)) {
             return (Change::Keep, Err(fault));
         }
         // An invalid time is an error only if the key exists.
-        let change = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
+        let (change, event) = match options.lifetime.map(|lifetime| lifetime.at(now, name)) {
             Some(Err(fault)) => return (Change::Keep, Err(fault)),
-            Some(Ok(at)) => Change::Expire(Expiry::At(at)),
-            None if options.persist && entry.expiry().is_some() => Change::Expire(Expiry::Never),
-            None => Change::Keep,
+            Some(Ok(at)) if at <= now => (Change::Delete, Some(KeyEvent::Del)),
+            Some(Ok(at)) => (Change::Expire(Expiry::At(at)), Some(KeyEvent::Expire)),
+            None if options.persist && entry.expiry().is_some() => {
+                (Change::Expire(Expiry::Never), Some(KeyEvent::Persist))
+            }
+            None => (Change::Keep, None),
         };
         reply.value(entry.value);
-        (change, Ok(Flow::Done))
-    })?
+        (change, Ok(event))
+    })??;
+    event.into_iter().for_each(|event| call.note_event(event, key.bytes()));
+    Ok(Flow::Done)
 }
 
 pub(crate) fn getdel(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let key = call.key(1);
     let reply = &mut call.reply;
-    tier.update(key, call.now, |entry, _| match (entry, check_string(entry)) {
+    let is_deleted = tier.update(key, call.now, |entry, _| match (entry, check_string(entry)) {
         (_, Err(fault)) => (Change::Keep, Err(fault)),
         (Some(entry), _) => {
             reply.value(entry.value);
-            (Change::Delete, Ok(Flow::Done))
+            (Change::Delete, Ok(true))
         }
         (None, _) => {
             reply.null();
-            (Change::Keep, Ok(Flow::Done))
+            (Change::Keep, Ok(false))
         }
-    })?
+    })??;
+    if is_deleted {
+        call.note_event(KeyEvent::Del, key.bytes());
+    }
+    Ok(Flow::Done)
 }
 
 pub(crate) fn strlen(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
@@ -313,13 +351,14 @@ fn slice(value: &[u8], start: i64, end: i64) -> &[u8] {
 pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let value = call.arg(2);
     call.check_len(value.len())?;
-    let total = tier.update(call.key(1), call.now, |entry, _| {
+    let (total, is_new) = tier.update(call.key(1), call.now, |entry, _| {
         let total = entry.map_or(0, len) + value.len();
         match check_string(entry).and_then(|()| call.check_len(total)) {
             Err(fault) => (Change::Keep, Err(fault)),
-            Ok(()) => (Change::Append(value), Ok(total)),
+            Ok(()) => (Change::Append(value), Ok((total, entry.is_none()))),
         }
     })??;
+    call.note_written(KeyEvent::Append, call.arg(1), is_new);
     call.integer(total as i64)
 }
 
@@ -327,19 +366,22 @@ pub(crate) fn append(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
 pub(crate) fn setrange(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     let offset = usize::try_from(integer(call.arg(2))?).map_err(|_| OFFSET)?;
     let value = call.arg(3);
-    let total = tier.update(call.key(1), call.now, |entry, _| {
+    let (total, is_new) = tier.update(call.key(1), call.now, |entry, _| {
         let old = entry.map_or(0, len);
         if let Err(fault) = check_string(entry) {
             return (Change::Keep, Err(fault));
         }
         if value.is_empty() {
-            return (Change::Keep, Ok(old));
+            return (Change::Keep, Ok((old, None)));
         }
         match call.check_len(offset.saturating_add(value.len())) {
             Err(fault) => (Change::Keep, Err(fault)),
-            Ok(()) => (Change::Splice(offset, value), Ok(old.max(offset + value.len()))),
+            Ok(()) => (Change::Splice(offset, value), Ok((old.max(offset + value.len()), Some(entry.is_none())))),
         }
     })??;
+    if let Some(is_new) = is_new {
+        call.note_written(KeyEvent::SetRange, call.arg(1), is_new);
+    }
     call.integer(total as i64)
 }
 
@@ -386,6 +428,7 @@ pub(crate) fn msetex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     if is_met {
         for (key, value) in pairs() {
             store(call, tier, key, value, options.expiry(call, key.bytes())?, Condition::Always)?;
+            note_lifetime(call, key.bytes(), options.lifetime);
         }
     }
     call.integer(i64::from(is_met))

@@ -61,6 +61,9 @@ impl Server {
         let mut app = App::new(settings, Logs::default(), Bound::default(), 100, crate::catalog())
             .expect("no source to go wrong");
         cache.set_listener(larder_engine::ListenerKind::Tracking, app.tables.tracking.clone());
+        if let Some(events) = &app.groups.default().events {
+            cache.set_listener(larder_engine::ListenerKind::Events, events.clone());
+        }
         app.groups.default_mut().cache = cache;
         let mut worker = Worker::new(0, Arc::new(app));
         let group = (**worker.groups.default()).clone();

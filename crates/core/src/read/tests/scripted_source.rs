@@ -125,6 +125,7 @@ pub(super) fn group(policy: FillPolicy) -> (Rc<Group>, Rc<ScriptedSource>) {
         policy,
         writes: Arc::default(),
         peers: None,
+        events: None,
     });
     (group, source)
 }

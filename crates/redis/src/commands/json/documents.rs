@@ -5,6 +5,7 @@ use crate::{
     command_outcome::{CommandError, CommandResult, Done, Flow, TOO_LONG, WRONG_TYPE},
 };
 use larder_base::buffers::BufferCharge;
+use larder_core::read::KeyEvent;
 use larder_document::{Edit, EditError, Edited, Found, JsonError, LocateError, Outcome, Path, compact};
 use larder_engine::{Change, Entry, Expiry, Key, Tier, Value};
 use larder_source::is_document;
@@ -181,7 +182,7 @@ pub(super) fn edit(
     path: &Path,
     edit: &Edit<'_>,
 ) -> Result<Option<Vec<Option<Outcome>>>, CommandError> {
-    tier.update(call.key(1), call.now, |entry, scratch| {
+    let edited = tier.update(call.key(1), call.now, |entry, scratch| {
         let Some(entry) = entry else { return (Change::Keep, Ok(None)) };
         let edited = text_of(entry).and_then(|text| {
             let found = find(call, text, path)?;
@@ -201,6 +202,7 @@ pub(super) fn edit(
         });
         match edited {
             Ok((edited, outcomes)) => {
+                let is_changed = !matches!(edited, Edited::Same);
                 let count = match (*edit, &*outcomes) {
                     (Edit::Append(_), [Some(Outcome::Integer(count))]) if path.is_root() => u64::try_from(*count).ok(),
                     _ => None,
@@ -209,11 +211,22 @@ pub(super) fn edit(
                     Change::Part(from, to, _) => Change::Part(from, to, count),
                     change => change,
                 };
-                (change, Ok(Some(outcomes)))
+                (change, Ok(Some((outcomes, is_changed))))
             }
             Err(fault) => (Change::Keep, Err(fault)),
         }
-    })?
+    })??;
+    if edited.as_ref().is_some_and(|(_, is_changed)| *is_changed) {
+        note_changed(call, call.arg(1), false);
+    }
+    Ok(edited.map(|(outcomes, _)| outcomes))
+}
+
+/// Notes that this command changed a document.
+pub(super) fn note_changed(call: &CommandContext<'_>, key: &[u8], is_new: bool) {
+    let name = call.command.name;
+    let name = if name == "json.forget" { "json.del" } else { name };
+    call.note_written(KeyEvent::Document(name), key, is_new);
 }
 
 /// The change of the entry. A large document is changed in place.

@@ -1,5 +1,5 @@
 //! Storing documents and values in them: JSON.SET, MERGE, MSET.
-use super::documents::{NOT_AT_ROOT, change, find, path, text_of};
+use super::documents::{NOT_AT_ROOT, change, find, note_changed, path, text_of};
 use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, SYNTAX, arity},
@@ -91,18 +91,20 @@ fn store(call: &mut CommandContext<'_>, tier: &mut Tier<'_>, how: How, only: Onl
     let path = path(Some(call.arg(2)))?;
     let value = compact(call.arg(3))?;
     let key = call.key(1);
-    let is_stored = {
+    let is_new = {
         let call = &*call;
         tier.update(key, call.now, |entry, scratch| match planned(call, entry, &path, &value, how, only) {
             Err(fault) => (Change::Keep, Err(fault)),
-            Ok(None) => (Change::Keep, Ok(false)),
-            Ok(Some(edited)) => (new_change(call, edited, entry, scratch), Ok(true)),
+            Ok(None) => (Change::Keep, Ok(None)),
+            Ok(Some(edited)) => (new_change(call, edited, entry, scratch), Ok(Some(entry.is_none()))),
         })??
     };
-    if is_stored {
-        call.reply.ok()
-    } else {
-        call.reply.null()
+    match is_new {
+        Some(is_new) => {
+            note_changed(call, call.arg(1), is_new);
+            call.reply.ok();
+        }
+        None => call.reply.null(),
     }
     Ok(Flow::Done)
 }
@@ -230,13 +232,14 @@ pub(crate) fn mset(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
     }
     for (key, Staged { text, is_changed }) in staged {
         let Some(text) = text.filter(|_| is_changed) else { continue };
-        tier.update(call.cache().key(key), call.now, |entry, scratch| {
+        let is_new = tier.update(call.cache().key(key), call.now, |entry, scratch| {
             *scratch = text;
             match entry {
-                Some(_) => (Change::Put(Expiry::Keep), ()),
-                None => (Change::Replace(call.lifetime(key), DOCUMENT_ATTRIBUTES), ()),
+                Some(_) => (Change::Put(Expiry::Keep), false),
+                None => (Change::Replace(call.lifetime(key), DOCUMENT_ATTRIBUTES), true),
             }
         })?;
+        note_changed(call, key, is_new);
     }
     call.ok()
 }

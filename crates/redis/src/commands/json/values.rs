@@ -1,6 +1,8 @@
 //! Changing single values of documents: JSON.NUMINCRBY, NUMMULTBY, NUMPOWBY, STRAPPEND, TOGGLE,
 //! CLEAR, DEL.
-use super::documents::{NO_KEY, change, edit, expected, find, path, reply_outcomes, text_of, write_outcome};
+use super::documents::{
+    NO_KEY, change, edit, expected, find, note_changed, path, reply_outcomes, text_of, write_outcome,
+};
 use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow, arity},
@@ -109,5 +111,8 @@ pub(crate) fn del(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
             }
         })??
     };
+    if deleted > 0 {
+        note_changed(call, call.arg(1), false);
+    }
     call.integer(deleted)
 }

@@ -95,6 +95,7 @@ impl StorePipeline {
         held: &Rc<KeyGuard>,
         mut prepared: Prepared,
     ) -> State {
+        session.noted_events.take();
         for (at, (command, args)) in self.queue.iter().enumerate() {
             let (now, out) = (prepared.now(), &mut self.replies);
             // An error is counted under the command's own name.
@@ -105,7 +106,8 @@ impl StorePipeline {
             CommandContext::new(worker, session, command, args, now, out).answering(|call| prepared.run(call));
             row.iter().for_each(|row| worker.app.commands.sent(worker.id, *row, out.len() - before));
         }
-        State::Storing(Box::pin(self.group.commit(held, prepared.changes(), session.actor())))
+        let events = session.noted_events.take();
+        State::Storing(Box::pin(self.group.commit(held, prepared.changes(), session.actor(), events)))
     }
 
     /// Writes the replies, after [`poll`](StorePipeline::poll) was ready.

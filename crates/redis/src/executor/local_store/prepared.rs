@@ -32,14 +32,15 @@ impl Prepared {
         max_value: usize,
     ) -> LocalFuture<'static, Result<(Rc<KeyGuard>, Prepared), SourceError>> {
         let group = group.clone();
-        if queue.iter().all(|(command, args)| is_plain_set(command, args, max_value)) {
+        let is_plain = |(command, args): (&Command, Args<'_>)| is_plain_set(command, args, max_value);
+        if !group.publishes_events() && queue.iter().all(is_plain) {
             let changes = changes_of_sets(queue.iter().map(|(_, args)| args));
             return Box::pin(async move {
                 let held = group.hold(changes.iter().map(|(key, _)| key)).await?;
                 Ok((held, Prepared::Sets(changes, clock::now())))
             });
         }
-        let wanted = wanted(queue.iter());
+        let wanted = wanted(&group, queue.iter());
         Box::pin(async move {
             let held = group.hold(wanted.iter().map(|wanted| &wanted.key)).await?;
             let scratch = Scratch::load(&group, wanted).await?;

@@ -40,11 +40,16 @@ impl WantedKey {
 }
 
 /// The keys of commands, without duplicates.
-pub(super) fn wanted<'a>(commands: impl Iterator<Item = (&'static Command, Args<'a>)>) -> Vec<WantedKey> {
+pub(super) fn wanted<'a>(
+    group: &Group,
+    commands: impl Iterator<Item = (&'static Command, Args<'a>)>,
+) -> Vec<WantedKey> {
+    // The event of a new key asks whether there was one.
+    let overwritten = if group.publishes_events() { Look::Existence } else { Look::Away };
     let mut keys: Vec<WantedKey> = commands
         .flat_map(|(command, args)| {
             let look = match command.flags {
-                flags if flags.has(Flags::OVERWRITES) && strings::overwrites(args) => Look::Away,
+                flags if flags.has(Flags::OVERWRITES) && strings::overwrites(args) => overwritten,
                 flags if flags.has(Flags::EXISTENCE) => Look::Existence,
                 _ => Look::Entry,
             };

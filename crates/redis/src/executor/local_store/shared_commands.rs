@@ -26,15 +26,15 @@ const KEYSPACE_IN_EXEC: CommandError =
 pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
     let mut queue = CommandQueue::default();
     queue.push(call.command, call.args);
-    let keys = wanted(queue.iter());
     let (group, actor) = (call.group(), call.session.actor());
+    let keys = wanted(group, queue.iter());
     let held = group.hold(keys.iter().map(|wanted| &wanted.key)).await?;
     // What a command overwrites or deletes unread, it writes whatever is there.
     let is_plain = keys.iter().all(WantedKey::is_unread);
     if is_plain || call.command.flags.has(Flags::READONLY) {
         let mut scratch = Scratch::load(group, keys).await?;
         let flow = scratch.run(call)?;
-        group.commit(&held, scratch.changes(), actor).await?;
+        group.commit(&held, scratch.changes(), actor, Vec::new()).await?;
         return Ok(flow);
     }
     let Ok(Some(key)) = one_key(keys, None) else { return Err(SEVERAL_KEYS) };
@@ -55,7 +55,7 @@ pub(super) async fn exec(call: &mut CommandContext<'_>, queue: &CommandQueue, wa
     if queue.iter().any(|(command, _)| command.is_keyspace()) {
         return Err(KEYSPACE_IN_EXEC);
     }
-    let key = one_key(wanted(queue.iter()), watch.as_ref()).map_err(|()| SEVERAL_KEYS_IN_EXEC)?;
+    let key = one_key(wanted(group, queue.iter()), watch.as_ref()).map_err(|()| SEVERAL_KEYS_IN_EXEC)?;
     let held = group.hold(key.iter().map(|wanted| &wanted.key)).await?;
     call.now = clock::now();
     let mut replies = TransactionReplies::default();

@@ -57,9 +57,11 @@ pub(in crate::executor) async fn run(call: &mut CommandContext<'_>) -> Done {
             queue.push(call.command, call.args);
             let group = call.group();
             let held = hold(group, &queue, [].into_iter()).await?;
-            let mut scratch = Scratch::load(group, wanted(queue.iter())).await?;
+            let mut scratch = Scratch::load(group, wanted(group, queue.iter())).await?;
+            call.session.noted_events.take();
             scratch.run(call)?;
-            group.commit(&held, scratch.changes(), call.session.actor()).await?;
+            let events = call.session.noted_events.take();
+            group.commit(&held, scratch.changes(), call.session.actor(), events).await?;
         }
     }
     Ok(Flow::Done)
@@ -146,7 +148,8 @@ async fn run_keyed(
     replies: &mut TransactionReplies,
 ) -> Result<(), SourceError> {
     let group = call.group();
-    let mut scratch = Scratch::load(group, wanted(commands.iter().copied())).await?;
+    let mut scratch = Scratch::load(group, wanted(group, commands.iter().copied())).await?;
+    call.session.noted_events.take();
     for &(command, args) in commands {
         replies.run(call, command, args, |call| match command.kind {
             CommandKind::Local => transaction::run_local(call),
@@ -154,7 +157,8 @@ async fn run_keyed(
             _ => scratch.run(call),
         });
     }
-    group.commit(held, scratch.changes(), call.session.actor()).await
+    let events = call.session.noted_events.take();
+    group.commit(held, scratch.changes(), call.session.actor(), events).await
 }
 
 /// MGET when the tier lacks some of the keys. The key locks keep writers out meanwhile.

@@ -76,7 +76,8 @@ impl Node {
         let (name, source) = ("default".into(), Rc::new(OriginSource(world.clone())));
         let (shared, source) = peer::share(&client, &name, &cache, &policy, source);
         let writes = Arc::<PendingWrites>::default();
-        let group = Rc::new(Group { number: 0, name, cache, source, policy, writes, peers: Some(shared) });
+        let group =
+            Rc::new(Group { number: 0, name, cache, source, policy, writes, peers: Some(shared), events: None });
         Node { group, peers }
     }
     fn shared(&self) -> Vec<Rc<peer::PeerGroup>> {

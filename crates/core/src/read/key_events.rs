@@ -1,0 +1,360 @@
+//! Keyspace notifications (`notify-keyspace-events`), for groups whose entries only Larder changes.
+//!
+//! ```text
+//! a change, under the lock of its key ─► note ─► queue ─► the lock is free: publish ─► channels ─► subscribers
+//! ```
+//!
+//! Invariants:
+//! - The events of a key are published in the order of its changes.
+//! - [`KeyEvents::publish`] returns only when all events are published that its caller has noted.
+//! - While no event is wanted, a change costs the test of one word.
+//!
+//! Lock order: the tier's shards, then the queue. Publishing holds neither.
+use super::{event_classes::EventClasses, group::Group};
+use bytes::Bytes;
+use larder_base::special::Switch;
+use larder_engine::{Cache, Key, Listener, ListenerKind, Listening, Removal, Tier};
+use larder_store::{StoredValue, ValueKind};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyEvent {
+    /// There was no such key before.
+    New,
+    Set,
+    Append,
+    SetRange,
+    SetBit,
+    IncrBy,
+    IncrByFloat,
+    PfAdd,
+    Del,
+    Expire,
+    Persist,
+    RenameFrom,
+    RenameTo,
+    CopyTo,
+    Restore,
+    Expired,
+    Evicted,
+    /// A document was changed by the command of this name.
+    Document(&'static str),
+}
+
+impl KeyEvent {
+    /// A document was stored over HTTP.
+    pub const DOCUMENT_SET: KeyEvent = KeyEvent::Document("json.set");
+
+    /// The name that Redis gives it, and its class.
+    fn name_and_class(self) -> (&'static str, EventClasses) {
+        use EventClasses as Of;
+        match self {
+            KeyEvent::New => ("new", Of::NEW),
+            KeyEvent::Set => ("set", Of::STRING),
+            KeyEvent::Append => ("append", Of::STRING),
+            KeyEvent::SetRange => ("setrange", Of::STRING),
+            KeyEvent::SetBit => ("setbit", Of::STRING),
+            KeyEvent::IncrBy => ("incrby", Of::STRING),
+            KeyEvent::IncrByFloat => ("incrbyfloat", Of::STRING),
+            KeyEvent::PfAdd => ("pfadd", Of::STRING),
+            KeyEvent::Del => ("del", Of::GENERIC),
+            KeyEvent::Expire => ("expire", Of::GENERIC),
+            KeyEvent::Persist => ("persist", Of::GENERIC),
+            KeyEvent::RenameFrom => ("rename_from", Of::GENERIC),
+            KeyEvent::RenameTo => ("rename_to", Of::GENERIC),
+            KeyEvent::CopyTo => ("copy_to", Of::GENERIC),
+            KeyEvent::Restore => ("restore", Of::GENERIC),
+            KeyEvent::Expired => ("expired", Of::EXPIRED),
+            KeyEvent::Evicted => ("evicted", Of::EVICTED),
+            KeyEvent::Document(command) => (command, Of::MODULE),
+        }
+    }
+}
+
+/// Where events go.
+pub trait EventChannels: Send + Sync + fmt::Debug {
+    /// Publishes a message. No lock of the tier is held.
+    fn publish_event(&self, channel: &[u8], message: &[u8]);
+}
+
+/// What the memory tier has of a group's entries, so what its own removals say of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TierRole {
+    /// The entries.
+    Store,
+    /// Copies, which expire when their entries do.
+    Copies,
+    /// Copies, some of which expire before (`ttl`).
+    ShorterCopies,
+}
+
+/// Events that are published when the store has taken the change.
+pub type NotedEvents = Vec<(KeyEvent, Bytes)>;
+
+/// What a change that no command names made of an entry.
+fn events_of(before: Option<&StoredValue>, after: Option<&StoredValue>) -> SmallVec<[KeyEvent; 3]> {
+    let mut events = SmallVec::new();
+    let Some(after) = after else {
+        events.extend(before.map(|_| KeyEvent::Del));
+        return events;
+    };
+    if before.is_none() {
+        events.push(KeyEvent::New);
+    }
+    // A value that was written again is one that was written, unless only its end is another.
+    let is_same = |before: &StoredValue| (&before.value, before.kind) == (&after.value, after.kind);
+    if before.is_none_or(|before| !is_same(before) || before.expiry == after.expiry) {
+        events.push(match after.kind {
+            ValueKind::Document => KeyEvent::DOCUMENT_SET,
+            ValueKind::String | ValueKind::Flagged(_) => KeyEvent::Set,
+        });
+    }
+    match (before.and_then(|before| before.expiry), after.expiry) {
+        (before, after) if before == after => {}
+        (_, Some(_)) => events.push(KeyEvent::Expire),
+        (_, None) => events.push(KeyEvent::Persist),
+    }
+    events
+}
+
+impl Group {
+    /// Whether keyspace events are published.
+    #[inline]
+    pub fn publishes_events(&self) -> bool {
+        self.events.as_ref().is_some_and(|events| events.are_on())
+    }
+
+    /// The tier for a change of one key. While events are published, the lock of the key is held until
+    /// they are noted.
+    #[inline]
+    pub fn tier_for_change(&self, key: Key<'_>) -> Tier<'_> {
+        if self.publishes_events() { self.cache.exclusive([key]) } else { self.cache.tier() }
+    }
+
+    /// Notes an event of a key, whose lock is still held.
+    #[inline]
+    pub fn note_event(&self, event: KeyEvent, key: &[u8]) {
+        if let Some(events) = &self.events
+            && events.are_on()
+        {
+            events.note(event, key);
+        }
+    }
+
+    /// Notes that a value was stored. `expires`: the client gave it a lifetime.
+    #[inline]
+    pub fn note_set(&self, key: &[u8], is_new: bool, expires: bool) {
+        if self.publishes_events() {
+            let all = [(KeyEvent::New, is_new), (KeyEvent::Set, true), (KeyEvent::Expire, expires)];
+            all.iter().filter(|(_, happened)| *happened).for_each(|(event, _)| self.note_event(*event, key));
+        }
+    }
+
+    /// Publishes what was noted. The keys are still locked, but not the tier.
+    pub(super) fn publish_noted(&self) {
+        if let Some(events) = &self.events {
+            events.publish();
+        }
+    }
+
+    /// The events of a change of an entry of the store.
+    pub(super) fn events_of_change(
+        &self,
+        key: &Bytes,
+        before: Option<&StoredValue>,
+        after: Option<&StoredValue>,
+    ) -> NotedEvents {
+        match self.publishes_events() {
+            true => events_of(before, after).into_iter().map(|event| (event, key.clone())).collect(),
+            false => Vec::new(),
+        }
+    }
+}
+
+/// The keyspace notifications of a group.
+#[derive(Debug)]
+pub struct KeyEvents {
+    /// The classes that are wanted. While nothing is published, [`is_on`](Self::is_on) is off.
+    classes: AtomicU32,
+    is_on: Switch,
+    channels: Arc<dyn EventChannels>,
+    tier: TierRole,
+    noted: Mutex<Vec<(KeyEvent, Box<[u8]>)>>,
+    /// There is something to publish. Cleared only when it is published.
+    is_due: AtomicBool,
+    /// Held by the thread that publishes.
+    turn: Mutex<()>,
+    listening: Mutex<Option<Listening>>,
+}
+
+impl KeyEvents {
+    /// Off. `is_on` is the switch that writers test.
+    pub fn new(channels: Arc<dyn EventChannels>, is_on: Switch, tier: TierRole) -> KeyEvents {
+        KeyEvents {
+            classes: AtomicU32::new(0),
+            is_on,
+            channels,
+            tier,
+            noted: Mutex::default(),
+            is_due: AtomicBool::new(false),
+            turn: Mutex::default(),
+            listening: Mutex::default(),
+        }
+    }
+
+    /// Whether some events are published.
+    #[inline]
+    pub fn are_on(&self) -> bool {
+        self.is_on.is_on()
+    }
+
+    pub fn classes(&self) -> EventClasses {
+        EventClasses(self.classes.load(Relaxed))
+    }
+
+    /// Publishes these classes of events from now on. `cache`: the memory tier of the group.
+    pub fn set_classes(&self, classes: EventClasses, cache: &Arc<Cache>) {
+        let mut listening = self.listening.lock();
+        if !classes.are_published() {
+            self.is_on.set(false);
+            *listening = None;
+        } else if listening.is_none() {
+            *listening = Some(cache.listen(ListenerKind::Events));
+        }
+        self.classes.store(classes.0, Relaxed);
+        self.is_on.set(classes.are_published());
+    }
+
+    /// Notes an event, which [`publish`](Self::publish) publishes. The caller has not yet freed the
+    /// lock under which the key was changed.
+    #[cold]
+    pub fn note(&self, event: KeyEvent, key: &[u8]) {
+        if !self.classes().has(event.name_and_class().1) {
+            return;
+        }
+        let mut noted = self.noted.lock();
+        noted.push((event, key.into()));
+        self.is_due.store(true, Release);
+    }
+
+    /// Publishes what was noted. The caller holds no lock of the tier.
+    #[inline]
+    pub fn publish(&self) {
+        if self.is_due.load(Acquire) {
+            self.publish_noted();
+        }
+    }
+
+    #[cold]
+    fn publish_noted(&self) {
+        let _turn = self.turn.lock();
+        loop {
+            let noted = {
+                let mut noted = self.noted.lock();
+                if noted.is_empty() {
+                    self.is_due.store(false, Release);
+                    return;
+                }
+                mem::take(&mut *noted)
+            };
+            for (event, key) in noted {
+                self.send(event, &key);
+            }
+        }
+    }
+
+    fn send(&self, event: KeyEvent, key: &[u8]) {
+        let (classes, (name, _)) = (self.classes(), event.name_and_class());
+        if classes.has(EventClasses::BY_KEY) {
+            self.channels.publish_event(&[b"__keyspace@0__:", key].concat(), name.as_bytes());
+        }
+        if classes.has(EventClasses::BY_EVENT) {
+            self.channels.publish_event(&[b"__keyevent@0__:", name.as_bytes()].concat(), key);
+        }
+    }
+}
+
+impl Listener for KeyEvents {
+    fn changed(&self, _: Key<'_>, _: u64) {}
+
+    fn removed(&self, key: Key<'_>, why: Removal) {
+        let (event, is_of_entry) = match why {
+            Removal::Expired => (KeyEvent::Expired, self.tier != TierRole::ShorterCopies),
+            Removal::Evicted => (KeyEvent::Evicted, self.tier == TierRole::Store),
+        };
+        if is_of_entry {
+            self.note(event, key.bytes());
+        }
+    }
+
+    fn settled(&self) {
+        self.publish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_engine::{Config, Expiry, Write};
+
+    #[derive(Debug, Default)]
+    struct Published(Mutex<Vec<String>>);
+    impl EventChannels for Published {
+        fn publish_event(&self, channel: &[u8], message: &[u8]) {
+            let text = [channel, b" ", message].concat();
+            self.0.lock().push(String::from_utf8(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_published_when_no_lock_is_held() {
+        for tier in [TierRole::Store, TierRole::Copies, TierRole::ShorterCopies] {
+            let published = Arc::new(Published::default());
+            let events = Arc::new(KeyEvents::new(published.clone(), Switch::default(), tier));
+            let cache = Cache::new(Config { max_keys: Some(1), shards: Some(1), ..Config::default() });
+            assert!(cache.set_listener(ListenerKind::Events, events.clone()));
+            let take = || std::mem::take(&mut *published.0.lock());
+            let set = |name: &[u8], expiry, now| {
+                let key = cache.key(name);
+                let mut tier = cache.exclusive([key]);
+                tier.set(key, Write { expiry, ..Write::new(b"v") }, now).unwrap();
+                if events.are_on() {
+                    events.note(KeyEvent::Set, name);
+                }
+                assert!(take().is_empty(), "the lock is held");
+            };
+            set(b"a", Expiry::Never, 1);
+            assert!(take().is_empty());
+            events.set_classes(EventClasses::parse(b"A").unwrap(), &cache);
+            assert!(!events.are_on(), "neither K nor E");
+            events.set_classes(EventClasses::parse(b"KE$xe").unwrap(), &cache);
+            set(b"b", Expiry::At(5), 1);
+            let mut expected = vec!["__keyspace@0__:b set", "__keyevent@0__:set b"];
+            if tier == TierRole::Store {
+                expected.splice(0..0, ["__keyspace@0__:a evicted", "__keyevent@0__:evicted a"]);
+            }
+            assert_eq!(take(), expected);
+            cache.tick(5000);
+            let expected = ["__keyspace@0__:b expired", "__keyevent@0__:expired b"];
+            assert_eq!(take(), expected[..if tier == TierRole::ShorterCopies { 0 } else { 2 }]);
+            events.note(KeyEvent::Del, b"b");
+            events.publish();
+            assert!(take().is_empty(), "not wanted");
+            events.set_classes(EventClasses::parse(b"").unwrap(), &cache);
+            set(b"c", Expiry::Never, 1);
+            assert!(take().is_empty() && !cache.is_listened_to());
+        }
+    }
+}

@@ -121,7 +121,7 @@ fn a_request_that_the_rules_refuse_counts_once() {
             ("GET /v0/entity?id=k", ""),
             ("PUT /v0/entity?id=k", "v"),
             ("GET /cache/v1/item", "{\"key\":\"k\"}"),
-            ("POST /cache/v1/item", "{\"key\":\"k\",\"value\":1}"),
+            ("POST /cache/v1/item", "{\"key\":\"k\",\"value\":1,\"ttl\":100}"),
             ("GET /redis/get/k", ""),
             ("POST /redis", "[\"GET\",\"k\"]"),
         ] {

@@ -53,7 +53,7 @@ fn newer_commands_work_through_and_leave_no_copy_behind() {
             let before = say(&mut direct, read);
             wait_until("the copies before to be gone", || say(&mut through, read) == before);
             if !reads_times {
-                wait_until("the reply to be kept", || {
+                wait_until(&format!("{read} to be kept before {newer}"), || {
                     let calls = behind.calls(&name(read));
                     say(&mut through, read);
                     behind.calls(&name(read)) == calls

@@ -5,6 +5,7 @@ use super::{
     effective_values::{EffectiveSettings, EffectiveValue, NamedTable, prefix},
     fill_settings::settings,
     load_config::load_config,
+    source_url::SourceUrl,
 };
 
 /// A setting, or a whole table of the file, that differs.
@@ -46,7 +47,10 @@ impl CheckedConfig {
         let mut scopes: Vec<EffectiveSettings> = Vec::new();
         for scope in &new.scopes {
             match self.scopes.iter().find(|old| old.table == scope.table) {
-                Some(old) => scopes.push(merged(old, scope, &mut all)),
+                Some(old) => {
+                    let trades = self.trades_places(old, scope);
+                    scopes.push(merged(old, scope, trades, &mut all));
+                }
                 None => {
                     let change = ConfigChange { from: None, ..table_change(scope) };
                     // A prefix of a group that is new comes with that group.
@@ -65,6 +69,23 @@ impl CheckedConfig {
         let outcome =
             CheckedConfig { settings: settings(&scopes), scopes, warnings: new.warnings, input: self.input.clone() };
         Ok(ConfigChanges { all, outcome })
+    }
+
+    /// Whether source and mirror of a group trade places, or its mirror is left out, or both.
+    fn trades_places(&self, old: &EffectiveSettings, new: &EffectiveSettings) -> bool {
+        let name = match &old.table {
+            None => "default",
+            Some(NamedTable::Group(name)) => name,
+            Some(NamedTable::Listener(_) | NamedTable::Prefix(..)) => return false,
+        };
+        let Some(group) = self.settings.groups.iter().find(|group| group.name == name) else { return false };
+        let (source, mirror) = (new.one::<SourceUrl>("source"), new.one::<SourceUrl>("mirror"));
+        let keeps_source = source == Some(&group.source);
+        let takes_mirror = source == group.mirror.as_ref() && group.may_swap();
+        match mirror {
+            None => keeps_source || takes_mirror,
+            Some(mirror) => takes_mirror && *mirror == group.source,
+        }
     }
 
     /// Whether the group of a prefix's table exists.
@@ -99,20 +120,26 @@ fn table_change(scope: &EffectiveSettings) -> ConfigChange {
 }
 
 /// The table as it runs once what can change has changed. Both have the values of the same
-/// settings.
-fn merged(old: &EffectiveSettings, new: &EffectiveSettings, all: &mut Vec<ConfigChange>) -> EffectiveSettings {
+/// settings. `trades`: source and mirror change too.
+fn merged(
+    old: &EffectiveSettings,
+    new: &EffectiveSettings,
+    trades: bool,
+    all: &mut Vec<ConfigChange>,
+) -> EffectiveSettings {
     let text = |value: &EffectiveValue| value.shown().map(|(_, text)| text);
     let values = old.values.iter().zip(&new.values).map(|(old_value, new_value)| {
         let setting = old_value.setting;
+        let is_live = setting.live || trades && matches!(setting.name, "source" | "mirror");
         if old_value.values != new_value.values {
             all.push(ConfigChange {
                 setting: format!("{}{}", prefix(old.table.as_ref()), setting.name),
                 from: text(old_value),
                 to: text(new_value),
-                needs_restart: !setting.live,
+                needs_restart: !is_live,
             });
         }
-        if setting.live { new_value.clone() } else { old_value.clone() }
+        if is_live { new_value.clone() } else { old_value.clone() }
     });
     EffectiveSettings { table: old.table.clone(), values: values.collect() }
 }

@@ -191,6 +191,16 @@ impl GroupSettings {
         }
     }
 
+    /// Whether source and mirror may trade places without a restart: two stores, or two Redis servers,
+    /// whose keys have no owners among peers.
+    pub fn may_swap(&self) -> bool {
+        let is_store = |url: &SourceUrl| matches!(url.class(), SourceClass::Store | SourceClass::SharedStore);
+        let is_server = |url: &SourceUrl| url.class() == SourceClass::Redis && !url.is_cluster();
+        let Some(mirror) = self.mirror.as_ref().filter(|_| !self.is_shared) else { return false };
+        let both = |are: fn(&SourceUrl) -> bool| are(&self.source) && are(mirror);
+        both(is_store) || both(is_server)
+    }
+
     /// Whether what a snapshot has of the group is read from its source again before it is served:
     /// a source that announces changes does not say what changed while Larder was away.
     pub fn is_verified(&self) -> bool {

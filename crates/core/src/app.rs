@@ -2,6 +2,7 @@
 //! Parts of it change at run time ([`App::reload`]).
 mod current_metrics;
 mod reload;
+mod role_swap;
 mod tier_shrink;
 
 use crate::{
@@ -54,6 +55,8 @@ pub struct App {
     pub live: LiveSettings,
     /// The configuration that runs now.
     pub running: Mutex<CheckedConfig>,
+    /// Held during a reload.
+    reloading: tokio::sync::Mutex<()>,
     /// The addresses that are really bound (port 0 resolved).
     pub bound: Bound,
     /// Workers that serve their clients by io_uring.
@@ -190,13 +193,14 @@ impl App {
         let group = |(number, tier)| ProcessGroup::new(number, tier, &settings, &buffers, &servers);
         let mut groups: Groups<ProcessGroup> = tiers.into_iter().enumerate().map(group).collect::<Result<_, _>>()?;
         if let Some(data) = &settings.data_file {
-            groups.default().source.table.iter().for_each(|table| table.follow_data(data.clone()));
+            groups.default().source().table.iter().for_each(|table| table.follow_data(data.clone()));
         }
         // The Redis protocol serves only this group.
         groups.default().cache.set_listener(ListenerKind::Tracking, tables.tracking.clone());
         groups.default_mut().publish_events(tables.pubsub.clone(), specials.switch(Special::KeyEvents));
         let faults = Arc::new(Faults::new(specials.switch(Special::Faults)));
-        for ProcessGroup { settings: group, source, .. } in groups.iter().filter(|_| settings.allow_faults) {
+        for group in groups.iter().filter(|_| settings.allow_faults) {
+            let (source, group) = (group.source(), &group.settings);
             let timeout = group.freshness.source_timeout;
             let is_disk = source.store().is_some();
             let group = group.name.as_str().into();
@@ -259,6 +263,7 @@ impl App {
             instance: fastrand::u64(..),
             live: LiveSettings::new(&settings, logs_requests),
             running: Mutex::new(config),
+            reloading: tokio::sync::Mutex::default(),
             settings,
         })
     }

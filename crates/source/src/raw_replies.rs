@@ -1,6 +1,7 @@
 //! Raw replies of a Redis server.
 use bytes::Bytes;
 use std::ops::Range;
+use tokio::sync::OwnedRwLockReadGuard;
 
 /// Raw replies, in the order of their commands.
 #[derive(Debug, Default)]
@@ -12,6 +13,9 @@ pub struct RawReplies {
     pub(super) is_broken: bool,
     /// See [`may_be_forged`](RawReplies::may_be_forged).
     pub(super) may_be_forged: bool,
+    /// Until this is dropped, source and mirror do not trade places.
+    #[expect(dead_code, reason = "dropping it is the message")]
+    pub(super) gate: Option<OwnedRwLockReadGuard<()>>,
 }
 impl RawReplies {
     /// Whether a reply broke the protocol: text in it reads like more replies. There may be fewer
@@ -44,6 +48,7 @@ impl RawReplies {
             ends: self.ends[which].iter().map(|end| end - begin).collect(),
             is_broken: self.is_broken,
             may_be_forged: self.may_be_forged,
+            gate: None,
         }
     }
     fn begin(&self, at: usize) -> usize {

@@ -13,7 +13,8 @@ use std::future::ready;
 /// happens, and batches fetches where the source can. A write returns only when the source has
 /// accepted or refused it.
 pub trait Source {
-    /// What the source is. Always the same; asked on each read.
+    /// What the source is; asked on each read. Always the same, or a store where it trades places with
+    /// its mirror: ask again once the key is locked.
     fn kind(&self) -> SourceKind<'_>;
     /// Takes over a batch of fetches and finishes each with the source's answer.
     fn fetch(&self, batch: &mut Vec<Fetch>);

@@ -30,8 +30,9 @@ settings! { SettingSection::Source;
 
     /// Store or Redis server to move to: Larder copies all entries of the source there, and each change
     /// that clients make. The two then have the same entries, and the mirror can take the place of the
-    /// source. Entries that only the mirror has are deleted; a mirror of other data is refused. Set it
-    /// while you move your data. See docs/move-data.md.
+    /// source: by a reload if both are stores (`disk:`, `cassandra://`) or both are Redis servers.
+    /// Entries that only the mirror has are deleted; a mirror of other data is refused. Set it while
+    /// you move your data. See docs/move-data.md.
     "mirror": SOURCE => Off, example("redis://127.0.0.1:6390"), optional, per_group;
 
     /// With a PostgreSQL source: the query whose row is the value of a key. `$1` is the key, under a

@@ -23,7 +23,8 @@ impl App {
     pub fn metrics(&self) -> Snapshot {
         let app = self;
         let groups = app.groups.iter().map(|group| {
-            let ProcessGroup { settings, cache, source, modes, inspection, mirror, .. } = group;
+            let ProcessGroup { settings, cache, modes, inspection, .. } = group;
+            let source = group.source();
             let health = source.health();
             GroupSnapshot {
                 name: settings.name.clone(),
@@ -52,7 +53,7 @@ impl App {
                 what_if: cache.what_if_sample(),
                 store: source.store().map(Store::stats),
                 driver: source.driver(),
-                mirror: mirror.as_ref().map(|(_, mirror)| mirror.snapshot()),
+                mirror: group.mirror().map(|(_, mirror)| mirror.snapshot()),
             }
         });
         let pushes = PushSnapshot {

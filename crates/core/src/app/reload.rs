@@ -13,6 +13,7 @@ impl App {
     pub fn config_changes(&self) -> Result<ConfigChanges, ConfigError> {
         let changes = self.running.lock().changes()?;
         self.check_bounds(&changes)?;
+        self.role_changes(&changes)?;
         Ok(changes)
     }
 
@@ -29,12 +30,12 @@ impl App {
 
     /// Reads the configuration and the files of TLS again, and applies what can change. Settings
     /// that the new configuration does not change keep what CONFIG SET or an admin route gave
-    /// them.
+    /// them. It waits only where a source and its mirror trade places.
     ///
     /// # Errors
     /// What is wrong with the file. Nothing has changed then.
-    pub fn reload(&self) -> Result<ConfigChanges, ConfigError> {
-        let outcome = self.read_again();
+    pub async fn reload(&self) -> Result<ConfigChanges, ConfigError> {
+        let outcome = self.read_again().await;
         log(&outcome);
         self.note_event(match &outcome {
             Ok(changes) => {
@@ -50,24 +51,31 @@ impl App {
         outcome
     }
 
-    fn read_again(&self) -> Result<ConfigChanges, ConfigError> {
+    async fn read_again(&self) -> Result<ConfigChanges, ConfigError> {
         // Held throughout: two reloads at the same time come one after the other.
-        let mut running = self.running.lock();
-        let changes = running.changes()?;
-        self.check_bounds(&changes)?;
+        let _one = self.reloading.lock().await;
+        let changes = self.config_changes()?;
+        let roles = self.role_changes(&changes)?;
+        let mut paused = Vec::with_capacity(roles.len());
+        for change in roles {
+            let named = |problem: String| ConfigError(vec![format!("group {}: source: {problem}", change.name())]);
+            let writers = change.pause().await.map_err(named)?;
+            paused.push((change, writers));
+        }
         self.reload_users()?;
         self.apply(&changes);
-        self.groups.iter().filter_map(|group| group.source.table.as_ref()).for_each(|table| table.look_at_data());
+        paused.into_iter().for_each(|(change, writers)| change.apply(writers, self));
+        self.groups.iter().filter_map(|group| group.source().table.as_ref()).for_each(|table| table.look_at_data());
         if let Some(tls) = &self.tls {
             tls.reload();
         }
-        running.clone_from(&changes.outcome);
+        self.running.lock().clone_from(&changes.outcome);
         Ok(changes)
     }
 
     /// Like `reload`, with the outcome as a line for a service manager.
-    pub fn reload_and_say(&self) -> String {
-        match self.reload() {
+    pub async fn reload_and_say(&self) -> String {
+        match self.reload().await {
             Ok(changes) => {
                 let (changed, left) = (changes.live().count(), changes.restarts().count());
                 format!("Serving; the configuration was read again: {changed} changed, {left} need a restart")
@@ -87,8 +95,11 @@ impl App {
 
     /// The groups that run, with their new settings. Groups come and go only with a restart, but they
     /// may stand in another order.
-    fn groups_of<'s>(&'s self, settings: &'s Settings) -> impl Iterator<Item = (&'s ProcessGroup, &'s GroupSettings)> {
-        let new = |own: &ProcessGroup| settings.groups.iter().find(|group| group.name == own.settings.name);
+    pub(super) fn groups_of<'a, 's>(
+        &'a self,
+        settings: &'s Settings,
+    ) -> impl Iterator<Item = (&'a ProcessGroup, &'s GroupSettings)> {
+        let new = move |own: &ProcessGroup| settings.groups.iter().find(|group| group.name == own.settings.name);
         self.groups.iter().filter_map(move |own| Some((own, new(own)?)))
     }
 
@@ -136,6 +147,11 @@ fn max_memory_path(group: &ProcessGroup) -> String {
     }
 }
 
+/// Whether the setting says where the entries of a group are.
+fn is_role(setting: &str) -> bool {
+    matches!(setting, "source" | "mirror")
+}
+
 fn log(outcome: &Result<ConfigChanges, ConfigError>) {
     let list = |changes: &mut dyn Iterator<Item = &ConfigChange>| {
         changes.map(|change| &*change.setting).collect::<Vec<_>>().join(", ")
@@ -145,6 +161,12 @@ fn log(outcome: &Result<ConfigChanges, ConfigError>) {
             let (changed, needs_restart) = (list(&mut changes.live()), list(&mut changes.restarts()));
             let version = env!("CARGO_PKG_VERSION");
             tracing::warn!(version, changed, needs_restart, "the configuration was read again");
+            let is_of_source = |change: &ConfigChange| change.setting.rsplit('.').next().is_some_and(is_role);
+            if changes.restarts().any(is_of_source) {
+                tracing::warn!(
+                    "without a restart, a source can only trade places with its mirror: stores (disk:, cassandra://) with stores, one Redis with another, without peers; a mirror can only be left out"
+                );
+            }
         }
         Err(error) => {
             for problem in &error.0 {

@@ -29,9 +29,13 @@ impl Group {
         tags: &[Box<[u8]>],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
-        if let Some(store) = self.shared() {
-            let to = StoredValue::string(value, expiry);
-            return self.change_shared_if(store, key, Some(to), condition).await;
+        if self.shared().is_some() {
+            let held = self.hold([key]).await?;
+            // A store of this machine may have taken its place meanwhile.
+            if let Some(store) = self.shared() {
+                let to = StoredValue::string(value, expiry);
+                return self.change_shared_if(store, &held, key, Some(to), condition).await;
+            }
         }
         if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;
@@ -76,13 +80,16 @@ impl Group {
         key: &[u8],
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Option<bool>, SourceError> {
-        if let Some(store) = self.shared() {
-            let changed = self.change_shared_if(store, key, None, condition).await?;
-            return Ok(match changed {
-                Stored::Unmet => None,
-                Stored::Replaced(_) => Some(true),
-                Stored::Created(_) => Some(false),
-            });
+        if self.shared().is_some() {
+            let held = self.hold([key]).await?;
+            if let Some(store) = self.shared() {
+                let changed = self.change_shared_if(store, &held, key, None, condition).await?;
+                return Ok(match changed {
+                    Stored::Unmet => None,
+                    Stored::Replaced(_) => Some(true),
+                    Stored::Created(_) => Some(false),
+                });
+            }
         }
         if !self.is_stored_here(key) {
             let sole = self.lock_if_local(key).await?;

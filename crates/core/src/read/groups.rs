@@ -5,12 +5,12 @@ use super::{
     pending_writes::PendingWrites,
 };
 use larder_base::{buffers::Buffers, lifecycle::RunError, special::Switch, telemetry::Telemetry};
-use larder_config::{Coherence, GroupSettings, Settings, SourceClass, TierMode};
+use larder_config::{Coherence, GroupSettings, Settings, SourceClass, SourceUrl, TierMode};
 use larder_engine::{Cache, ListenerKind};
 use larder_ring::peer::{self, PeerClient};
 use larder_source::{
     BreakerPolicy, FillPolicy, Freshness, FreshnessTable, Inspection, InspectionCounts, KeyPolicy, Mirror, ModeRule,
-    ModeRules, PrefixTable, ServerLoads, SourceLimits, SourceSetup, invalidation_scope, mode_rules_text,
+    ModeRules, PrefixTable, ServerLoads, SourceLimits, SourcePair, SourceSetup, invalidation_scope, mode_rules_text,
 };
 use larder_store::clock;
 use larder_units::show_size;
@@ -89,16 +89,14 @@ pub struct ProcessGroup {
     /// As at start.
     pub settings: GroupSettings,
     pub cache: Arc<Cache>,
-    /// The shared part of its source, and the source's health.
-    pub source: SourceSetup,
+    /// What cores share of its source and of the source's mirror.
+    sources: SourcePair,
     pub freshness: Arc<Freshness>,
     pub modes: Arc<ModeRules>,
     /// What became of the sampled hits.
     pub inspection: Arc<InspectionCounts>,
     /// The pending writes to the source.
     pub writes: Arc<PendingWrites>,
-    /// The mirror of the source, if it has one, and what the mirror's changes share.
-    pub mirror: Option<(SourceSetup, Arc<Mirror>)>,
     /// Its keyspace notifications, if it is the group of the Redis protocol and only Larder changes its
     /// entries.
     pub events: Option<Arc<KeyEvents>>,
@@ -158,20 +156,22 @@ impl ProcessGroup {
         };
         let failed = |reason| RunError::Source { group: group.name.clone(), reason };
         let source = SourceSetup::sharing(&group.source, limits, buffers, servers).map_err(failed)?;
-        let mirror = match &group.mirror {
-            Some(url) => Some((SourceSetup::new(url, limits, buffers).map_err(failed)?, Arc::new(Mirror::default()))),
-            None => None,
+        let sources = match &group.mirror {
+            Some(url) => {
+                let mirror = SourceSetup::new(url, limits, buffers).map_err(failed)?;
+                SourcePair::mirrored(source, mirror, group.may_swap())
+            }
+            None => SourcePair::alone(source),
         };
-        let writes = PendingWrites::of_mirrored(mirror.as_ref().map(|(_, mirror)| mirror.clone()));
+        let writes = PendingWrites::of_mirrored(sources.changes().cloned());
         Ok(ProcessGroup {
             number,
             cache: tier.cache,
-            source,
+            sources,
             freshness: tier.freshness,
             modes: Arc::new(ModeRules::of_settings(&group)),
             inspection: Arc::default(),
             writes: Arc::new(writes),
-            mirror,
             events: None,
             settings: group,
         })
@@ -193,6 +193,35 @@ impl ProcessGroup {
         self.events = Some(events);
     }
 
+    /// The shared part of its source, and the source's health.
+    pub fn source(&self) -> &SourceSetup {
+        self.sources.source()
+    }
+
+    /// The same of the source's mirror, and what the changes for it share; `None`: there is none.
+    pub fn mirror(&self) -> Option<(&SourceSetup, &Arc<Mirror>)> {
+        self.sources.mirror()
+    }
+
+    /// Its source and the mirror, for the task that copies.
+    pub fn sources(&self) -> &SourcePair {
+        &self.sources
+    }
+
+    /// The URL of the source. It may have traded places with its mirror since the start.
+    pub fn source_url(&self) -> &SourceUrl {
+        match &self.settings.mirror {
+            Some(mirror) if self.sources.is_swapped() => mirror,
+            _ => &self.settings.source,
+        }
+    }
+
+    /// The URL of the mirror, if there still is one.
+    pub fn mirror_url(&self) -> Option<&SourceUrl> {
+        self.mirror()?;
+        if self.sources.is_swapped() { Some(&self.settings.source) } else { self.settings.mirror.as_ref() }
+    }
+
     /// One core's handle on the group, on that core's runtime. Its source begins to connect.
     pub(crate) fn open(&self, telemetry: &Telemetry, saves: bool, client: Option<&Rc<PeerClient>>) -> Group {
         let (settings, cache) = (&self.settings, self.cache.clone());
@@ -209,7 +238,7 @@ impl ProcessGroup {
         let watch = (announces || policy.coherence == Coherence::Coherent)
             .then(|| invalidation_scope(&cache, &policy, &settings.tracking_prefixes));
         let name: Arc<str> = settings.name.as_str().into();
-        let source = self.source.open(watch, policy.keeps_replies());
+        let source = self.sources.open(watch, policy.keeps_replies());
         let (peers, source) = match client.filter(|_| settings.is_shared) {
             Some(client) => {
                 let (group, source) = peer::share(client, &name, &cache, &policy, source);
@@ -227,7 +256,7 @@ impl ProcessGroup {
     /// # Errors
     /// The group has no tier before a source, so its reads could not be answered otherwise.
     pub fn change_modes(&self, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
-        let GroupSettings { name: group, source, .. } = &self.settings;
+        let (group, source) = (&self.settings.name, self.source_url());
         if source.has_one_answer() {
             return Err(format!("the source of group {group} is {source}: its reads have no other answer"));
         }

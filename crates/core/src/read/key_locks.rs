@@ -81,9 +81,27 @@ impl Group {
         // Waiting is rare, and a timer would be most of the cost: try without one first.
         let free = stripes.iter().take_while(|stripe| held.take(**stripe)).count();
         if free < stripes.len() {
-            self.in_time(slow, SourceError::Unavailable, held.wait_for(&stripes[free..])).await?;
+            let taken = async {
+                held.wait_for(&stripes[free..]).await;
+                Ok(())
+            };
+            self.in_time(slow, SourceError::Unavailable, taken).await?;
         }
         Ok(Rc::new(held))
+    }
+}
+
+impl PendingWrites {
+    /// Locks all keys of the group, for as long as it takes. If the caller no longer waits, the locks
+    /// taken so far are released.
+    pub(crate) async fn hold_all(self: &Arc<Self>) -> KeyGuard {
+        let mut held = KeyGuard { writes: self.clone(), stripes: SmallVec::with_capacity(STRIPES) };
+        for stripe in 0..STRIPES as u16 {
+            if !held.take(stripe) {
+                held.wait_for(&[stripe]).await;
+            }
+        }
+        held
     }
 }
 
@@ -96,12 +114,11 @@ impl KeyGuard {
         }
         taken
     }
-    async fn wait_for(&mut self, stripes: &[u16]) -> Result<(), SourceError> {
+    async fn wait_for(&mut self, stripes: &[u16]) {
         for stripe in stripes {
             let permit = self.writes.locks.stripes()[usize::from(*stripe)].acquire().await;
             permit.expect("nobody closes it").forget();
             self.stripes.push(*stripe);
         }
-        Ok(())
     }
 }

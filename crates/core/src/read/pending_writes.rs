@@ -64,6 +64,11 @@ impl PendingWrites {
             mirror.note_all();
         }
     }
+    /// The source is another one, with the same entries. All keys are locked.
+    pub(crate) fn source_changed(&self) {
+        // The revisions that watches have are those of the other source.
+        self.watched.all_changed();
+    }
     fn slot(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, InFlightWrites>> {
         // Any bits of the hash will do: the locks are held briefly.
         self.slots[(hash >> 32) as usize % SLOTS].lock()

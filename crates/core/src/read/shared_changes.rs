@@ -61,17 +61,17 @@ impl Group {
         copy.flatten().unwrap_or_else(|| self.apply_to_tier(&[(key, Some(entry.clone()))], 0))
     }
 
-    /// Stores a string (or with `None` deletes the key) if `condition` holds for the version of the
+    /// Stores a string under a locked key (or with `None` deletes the key) if `condition` holds for the version of the
     /// entry that the source has; `Unmet` if not. A delete answers `Replaced` if there was an entry.
     pub(super) async fn change_shared_if(
         self: &Rc<Self>,
         store: &dyn SharedStore,
+        held: &Rc<KeyGuard>,
         key: &[u8],
         to: Option<StoredValue>,
         condition: impl Fn(Option<u64>) -> bool,
     ) -> Result<Stored, SourceError> {
         let owned = Bytes::copy_from_slice(key);
-        let held = self.hold([key]).await?;
         let change = async {
             loop {
                 let (found, revision) = store.read(key).await?;
@@ -81,7 +81,7 @@ impl Group {
                 if to.is_none() && found.is_none() {
                     return Ok(Stored::Created(0));
                 }
-                if self.commit_if(&held, owned.clone(), to.clone(), revision, 0).await? {
+                if self.commit_if(held, owned.clone(), to.clone(), revision, 0).await? {
                     let version = self.cache.tier().peek(self.cache.key(key), clock::now(), |copy| copy.version());
                     let version = version.unwrap_or(0);
                     return Ok(if found.is_some() { Stored::Replaced(version) } else { Stored::Created(version) });

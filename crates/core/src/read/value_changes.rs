@@ -51,10 +51,10 @@ impl Group {
         mut change: impl FnMut(Option<&StoredValue>) -> (ValueEdit, R),
     ) -> Result<R, SourceError> {
         match self.source.kind() {
-            SourceKind::Store(store) => {
+            SourceKind::Store(_) => {
                 let held = self.hold([key]).await?;
                 let owned = Bytes::copy_from_slice(key);
-                let found = self.load(store, std::slice::from_ref(&owned)).await?.pop().flatten();
+                let found = self.load(self.local()?, std::slice::from_ref(&owned)).await?.pop().flatten();
                 let (edit, answer) = change(found.as_ref());
                 let to = match edit {
                     ValueEdit::Keep => return Ok(answer),

@@ -41,6 +41,10 @@ impl WatchRegistry {
             watched.get(key.as_ref()).into_iter().flatten().for_each(KeyWatch::end);
         }
     }
+    /// Any key may have changed: the source is another one.
+    pub(super) fn all_changed(&self) {
+        self.keys.lock().values().flatten().for_each(KeyWatch::end);
+    }
     /// All keys were deleted.
     pub(super) fn all_deleted(&self) {
         let watched = self.keys.lock();

@@ -12,6 +12,7 @@ use larder_config::{ConfigChange, ConfigChanges, ConfigError, LogLevel};
 use larder_core::app::App;
 use serde_json::json;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// `GET /v1/config`:
 /// `{"settings":[{"name","table","section","value","origin","is_set","live","help"}]}`
@@ -28,7 +29,8 @@ pub(crate) async fn differences(request: &RouteRequest<'_>) -> Answer {
 /// `POST`: the same, and the changes are made. 422 names what is wrong with the file; nothing has
 /// changed then.
 pub(crate) async fn reload(request: &RouteRequest<'_>) -> Answer {
-    answer(request, |app| app.reload()).await
+    // It waits for the mirror's task and for writers, which other threads run, and this one.
+    answer(request, |app| Handle::current().block_on(app.reload())).await
 }
 
 /// Not on the core's own thread: files are read.

@@ -18,7 +18,7 @@ pub(crate) async fn reload(request: &RouteRequest<'_>) -> Answer {
     let group = request.group;
     let no_table =
         || Problem::of(ProblemKind::NotATable, format!("the source of group `{}` is not a table", group.name));
-    match request.worker.app.groups.of(group).source.table.as_ref().ok_or_else(no_table)?.reload().await {
+    match request.worker.app.groups.of(group).source().table.as_ref().ok_or_else(no_table)?.reload().await {
         Ok(Reloaded { entries, changed }) => {
             // Clients know the fields in this order.
             let changed = changed.map_or("null".to_owned(), |changed| changed.to_string());

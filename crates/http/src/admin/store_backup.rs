@@ -63,7 +63,7 @@ fn store<'c>(request: &RouteRequest<'c>) -> Result<&'c Store, Problem> {
     let found = app.groups.named(group.as_bytes());
     let found = found.ok_or_else(|| Problem::of(ProblemKind::NoSuchGroup, format!("there is no group `{group}`")))?;
     let no_store = || format!("the source of group `{group}` is not a disk store");
-    found.source.store().ok_or_else(|| Problem::of(ProblemKind::BadParameter, no_store()))
+    found.source().store().ok_or_else(|| Problem::of(ProblemKind::BadParameter, no_store()))
 }
 
 fn answer(store: &Store) -> Answer {

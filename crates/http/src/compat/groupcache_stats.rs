@@ -15,7 +15,7 @@ use serde_json::json;
 pub(crate) fn group(request: &RouteRequest<'_>) -> Answer {
     let app = &request.worker.app;
     let (gets, hits, cache, shared) = numbers(app);
-    let health = app.groups.at(app.settings.data_group).source.health();
+    let health = app.groups.at(app.settings.data_group).source().health();
     let (fetches, errors) = (health.fetches(), health.errors());
     let begun = shared.map_or(fetches, |shared| shared.fetches);
     let shared = shared.unwrap_or_default();

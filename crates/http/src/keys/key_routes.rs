@@ -321,7 +321,7 @@ pub(crate) async fn delete(request: &RouteRequest<'_>) -> Answer {
 pub(crate) fn explain(request: &RouteRequest<'_>) -> Answer {
     let key = request.key()?;
     let (group, app) = (request.group, &request.worker.app);
-    let source = &app.groups.of(group).source;
+    let source = app.groups.of(group).source();
     let facts = explain_key(group, group.cache.key(&key), source.health(), request.now);
     let value = |fact: Fact| match fact {
         Fact::Text(text) => Value::from(text),

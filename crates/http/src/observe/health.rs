@@ -39,7 +39,7 @@ pub(crate) fn ready(request: &RouteRequest<'_>) -> Answer {
     }
     let (mut readable, mut lost) = (false, None);
     for group in request.worker.groups.iter() {
-        let health = app.groups.of(group).source.health();
+        let health = app.groups.of(group).source().health();
         let reason = || health.last_error().unwrap_or_else(|| "connecting".into());
         if !health.was_up() {
             let detail = format!("the source of group `{}` has not been reached yet: {}", group.name, reason());

@@ -109,7 +109,7 @@ fn history_and_events() {
         }
 
         app.note_event(NewEvent::warning(EventKind::SourceLost, Some("default"), "gone"));
-        assert!(app.reload().is_ok());
+        assert!(app.reload().await.is_ok());
         let events = client.get("/v1/events").await.json();
         let kinds: Vec<_> =
             events["events"].as_array().expect("events").iter().map(|event| event["kind"].clone()).collect();

@@ -103,7 +103,7 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     let mut leaving: Option<Instant> = None;
     loop {
         tokio::select! {
-            number = signals.next(|| reload(app, announced)) => match leaving {
+            number = signals.next(|| reload(app.clone(), announced)) => match leaving {
                 None => {
                     leaving = Some(Instant::now());
                     service_manager::stopping(app.live.grace());
@@ -145,16 +145,18 @@ async fn control(app: &Arc<App>, listeners: Vec<Listener>) -> Result<(), RunErro
     Ok(())
 }
 
-/// Reads the configuration again. A service manager follows once the start is announced: it takes
-/// the end of a reload for the end of the start.
-fn reload(app: &App, announced: bool) {
-    if announced {
-        service_manager::reloading();
-    }
-    let outcome = app.reload_and_say();
-    if announced {
-        service_manager::ready(&outcome);
-    }
+/// Reads the configuration again, in a task of its own: it may have to wait. A service manager follows
+/// once the start is announced: it takes the end of a reload for the end of the start.
+fn reload(app: Arc<App>, announced: bool) {
+    tokio::task::spawn_local(async move {
+        if announced {
+            service_manager::reloading();
+        }
+        let outcome = app.reload_and_say().await;
+        if announced {
+            service_manager::ready(&outcome);
+        }
+    });
 }
 
 /// Resolves once this node is so far in the life of a member; at once if it has no peers.
@@ -182,7 +184,7 @@ async fn discover(app: &App) -> Result<(), RunError> {
 async fn first_attempts(app: &App) {
     let decided = || {
         let is_decided = |health: &SourceHealth| health.was_up() || health.is_lost();
-        app.groups.iter().all(|group| is_decided(group.source.health()))
+        app.groups.iter().all(|group| is_decided(group.source().health()))
     };
     let _ = timeout(FIRST_ATTEMPT, async {
         while !decided() {
@@ -231,7 +233,7 @@ fn keep_house(app: &App) {
         let to = if step < 0 { "back" } else { "forward" };
         tracing::warn!("the machine's clock was set {to} by {by}; lifetimes of entries in memory go on as before");
         // The entries of a disk store end by that clock: what memory has of them is read again.
-        for group in app.groups.iter().filter(|group| group.source.store().is_some()) {
+        for group in app.groups.iter().filter(|group| group.source().store().is_some()) {
             group.cache.mark_prefix(b"", true, clock::now());
         }
     }

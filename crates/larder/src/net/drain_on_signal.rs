@@ -38,7 +38,7 @@ pub(super) async fn drain(
     // Clients are told whole seconds.
     let moving = Duration::from_secs(finish.as_secs());
     app.note_event(NewEvent::info(EventKind::Drain, None, "the process ends: no new connections are accepted"));
-    app.groups.iter().for_each(|group| group.source.health().end());
+    app.groups.iter().for_each(|group| group.source().health().end());
     app.drain.begin(moving);
     // Who waits is answered like all others.
     app.gate.pause.end();

@@ -1,5 +1,5 @@
 //! A thread for each mirror: what it copies takes no time of the workers.
-use larder_core::{app::App, read::ProcessGroup};
+use larder_core::app::App;
 use larder_source::run_mirror;
 use std::{io, sync::Arc, thread, time::Instant};
 use tokio::{
@@ -14,13 +14,13 @@ pub(super) struct MirrorThreads(mpsc::Receiver<()>);
 /// Begins to copy.
 pub(super) fn start(app: &Arc<App>) -> io::Result<MirrorThreads> {
     let (alive, ended) = mpsc::channel(1);
-    for ProcessGroup { number, .. } in app.groups.iter().filter(|group| group.mirror.is_some()) {
-        let (app, number, alive) = (app.clone(), *number, alive.clone());
+    for group in app.groups.iter().filter(|group| group.mirror().is_some()) {
+        let (app, number, alive) = (app.clone(), group.number, alive.clone());
         thread::Builder::new().name(format!("mirror-{number}")).spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-            let ProcessGroup { settings, source, mirror, .. } = app.groups.at(number);
-            if let (Ok(runtime), Some((to, mirror))) = (runtime, mirror) {
-                runtime.block_on(run_mirror(&settings.name, mirror.clone(), source, to));
+            let group = app.groups.at(number);
+            if let Ok(runtime) = runtime {
+                runtime.block_on(run_mirror(&group.settings.name, group.sources()));
             }
             drop(alive);
         })?;
@@ -30,7 +30,7 @@ pub(super) fn start(app: &Arc<App>) -> io::Result<MirrorThreads> {
 
 /// Copies the changes that wait, until then. All writers must have ended.
 pub(super) async fn finish(app: &App, mut threads: MirrorThreads, until: Instant) {
-    let mirrors = || app.groups.iter().filter_map(|group| Some((&group.settings.name, &group.mirror.as_ref()?.1)));
+    let mirrors = || app.groups.iter().filter_map(|group| Some((&group.settings.name, group.mirror()?.1)));
     mirrors().for_each(|(_, mirror)| mirror.end());
     let _ = timeout_at(until.into(), threads.0.recv()).await;
     for (group, mirror) in mirrors() {

@@ -88,8 +88,8 @@ fn url(scheme: &str, address: &Address, path: &str) -> String {
 
 impl Message {
     fn of(app: &App) -> Message {
-        let groups = app.groups.iter().map(|ProcessGroup { settings: group, source, .. }| {
-            let health = source.health();
+        let groups = app.groups.iter().map(|group: &ProcessGroup| {
+            let (health, group) = (group.source().health(), &group.settings);
             let reached = health.is_up();
             GroupLine {
                 name: group.name.clone(),

@@ -196,7 +196,11 @@ impl Drop for CassandraNode {
 /// The cluster refuses.
 fn make_table(url: &str, replication: u16) {
     let Ok(larder_config::SourceUrl::Cassandra(parsed)) = url.parse() else { panic!("{url}") };
-    larder_source::apply_cassandra_schema(&parsed, replication).unwrap();
+    // The nodes of a busy machine may take longer to agree than a statement may take.
+    let begun = Instant::now();
+    while let Err(error) = larder_source::apply_cassandra_schema(&parsed, replication) {
+        assert!(begun.elapsed() < PATIENCE, "{error}");
+    }
 }
 
 fn repository() -> PathBuf {

@@ -144,6 +144,13 @@ impl Larder {
         assert_eq!(status, 200, "{path}");
         String::from_utf8(body).unwrap()
     }
+    /// The answer of `/v1/config/reload`: `GET` says what `POST` would change.
+    pub fn reload(&self, method: &str) -> (u16, serde_json::Value) {
+        let head =
+            format!("{method} /v1/config/reload HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        let (status, _, body) = self.admin(&head);
+        (status, serde_json::from_slice(&body).unwrap())
+    }
     /// The value of a metric, given with its labels as `/metrics` writes them; without labels, the
     /// sum over all.
     pub fn metric(&self, name: &str) -> f64 {
@@ -282,6 +289,11 @@ fn exchange(mut stream: TcpStream, request: &str) -> (u16, String, Vec<u8>) {
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, head.to_ascii_lowercase(), answer.split_off(end + 4))
+}
+
+/// The names in a list of [`Larder::reload`].
+pub fn changed_settings(list: &serde_json::Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect()
 }
 
 fn is_unix(address: &serde_json::Value) -> bool {

@@ -1,5 +1,7 @@
 //! A second source that is made equal to the first while clients write, and takes its place.
 mod moves;
+mod swaps;
+mod traffic;
 mod writes;
 
 use crate::{

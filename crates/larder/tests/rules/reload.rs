@@ -2,7 +2,7 @@
 //! restart, what is refused.
 use super::{
     common::{Client, Reply, wait_until},
-    larder::{Larder, binary},
+    larder::{Larder, binary, changed_settings as names},
 };
 use rustix::process::Signal;
 use std::{path::Path, process::Command};
@@ -12,22 +12,11 @@ fn with_file(path: &Path, text: &str) -> Larder {
     std::fs::write(path, text).unwrap();
     Larder::start(&["--config", path.to_str().unwrap()])
 }
-/// The answer of the route, as JSON.
-fn reload(larder: &Larder, method: &str) -> (u16, serde_json::Value) {
-    let head =
-        format!("{method} /v1/config/reload HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-    let (status, _, body) = larder.admin(&head);
-    (status, serde_json::from_slice(&body).unwrap())
-}
 /// The lifetime of what is stored now.
 fn lifetime(client: &mut Client, key: &str) -> i64 {
     assert_eq!(client.command(&["SET", key, "v"]), Reply::ok());
     client.command(&["TTL", key]).int()
 }
-fn names(list: &serde_json::Value) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|change| change["setting"].as_str().unwrap()).collect()
-}
-
 #[test]
 fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,10 +30,10 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
     let text = "ttl = \"100s\"\nmax-pipeline = 2000\nlog-level = \"error\"\nthrottle = \"1/s\"\n\
         [prefixes.\"short:\"]\nttl = \"10s\"\n[groups.other]\nmax-memory = \"32MiB\"\n[groups.third]\nmax-memory = \"16MiB\"\n";
     std::fs::write(&path, text).unwrap();
-    let (status, differences) = reload(&larder, "GET");
+    let (status, differences) = larder.reload("GET");
     assert_eq!(status, 200);
     assert!(lifetime(&mut client, "still") > 3000, "nothing changed");
-    let (status, changed) = reload(&larder, "POST");
+    let (status, changed) = larder.reload("POST");
     assert_eq!((status, &changed), (200, &differences));
     // The log level is a flag, which outweighs the file.
     assert_eq!(
@@ -68,7 +57,7 @@ fn a_reload_changes_what_it_can_and_says_what_it_cannot() {
         assert!((1..=longest).contains(&left), "{key}: {left}");
     }
     assert!(client.command(&["TTL", "old"]).int() > 3000, "what is held keeps its lifetime");
-    let (_, again) = reload(&larder, "POST");
+    let (_, again) = larder.reload("POST");
     assert_eq!(
         (names(&again["changes"]).len(), names(&again["needs_restart"])),
         (0, vec!["max-pipeline", "groups.third", "groups.gone"])
@@ -90,13 +79,13 @@ fn a_bad_file_changes_nothing() {
     let mut larder = with_file(&path, "ttl = \"1h\"\n");
     let mut client = larder.client();
     std::fs::write(&path, "ttl = \"10s\"\nmax-memroy = \"64MiB\"\nidle-timeout = \"soon\"\n").unwrap();
-    let (status, problem) = reload(&larder, "POST");
+    let (status, problem) = larder.reload("POST");
     assert_eq!((status, problem["type"].as_str().unwrap().rsplit('/').next()), (422, Some("config-refused")));
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("did you mean max-memory?") && detail.contains("larder.toml:3: idle-timeout"), "{detail}");
     larder.signal(Signal::HUP);
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(reload(&larder, "POST").0, 422);
+    assert_eq!(larder.reload("POST").0, 422);
     assert!(lifetime(&mut client, "still") > 3000);
     larder.signal(Signal::TERM);
     assert!(larder.wait().0.success());
@@ -111,7 +100,7 @@ fn a_memory_bound_that_the_shards_do_not_allow_changes_nothing() {
     let larder = with_file(&path, text);
     std::fs::write(&path, text.replace("1h", "2h").replace("64MiB", "1MiB")).unwrap();
     for method in ["GET", "POST"] {
-        let (status, problem) = reload(&larder, method);
+        let (status, problem) = larder.reload(method);
         let detail = problem["detail"].as_str().unwrap();
         assert_eq!(status, 422, "{problem}");
         for part in ["group other", "max-memory of 1MiB needs a restart", "at least 2MiB"] {
@@ -121,7 +110,7 @@ fn a_memory_bound_that_the_shards_do_not_allow_changes_nothing() {
     let lifetime = lifetime(&mut larder.client(), "key");
     assert!(lifetime <= 3600, "{lifetime}: the file is applied as a whole or not at all");
     std::fs::write(&path, text.replace("64MiB", "2MiB")).unwrap();
-    assert_eq!(reload(&larder, "POST").0, 200);
+    assert_eq!(larder.reload("POST").0, 200);
     assert_eq!(larder.metric("larder_cache_max_bytes{group=\"other\"}"), f64::from(2 << 20));
 }
 
@@ -133,6 +122,6 @@ fn silent_connections_end_after_the_new_idle_timeout() {
     let mut client = larder.client();
     assert_eq!(client.command(&["PING"]), Reply::Simple("PONG".into()));
     std::fs::write(&path, "idle-timeout = \"100ms\"\n").unwrap();
-    assert_eq!(names(&reload(&larder, "POST").1["changes"]), ["idle-timeout"]);
+    assert_eq!(names(&larder.reload("POST").1["changes"]), ["idle-timeout"]);
     wait_until("the connection to end", || !client.is_open());
 }

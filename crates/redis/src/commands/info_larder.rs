@@ -3,7 +3,6 @@
 use super::info::{Info, buffer_kinds};
 use larder_base::telemetry::{CommandClass, Distribution, ProcessStats, hit_ratio};
 use larder_config::{SourceClass, eviction_name};
-use larder_core::read::ProcessGroup;
 use larder_source::mode_rules_text;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -44,7 +43,7 @@ fn quantiles(info: &mut Info<'_, '_>) {
     let writes = CommandClass::Write.sample(&commands);
     let mut http = Distribution::default();
     app.telemetry.http_times().iter().for_each(|of| http.merge(of));
-    let source = app.groups.default().source.health().seconds().sample();
+    let source = app.groups.default().source().health().seconds().sample();
     for (what, times) in [("read", reads), ("write", writes), ("http", http.sample()), ("source", source)] {
         for (quantile, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
             let micros = times.quantile(share).unwrap_or_default() * 1e6;
@@ -94,8 +93,8 @@ fn tier(info: &mut Info<'_, '_>) {
 }
 
 fn mirror(info: &mut Info<'_, '_>) {
-    let ProcessGroup { settings, mirror, .. } = info.call.worker.app.groups.default();
-    let (Some(url), Some((_, mirror))) = (&settings.mirror, mirror) else { return };
+    let group = info.call.worker.app.groups.default();
+    let (Some(url), Some((_, mirror))) = (group.mirror_url(), group.mirror()) else { return };
     let counts = mirror.snapshot();
     info.line("larder_mirror", url);
     info.line("larder_mirror_state", counts.state());
@@ -109,10 +108,10 @@ fn mirror(info: &mut Info<'_, '_>) {
 }
 
 fn source(info: &mut Info<'_, '_>) {
-    let ProcessGroup { settings, source, .. } = info.call.worker.app.groups.default();
-    let health = source.health();
-    if settings.source.class() != SourceClass::Memory {
-        info.line("larder_source", &settings.source);
+    let group = info.call.worker.app.groups.default();
+    let health = group.source().health();
+    if group.source_url().class() != SourceClass::Memory {
+        info.line("larder_source", group.source_url());
     }
     let state = match () {
         () if health.is_up() => "up",
@@ -143,7 +142,7 @@ fn source(info: &mut Info<'_, '_>) {
     info.line("larder_source_lag_ms", lag);
     info.line("larder_source_lag_bytes", bytes);
     info.line("larder_source_replica_lag_ms", health.replica_lag());
-    for (number, (address, is_up)) in source.driver().iter().flat_map(|driver| &driver.nodes).enumerate() {
+    for (number, (address, is_up)) in group.source().driver().iter().flat_map(|driver| &driver.nodes).enumerate() {
         let state = if *is_up { "up" } else { "away" };
         info.line(&format!("larder_source_node{number}"), format_args!("address={address},state={state}"));
     }

@@ -76,7 +76,7 @@ fn integer_or_null(call: &mut CommandContext<'_>, value: Option<i64>) {
 /// LARDER.EXPLAIN key: names and values. Times are in milliseconds. It counts as no read and
 /// changes nothing.
 pub(crate) fn explain(call: &mut CommandContext<'_>) -> Done {
-    let source = &call.worker.app.groups.default().source;
+    let source = call.worker.app.groups.default().source();
     let facts = explain_key(call.group(), call.key(1), source.health(), call.now);
     let reply = &mut call.reply;
     reply.map(facts.len());

@@ -1,17 +1,20 @@
 //! Makes the mirror equal to the source.
-use super::{Mirror, MirrorState};
+use super::{DrainedMirror, Mirror, MirrorState, SourcePair};
 use crate::{
     source_error::SourceError,
     source_health::SourceHealth,
-    source_setup::SourceSetup,
     stored_entries::{HeldEntry, StoredEntries},
 };
 use bytes::Bytes;
 use std::{
+    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until},
+};
 
 /// Keys that are compared together, at most, so that clients of the source do not wait long.
 const BATCH: usize = 64;
@@ -28,15 +31,18 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Between two looks at a mirror that is refused.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Copies changes of the group's source to its mirror `to`, until [`Mirror::end`].
-pub async fn run(group: &str, mirror: Arc<Mirror>, source: &SourceSetup, to: &SourceSetup) {
-    let reconnects = to.health().reconnects();
-    let health = to.health().clone();
-    let (source, to) = (StoredEntries::of(source.open(None, false)), StoredEntries::of(to.open(None, false)));
-    let (walk, walk_from) = (Walk::Check, Instant::now());
-    let task =
-        MirrorTask { group, mirror, source, to, health, reconnects, is_ours: false, walk, walk_from, batch: BATCH };
-    task.run().await;
+/// Copies changes of the group's source to its mirror, until [`Mirror::end`]. Nothing if it has none.
+pub async fn run(group: &str, pair: &SourcePair) {
+    let (Some((_, mirror)), Some([first, second])) = (pair.mirror(), pair.at_start()) else { return };
+    let [source, to] = [first, second]
+        .map(|setup| End { entries: StoredEntries::of(setup.open(None, false)), health: setup.health().clone() });
+    MirrorTask::new(group, mirror.clone(), source, to).run().await;
+}
+
+/// The source, or its mirror.
+struct End {
+    entries: StoredEntries,
+    health: Arc<SourceHealth>,
 }
 
 /// Which keys are walked over next.
@@ -53,11 +59,11 @@ enum Walk {
 struct MirrorTask<'g> {
     group: &'g str,
     mirror: Arc<Mirror>,
-    source: StoredEntries,
-    to: StoredEntries,
-    /// Of the mirror.
-    health: Arc<SourceHealth>,
-    /// A mirror that was lost may have come back with less.
+    source: End,
+    to: End,
+    /// The two have traded places since the start.
+    is_swapped: bool,
+    /// Of the mirror. One that was lost may have come back with less.
     reconnects: u64,
     /// It may be written to.
     is_ours: bool,
@@ -68,9 +74,15 @@ struct MirrorTask<'g> {
     batch: usize,
 }
 
-impl MirrorTask<'_> {
+impl<'g> MirrorTask<'g> {
+    fn new(group: &'g str, mirror: Arc<Mirror>, source: End, to: End) -> MirrorTask<'g> {
+        let (reconnects, walk_from) = (to.health.reconnects(), Instant::now());
+        let (is_swapped, is_ours, walk) = (false, false, Walk::Check);
+        MirrorTask { group, mirror, source, to, is_swapped, reconnects, is_ours, walk, walk_from, batch: BATCH }
+    }
+
     async fn run(mut self) {
-        loop {
+        while !self.mirror.is_dropped() {
             match self.step().await {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -89,8 +101,8 @@ impl MirrorTask<'_> {
 
     /// Copies the changes that wait, and walks over a page. Whether the task is over.
     async fn step(&mut self) -> Result<bool, SourceError> {
-        if self.health.reconnects() != self.reconnects {
-            (self.reconnects, self.walk) = (self.health.reconnects(), Walk::Check);
+        if self.to.health.reconnects() != self.reconnects {
+            (self.reconnects, self.walk) = (self.to.health.reconnects(), Walk::Check);
         }
         if !self.is_ours {
             if !self.check().await? {
@@ -109,6 +121,9 @@ impl MirrorTask<'_> {
             self.walk().await?;
         }
         self.show();
+        if is_idle && self.stand_by().await {
+            return Ok(false);
+        }
         if is_idle {
             let walks = !matches!(self.walk, Walk::Done);
             tokio::select! {
@@ -122,14 +137,37 @@ impl MirrorTask<'_> {
         Ok(false)
     }
 
+    /// Where somebody waits for it, and nothing is left to copy: lets the two trade places. Whether it
+    /// did.
+    async fn stand_by(&mut self) -> bool {
+        if !matches!(self.walk, Walk::Done) || !self.mirror.changed.lock().is_settled() {
+            return false;
+        }
+        let Some(waits) = self.mirror.drain.lock().take() else { return false };
+        let (drained, goes_on) = oneshot::channel();
+        if waits.send(DrainedMirror(drained)).is_err() {
+            return false;
+        }
+        // It is dropped, not sent.
+        let _ = goes_on.await;
+        if self.mirror.is_swapped() != self.is_swapped {
+            self.is_swapped = !self.is_swapped;
+            mem::swap(&mut self.source, &mut self.to);
+            // Both are equal, so there is nothing to walk over.
+            self.reconnects = self.to.health.reconnects();
+        }
+        true
+    }
+
     /// Whether the mirror is empty or seems to be a copy of the source. Another store would be
     /// overwritten, and a mirror that has taken the place of its source would be emptied.
     async fn check(&self) -> Result<bool, SourceError> {
         let mut after = None;
         loop {
-            let (keys, next) = self.to.keys(after).await?;
+            let (keys, next) = self.to.entries.keys(after).await?;
             if !keys.is_empty() {
-                let strange = self.source.read(&keys).await?.iter().filter(|held| **held == HeldEntry::Absent).count();
+                let strange =
+                    self.source.entries.read(&keys).await?.iter().filter(|held| **held == HeldEntry::Absent).count();
                 return Ok(strange * 10 <= keys.len());
             }
             match next {
@@ -167,11 +205,11 @@ impl MirrorTask<'_> {
                 return Ok(());
             }
             Walk::Source(after) => {
-                let (keys, next) = self.source.keys(after.clone()).await?;
+                let (keys, next) = self.source.entries.keys(after.clone()).await?;
                 (keys, next.map_or(Walk::Mirror(None), |next| Walk::Source(Some(next))))
             }
             Walk::Mirror(after) => {
-                let (keys, next) = self.to.keys(after.clone()).await?;
+                let (keys, next) = self.to.entries.keys(after.clone()).await?;
                 (keys, next.map_or(Walk::Done, |next| Walk::Mirror(Some(next))))
             }
         };
@@ -224,7 +262,7 @@ impl MirrorTask<'_> {
             if keys.is_empty() {
                 break;
             }
-            let (held, copies) = tokio::try_join!(self.source.read(keys), self.to.read(keys))?;
+            let (held, copies) = tokio::try_join!(self.source.entries.read(keys), self.to.entries.read(keys))?;
             let bytes: usize = held.iter().map(HeldEntry::size).sum();
             // The next batch.
             self.batch = if bytes > BATCH_BYTES { (self.batch / 2).max(1) } else { (2 * self.batch).min(BATCH) };
@@ -232,12 +270,13 @@ impl MirrorTask<'_> {
             for (at, (held, copy)) in held.into_iter().zip(copies).enumerate() {
                 let was_written = written.get(at).is_some_and(|written| held.is_same(written));
                 match held {
-                    held if held.is_same(&copy) => {}
+                    // What was deleted must not stay, however short its life is.
+                    held if held.is_same(&copy) && (held != HeldEntry::Absent || copy == HeldEntry::Absent) => {}
                     // Servers of two versions dump it in different ways.
                     HeldEntry::Dump(..) if was_written && matches!(copy, HeldEntry::Dump(..)) => {}
                     held => {
                         counts.different.fetch_add(u64::from(was_written), Relaxed);
-                        match self.to.leaves_out(&held) {
+                        match self.to.entries.leaves_out(&held) {
                             None => open.push((keys[at].clone(), held)),
                             Some(reason) if copy == HeldEntry::Absent => self.left_out(reason),
                             // No entry is better than an old one.
@@ -250,7 +289,7 @@ impl MirrorTask<'_> {
             if open.is_empty() || round + 1 == ROUNDS {
                 break;
             }
-            let refusals = self.to.write(&open).await?;
+            let refusals = self.to.entries.write(&open).await?;
             written.clear();
             keys.clear();
             for ((key, held), refusal) in open.into_iter().zip(refusals) {

@@ -15,18 +15,26 @@
 //! - A write is never delayed by its mirror, and never fails because of it. If names had to be
 //!   forgotten, everything is walked again.
 //! - The mirror is not read for clients.
+//! - The two trade places only while no writer may begin, and once nothing waits ([`Mirror::drain`]).
+//!   So the first write to the new source finds there what the last one to the old source left.
 mod changed_keys;
 mod mirror_task;
+mod paired_redis;
+mod source_pair;
 
 use changed_keys::ChangedKeys;
 use larder_base::telemetry::MirrorSnapshot;
 pub use mirror_task::run as run_mirror;
 use parking_lot::Mutex;
-use std::sync::atomic::{
-    AtomicU8, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+pub use source_pair::SourcePair;
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU8, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
 
 /// How far the mirror is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +64,14 @@ pub struct Mirror {
     wake: Notify,
     /// The task copies the changes that wait, and ends.
     ending: watch::Sender<bool>,
+    /// The mirror of the start is the source now.
+    is_swapped: AtomicBool,
+    /// Nothing is mirrored any more.
+    is_dropped: AtomicBool,
+    /// Commands at a Redis server are on the way, or clients have connections of their own there.
+    gate: Arc<RwLock<()>>,
+    /// Who waits until nothing is left to copy.
+    drain: Mutex<Option<oneshot::Sender<DrainedMirror>>>,
     state: AtomicU8,
     counts: MirrorCounts,
 }
@@ -75,16 +91,28 @@ impl Default for Mirror {
             changed: Mutex::default(),
             wake: Notify::new(),
             ending: watch::Sender::new(false),
+            is_swapped: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
+            gate: Arc::default(),
+            drain: Mutex::default(),
             state: AtomicU8::new(MirrorState::Filling as u8),
             counts: MirrorCounts::default(),
         }
     }
 }
 
+/// Nothing is left to copy. The task of the mirror waits until this is dropped.
+#[derive(Debug)]
+pub struct DrainedMirror(
+    /// Its receiver is the task's.
+    #[expect(dead_code, reason = "dropping it is the message")]
+    oneshot::Sender<()>,
+);
+
 impl Mirror {
     /// A key of the source may have changed.
     pub fn note(&self, key: &[u8]) {
-        if self.changed.lock().push(key) {
+        if !self.is_dropped() && self.changed.lock().push(key) {
             self.wake.notify_one();
         }
     }
@@ -104,6 +132,64 @@ impl Mirror {
     /// Whether it has all entries of the source.
     pub fn is_in_step(&self) -> bool {
         self.state() == MirrorState::InStep && self.changed.lock().is_settled()
+    }
+
+    /// Why the two cannot trade places now; `None`: they can once writers have paused.
+    pub fn swap_problem(&self) -> Option<String> {
+        let (state, left_out) = (self.state(), self.counts.left_out.load(Relaxed));
+        match state {
+            MirrorState::InStep if left_out > 0 => {
+                Some(format!("the mirror cannot keep {left_out} entries (larder_mirror_left_out)"))
+            }
+            MirrorState::InStep => None,
+            _ => Some(format!("the mirror is not in step (larder_mirror_state: {})", state.name())),
+        }
+    }
+
+    /// Has new commands at a Redis server wait until the answer is dropped. Resolves once those before
+    /// have ended, and their changes are noted.
+    pub async fn close(&self) -> OwnedRwLockWriteGuard<()> {
+        self.gate.clone().write_owned().await
+    }
+
+    async fn enter(&self) -> OwnedRwLockReadGuard<()> {
+        self.gate.clone().read_owned().await
+    }
+
+    fn try_enter(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        self.gate.clone().try_read_owned().ok()
+    }
+
+    /// Resolves once nothing is left to copy. No writer may begin meanwhile, and until the answer is
+    /// dropped. `None`: the task of the mirror has ended.
+    pub async fn drain(&self) -> Option<DrainedMirror> {
+        let (reply, drained) = oneshot::channel();
+        *self.drain.lock() = Some(reply);
+        self.wake.notify_one();
+        drained.await.ok()
+    }
+
+    /// From now on the mirror is the source, and the source is the mirror.
+    pub fn swap(&self, _drained: &DrainedMirror) {
+        self.is_swapped.fetch_xor(true, SeqCst);
+    }
+
+    /// Ends mirroring until the next start of the process.
+    pub fn drop_mirror(&self) {
+        self.is_dropped.store(true, SeqCst);
+        self.end();
+        self.changed.lock().take(usize::MAX);
+    }
+
+    /// Asked on each read.
+    #[inline]
+    fn is_swapped(&self) -> bool {
+        self.is_swapped.load(SeqCst)
+    }
+
+    #[inline]
+    fn is_dropped(&self) -> bool {
+        self.is_dropped.load(SeqCst)
     }
 
     fn is_ending(&self) -> bool {

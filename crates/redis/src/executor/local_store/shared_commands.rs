@@ -6,6 +6,7 @@ use crate::{
     command_context::CommandContext,
     command_outcome::{CommandError, Done, Flow},
     command_queue::CommandQueue,
+    executor::local_store::store_executor,
     transaction::{self, TransactionReplies},
 };
 use larder_core::read::{Group, KeyGuard, WatchedKeys, overtaken};
@@ -29,8 +30,9 @@ pub(super) async fn run(call: &mut CommandContext<'_>) -> Done {
     let (group, actor) = (call.group(), call.session.actor());
     let keys = wanted(group, queue.iter());
     let held = group.hold(keys.iter().map(|wanted| &wanted.key)).await?;
-    // What a command overwrites or deletes unread, it writes whatever is there.
-    let is_plain = keys.iter().all(WantedKey::is_unread);
+    // What a command overwrites or deletes unread, it writes whatever is there. So does any command once
+    // the locks are enough: a store of this machine has taken the cluster's place.
+    let is_plain = group.shared().is_none() || keys.iter().all(WantedKey::is_unread);
     if is_plain || call.command.flags.has(Flags::READONLY) {
         let mut scratch = Scratch::load(group, keys).await?;
         let flow = scratch.run(call)?;
@@ -63,6 +65,10 @@ pub(super) async fn exec(call: &mut CommandContext<'_>, queue: &CommandQueue, wa
     if watch.as_ref().is_some_and(|watch| watch.is_broken(call.now)) {
         call.reply.null_array();
         return Ok(Flow::Done);
+    }
+    if group.shared().is_none() {
+        // A store of this machine has taken the cluster's place. That breaks each watch.
+        return store_executor::run_held(call, queue, &held).await;
     }
     let Some(key) = key else {
         for key in watch.iter().flat_map(WatchedKeys::keys) {

@@ -103,6 +103,11 @@ async fn exec(call: &mut CommandContext<'_>) -> Done {
         call.reply.null_array();
         return Ok(Flow::Done);
     }
+    run_held(call, &queue, &held).await
+}
+
+/// Runs a transaction whose keys are locked.
+pub(super) async fn run_held(call: &mut CommandContext<'_>, queue: &CommandQueue, held: &Rc<KeyGuard>) -> Done {
     call.reply.array(queue.len());
     let mut replies = TransactionReplies::default();
     let mut commands = queue.iter().peekable();
@@ -111,7 +116,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Done {
         // The commands between two keyspace commands change the store together.
         let keyed: Vec<(&'static Command, Args<'_>)> =
             std::iter::from_fn(|| commands.next_if(|(command, _)| !command.is_keyspace())).collect();
-        match run_keyed(call, &held, &keyed, &mut replies).await {
+        match run_keyed(call, held, &keyed, &mut replies).await {
             Ok(()) => {}
             Err(error) if before == queue.len() => return Err(error.into()),
             Err(error) => {
@@ -129,7 +134,7 @@ async fn exec(call: &mut CommandContext<'_>) -> Done {
             call.session.times.start();
             let mut inner = call.within(command, args);
             let mark = inner.reply.output().mark();
-            if let Err(fault) = on_keyspace(&mut inner, Some(&held)).await {
+            if let Err(fault) = on_keyspace(&mut inner, Some(held)).await {
                 inner.reply.output().truncate(mark);
                 inner.fail(&fault);
             }

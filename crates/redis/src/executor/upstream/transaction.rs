@@ -69,6 +69,8 @@ async fn send_queue(
     }
     write_command(&mut encoded, [&b"EXEC"[..]].into_iter());
     all.apart = all.apart.max(Apart::of_size(encoded.len()));
+    // Dropped once the effects are settled: until then the source stays what it is.
+    let mut replies = None;
     let sent = match count == 2 && call.session.dedicated.is_none() {
         // No queued command concerns the upstream.
         true => Ok(Bytes::from_static(b"*0\r\n")),
@@ -79,9 +81,10 @@ async fn send_queue(
                 call.session.watch = Watch::Nothing;
             }
             call.session.skip_replies(count - 1, call.reply.output());
-            sent.map(|replies| {
-                call.session.end_if_broken(&replies);
-                if replies.is_broken() { broken(&replies) } else { replies.last() }
+            sent.map(|sent| {
+                let replies = replies.insert(sent);
+                call.session.end_if_broken(replies);
+                if replies.is_broken() { broken(replies) } else { replies.last() }
             })
         }
     };
@@ -96,6 +99,7 @@ async fn send_queue(
     if all.everything && transacted != Transacted::Not {
         call.group().flushed();
     }
+    drop(replies);
     Ok((sent, transacted))
 }
 

@@ -9,7 +9,7 @@ use crate::{
     source_trait::{Source, SourceKind},
 };
 use larder_config::SourceUrl;
-use larder_store::StoredValue;
+use larder_store::{StoredValue, clock};
 use std::{cell::RefCell, collections::BTreeMap, future::ready, rc::Rc};
 
 type Entries = Rc<RefCell<BTreeMap<Bytes, StoredValue>>>;
@@ -78,12 +78,13 @@ fn store(before_write: impl Fn(&mut BTreeMap<Bytes, StoredValue>) + 'static) -> 
     let entries = Entries::default();
     (entries.clone(), Memory { entries, before_write: Box::new(before_write) })
 }
+fn end(source: impl Source + 'static) -> End {
+    let health = SourceHealth::new(&SourceUrl::None, &SourceLimits::SMALLEST, &ServerLoads::default());
+    End { entries: StoredEntries::of(Rc::new(source)), health: Arc::new(health) }
+}
 fn task(source: impl Source + 'static, to: impl Source + 'static) -> MirrorTask<'static> {
-    let (source, to) = (StoredEntries::of(Rc::new(source)), StoredEntries::of(Rc::new(to)));
-    let health = Arc::new(SourceHealth::new(&SourceUrl::None, &SourceLimits::SMALLEST, &ServerLoads::default()));
-    let mirror = Arc::new(Mirror::default());
-    let (walk, walk_from) = (Walk::Done, Instant::now());
-    MirrorTask { group: "g", mirror, source, to, health, reconnects: 0, is_ours: true, walk, walk_from, batch: BATCH }
+    let task = MirrorTask::new("g", Arc::default(), end(source), end(to));
+    MirrorTask { is_ours: true, walk: Walk::Done, ..task }
 }
 fn value(text: &'static str) -> StoredValue {
     StoredValue::string(text, None)
@@ -120,4 +121,37 @@ async fn a_key_that_stays_different_is_counted_and_queued() {
     assert_eq!(task.mirror.changed.lock().take(9), ["k"]);
     let counts = task.mirror.snapshot();
     assert_eq!((counts.copied, counts.different), (2, 2));
+}
+
+/// The mirror may be read before its copy would end by itself.
+#[tokio::test]
+async fn a_deleted_entry_that_ends_soon_is_deleted() {
+    let ((_, source), (of_mirror, to)) = (store(|_| ()), store(|_| ()));
+    of_mirror.borrow_mut().insert("k".into(), StoredValue::string("v", Some(clock::now() + 500)));
+    task(source, to).copy(vec!["k".into()]).await.unwrap();
+    assert!(of_mirror.borrow().is_empty());
+}
+
+/// What changed before the swap goes one way, what changes after it goes the other way.
+#[tokio::test(start_paused = true)]
+async fn a_swap_waits_until_nothing_is_left_to_copy() {
+    let ((first, source), (second, to)) = (store(|_| ()), store(|_| ()));
+    let task = task(source, to);
+    let mirror = task.mirror.clone();
+    let swap = async {
+        first.borrow_mut().insert("a".into(), value("1"));
+        mirror.note(b"a");
+        let drained = mirror.drain().await.expect("the task runs");
+        assert_eq!(second.borrow().get(&b"a"[..]), Some(&value("1")));
+        assert_eq!(mirror.swap_problem(), None);
+        mirror.swap(&drained);
+        second.borrow_mut().insert("a".into(), value("2"));
+        mirror.note(b"a");
+        assert_eq!(first.borrow().get(&b"a"[..]), Some(&value("1")), "the task waits");
+        drop(drained);
+        mirror.end();
+    };
+    tokio::join!(task.run(), swap);
+    assert_eq!(*first.borrow(), *second.borrow());
+    assert_eq!(first.borrow().get(&b"a"[..]), Some(&value("2")));
 }

@@ -97,7 +97,9 @@ impl Marker {
     /// The answer if the connection ends before the marker came: a refused marker does no harm.
     pub(super) fn unseen(&self, replies: BytesMut, ends: Vec<usize>, or: RelayResult) -> RelayResult {
         match self.found {
-            Found::Refusal => Ok(RawReplies { bytes: replies.freeze(), ends, is_broken: false, may_be_forged: true }),
+            Found::Refusal => {
+                Ok(RawReplies { bytes: replies.freeze(), ends, is_broken: false, may_be_forged: true, gate: None })
+            }
             Found::Replies | Found::Broken => or,
         }
     }
@@ -220,7 +222,7 @@ impl Pipeline {
         }
         let bytes = self.settings.buffers.count(BufferKind::Fetched, replies);
         self.slow -= usize::from(relay.is_slow(&self.settings.limits));
-        relay.finish(Ok(RawReplies { bytes, ends, is_broken, may_be_forged: true }));
+        relay.finish(Ok(RawReplies { bytes, ends, is_broken, may_be_forged: true, gate: None }));
     }
 
     /// Sends the unknown command that shows whether a busy server has refused the marker.
@@ -302,7 +304,7 @@ impl Pipeline {
             (ends.len()..relay.count).for_each(|_| self.pushes.note_reply());
             let bytes = self.settings.buffers.count(BufferKind::Fetched, line.repeat(relay.count));
             let ends = (1..=relay.count).map(|count| count * line.len()).collect();
-            relay.finish(Ok(RawReplies { bytes, ends, is_broken: false, may_be_forged: true }));
+            relay.finish(Ok(RawReplies { bytes, ends, is_broken: false, may_be_forged: true, gate: None }));
         }
     }
 

@@ -44,6 +44,7 @@ mod inspector;
 mod key_events;
 mod key_locks;
 mod local_changes;
+mod noted_changes;
 mod peer_requests;
 mod pending_writes;
 mod reply_cache;

@@ -11,7 +11,7 @@ const COMMANDS: [(&str, &str, &str); 14] = [
     ("SET s 1", "GET s", "DELIFEQ s 2"),
     ("SET s 1", "GET s", "SET s 2 IFEQ 1"),
     ("SET s 1", "GET s", "MSETEX 2 s 5 t 6 EXAT 33000000000"),
-    ("SET s 1", "STRLEN s", "MSETEX 1 s 55 XX"),
+    ("SET s 1", "GET s", "MSETEX 1 s 55 XX"),
     ("HSET h f v g w", "HGETALL h", "HSETEX h EXAT 33000000000 FIELDS 1 f x"),
     ("HSET h f v g w", "HGET h f", "HEXPIRE h 0 FIELDS 1 f"),
     ("HSET h f v g w", "HLEN h", "HPEXPIRE h 0 FIELDS 2 f none"),

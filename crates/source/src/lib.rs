@@ -92,7 +92,7 @@ pub use invalidation::{InvalidationScope, Invalidations, VouchesFor};
 pub use jittered_wait::jittered;
 pub use local_future::LocalFuture;
 pub use local_store::{LocalStore, Page, Revision, Scan, SharedStore};
-pub use mirror::{DrainedMirror, Mirror, SourcePair, run_mirror};
+pub use mirror::{DrainedMirror, Mirror, mirror_task::run as run_mirror, source_pair::SourcePair};
 pub use mode_rules::{ModeRule, ModeRules, ModeTable, check_count, mode_rules_text, parse_mode, parse_mode_rules};
 pub use postgres::triggers as postgres_triggers;
 pub use prefix_table::PrefixTable;

@@ -84,7 +84,7 @@ impl Traffic {
             let own = &self.own[number][at as usize];
             let before = match own.load(SeqCst) {
                 0 => Reply::Bulk(None),
-                before => Reply::bulk(&before.to_string()),
+                before => Reply::bulk(before.to_string()),
             };
             let is_own = match step / OWN_KEYS % 8 {
                 0 => {

@@ -1,5 +1,5 @@
 //! Makes the mirror equal to the source.
-use super::{DrainedMirror, Mirror, MirrorState, SourcePair};
+use super::{DrainedMirror, Mirror, MirrorState, source_pair::SourcePair};
 use crate::{
     source_error::SourceError,
     source_health::SourceHealth,

@@ -18,15 +18,13 @@
 //! - The two trade places only while no writer may begin, and once nothing waits ([`Mirror::drain`]).
 //!   So the first write to the new source finds there what the last one to the old source left.
 mod changed_keys;
-mod mirror_task;
+pub(crate) mod mirror_task;
 mod paired_redis;
-mod source_pair;
+pub(crate) mod source_pair;
 
 use changed_keys::ChangedKeys;
 use larder_base::telemetry::MirrorSnapshot;
-pub use mirror_task::run as run_mirror;
 use parking_lot::Mutex;
-pub use source_pair::SourcePair;
 use std::sync::{
     Arc,
     atomic::{

@@ -235,7 +235,7 @@ fn writes_of_other_protocols_have_events() {
         let dir = TempDir::new().unwrap();
         let source = if on_disk { format!("disk:{}", dir.path().display()) } else { "none:".to_owned() };
         let args = ["--source", &source, "--memcached", "127.0.0.1:0"];
-        let (larder, mut server) = Observed::without_a_source(&args, "Eg$nd");
+        let (larder, mut server) = Observed::without_a_source(&args, "Ed$ng");
         let mut told = |what: &str, events: &str| assert_eq!(server.named(&[]).join(", "), events, "{what}, {source}");
         let http = |request: &str, body: &str| {
             let length = body.len();

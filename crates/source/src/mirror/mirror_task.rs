@@ -137,7 +137,7 @@ impl<'g> MirrorTask<'g> {
         Ok(false)
     }
 
-    /// Where somebody waits for it, and nothing is left to copy: lets the two trade places. Whether it
+    /// Where a reload waits for it, and nothing is left to copy: lets the two trade places. Whether it
     /// did.
     async fn stand_by(&mut self) -> bool {
         if !matches!(self.walk, Walk::Done) || !self.mirror.changed.lock().is_settled() {

@@ -1,6 +1,6 @@
 //! A Redis server and its mirror as one server: each command goes to what is the source when it is sent.
 //!
-//! Whoever has sent a command holds the gate ([`Mirror::close`]) until its replies are dropped. By then
+//! A client that has sent a command holds the gate ([`Mirror::close`]) until its replies are dropped. By then
 //! the names of its keys are noted. A dedicated connection, and a server of another user, hold the gate
 //! for as long as they are there.
 use super::Mirror;

@@ -169,20 +169,6 @@ impl Traffic {
         wait_until(when, || self.writes.load(Relaxed) >= from + PROGRESS || self.has_failed());
     }
 
-    /// Waits until so many writes were made within a second.
-    pub(super) fn wait_for_rate(&self, rate: u64) {
-        let (mut since, mut from) = (Instant::now(), self.writes.load(Relaxed));
-        wait_until("the writers to be fast", || {
-            let (took, written) = (since.elapsed(), self.writes.load(Relaxed) - from);
-            if took < Duration::from_secs(1) {
-                return written >= rate || self.has_failed();
-            }
-            println!("{written} writes in {took:?}");
-            (since, from) = (Instant::now(), from + written);
-            false
-        });
-    }
-
     fn has_failed(&self) -> bool {
         !self.failed.lock().unwrap().is_empty()
     }

@@ -20,7 +20,7 @@ FOLDER = DEPLOY / "compose"
 PROMETHEUS = DEPLOY / "prometheus"
 GRAFANA = DEPLOY / "grafana"
 # Metrics that a node has only with a disk store, a primary, snapshots or TLS, none of which compose starts.
-ELSEWHERE = re.compile(r"larder_(store|replication|snapshot|tls_certificate)_")
+ELSEWHERE = re.compile(r"larder_(store|replication|snapshot|tls_certificate|source_node)_")
 KEYS = range(1, 101)
 PATIENCE = 60  # seconds
 

@@ -1,11 +1,11 @@
 //! The sections of the page: a table for each load, and what belongs to it.
 use super::{
-    cells::{BASE, Cell, CellKey, Cells, Figure},
+    cells::{BASE, Cell, CellKey, Figure},
     page::{RivalsPage, size_name},
     record::{PageSection, RivalLoad},
 };
 use crate::lib::results::{
-    chart::{self, Axis, plain},
+    chart::{Axis, plain},
     chart_file::{FileLine, file},
 };
 
@@ -155,20 +155,29 @@ impl RivalsPage<'_> {
     fn p99_over_rate(&self, title: &str, keys: &[CellKey]) -> Option<String> {
         let high = keys.last().filter(|_| keys.len() > 1)?.rate? as f64;
         let servers = self.cells.servers(keys);
-        fn line<'l>(cells: &Cells, keys: &[CellKey], server: &'l str) -> FileLine<'l> {
-            let cells = keys.iter().filter_map(|&key| Some((key.rate? as f64, cells.good(key, server)?)));
-            let p99: Vec<_> = cells.map(|(rate, cell)| (rate, cell.figure(Figure::P99))).collect();
-            FileLine {
-                name: server,
-                points: p99.iter().map(|(rate, p99)| (*rate, p99.median)).collect(),
-                ranges: p99.iter().map(|(rate, p99)| (*rate, p99.low, p99.high)).collect(),
-            }
-        }
-        let lines: Vec<FileLine> = servers.iter().map(|server| line(&self.cells, keys, server)).collect();
-        let most = lines.iter().flat_map(|line| &line.ranges).map(|range| range.2).fold(0.0, f64::max);
-        let ticks = keys.iter().filter_map(|key| key.rate).map(|rate| (rate as f64, plain(rate as f64))).collect();
+        let at = || keys.iter().filter_map(|&key| Some((key.rate? as f64, key)));
+        let lines = servers.iter().map(|server| self.line_of(server, server, Figure::P99, at())).collect();
+        let ticks = at().map(|(rate, _)| (rate, plain(rate))).collect();
         let x = Axis { low: 0.0, high, log: false, ticks, label: "requests per second" };
-        Some(file(title, &x, &Axis::linear(most, "p99, ms"), lines, &self.origin(&self.points())))
+        Some(self.lines_over(title, &x, "p99, ms", lines))
+    }
+
+    /// The good cells of a server as a line, with the range of each.
+    fn line_of<'l>(
+        &self,
+        name: &'l str,
+        server: &str,
+        figure: Figure,
+        at: impl Iterator<Item = (f64, CellKey)>,
+    ) -> FileLine<'l> {
+        let spreads = at.filter_map(|(x, key)| Some((x, self.cells.good(key, server)?.figure(figure))));
+        let (points, ranges) = spreads.map(|(x, of)| ((x, of.median), (x, of.low, of.high))).unzip();
+        FileLine { name, points, ranges }
+    }
+
+    fn lines_over(&self, title: &str, x: &Axis, label: &'static str, lines: Vec<FileLine>) -> String {
+        let most = lines.iter().flat_map(|line| &line.ranges).map(|range| range.2).fold(0.0, f64::max);
+        file(title, x, &Axis::linear(most, label), lines, &self.origin(&self.points()))
     }
 
     fn commands(&mut self) {
@@ -261,23 +270,13 @@ impl RivalsPage<'_> {
     /// for cells that have errors. `None` if there are not at least two numbers of connections.
     fn throughput(&self, title: &str, lines: &[(&str, &str, RivalLoad)], keys: &[CellKey]) -> Option<String> {
         let (first, last) = keys.first().zip(keys.last()).filter(|_| keys.len() > 1)?;
-        let line = |&(name, server, load)| {
-            let mut line = FileLine { name, points: Vec::new(), ranges: Vec::new() };
-            for &key in keys {
-                if let Some(cell) = self.cells.good(CellKey { load, ..key }, server) {
-                    let (at, rate) = (key.connections as f64, cell.figure(Figure::Rate));
-                    line.points.push((at, rate.median));
-                    line.ranges.push((at, rate.low, rate.high));
-                }
-            }
-            line
-        };
-        let lines: Vec<FileLine> = lines.iter().map(line).collect();
-        let most = lines.iter().flat_map(|line| &line.ranges).map(|range| range.2).fold(0.0, f64::max);
-        let ticks = keys.iter().map(|key| (key.connections as f64, chart::plain(key.connections as f64))).collect();
+        let at = |load| keys.iter().map(move |&key| (key.connections as f64, CellKey { load, ..key }));
+        let line = |&(name, server, load)| self.line_of(name, server, Figure::Rate, at(load));
+        let lines = lines.iter().map(line).collect();
+        let ticks = keys.iter().map(|key| key.connections as f64).map(|count| (count, plain(count))).collect();
         let (low, high) = (first.connections as f64, last.connections as f64);
         let x = Axis { low, high, log: true, ticks, label: "connections" };
-        Some(file(title, &x, &Axis::linear(most, "requests per second"), lines, &self.origin(&self.points())))
+        Some(self.lines_over(title, &x, "requests per second", lines))
     }
 
     fn points(&self) -> String {

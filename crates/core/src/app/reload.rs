@@ -1,6 +1,6 @@
 //! The configuration is read again while the server runs: what can change changes, all of it or,
 //! where anything is wrong, nothing.
-use super::App;
+use super::{App, role_swap::RoleChange};
 use crate::read::ProcessGroup;
 use larder_base::telemetry::{EventKind, NewEvent};
 use larder_config::{ConfigChange, ConfigChanges, ConfigError, GroupSettings, Settings, ShownSetting, shown_settings};
@@ -11,10 +11,14 @@ impl App {
     /// # Errors
     /// What is wrong with the file.
     pub fn config_changes(&self) -> Result<ConfigChanges, ConfigError> {
+        Ok(self.checked_changes()?.0)
+    }
+
+    fn checked_changes(&self) -> Result<(ConfigChanges, Vec<RoleChange<'_>>), ConfigError> {
         let changes = self.running.lock().changes()?;
         self.check_bounds(&changes)?;
-        self.role_changes(&changes)?;
-        Ok(changes)
+        let roles = self.role_changes(&changes)?;
+        Ok((changes, roles))
     }
 
     /// The values of the process's settings and of group `default`, by name, as they are now.
@@ -54,8 +58,7 @@ impl App {
     async fn read_again(&self) -> Result<ConfigChanges, ConfigError> {
         // Held throughout: two reloads at the same time come one after the other.
         let _one = self.reloading.lock().await;
-        let changes = self.config_changes()?;
-        let roles = self.role_changes(&changes)?;
+        let (changes, roles) = self.checked_changes()?;
         let mut paused = Vec::with_capacity(roles.len());
         for change in roles {
             let named = |problem: String| ConfigError(vec![format!("group {}: source: {problem}", change.name())]);

@@ -3,7 +3,6 @@ use super::{
     common::{RedisServer, Reply},
     wire::{Wire, start},
 };
-use std::time::Instant;
 
 #[test]
 fn other_protocols_close_the_connection() {
@@ -97,17 +96,12 @@ fn the_reply_of_a_line_has_room_or_is_an_error() {
     }
 }
 
-/// The keys of a line are read in one turn, so lines have a bound. The bound on its CPU time is that
-/// of `front_door/long_turns.rs`.
+/// The keys of a line are read in one turn, so lines have a bound.
 #[test]
-fn a_line_of_keys_has_no_long_turn() {
+fn a_line_of_keys_has_a_bound() {
     let larder = start(&["--threads=1"]);
     let mut wire = Wire::larder(&larder);
-    let begun = Instant::now();
     assert_eq!(wire.ask(format!("get{}\r\n", " k".repeat(500_000))), "END\r\n");
-    // A part of the whole, however busy the machine is.
-    let (longest, whole) = (larder.metric("larder_longest_turn_seconds"), begun.elapsed().as_secs_f64());
-    assert!(longest < whole / 3.0, "{longest} s of {whole}");
     let _ = wire.try_send(format!("get{}\r\n", " k".repeat(4_000_000)));
     assert_eq!(wire.rest(), "");
 }

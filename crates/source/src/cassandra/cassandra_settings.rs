@@ -1,8 +1,7 @@
 //! What all cores share of one cluster: its URL, limits and health.
 use super::{
-    cluster_nodes::ClusterNodes,
     cql_error::{Fate, describe, fate},
-    driver_counts::DriverCounts,
+    driver_sessions::DriverSessions,
 };
 use crate::{
     fetch_refusals::timeout_reason, source_error::SourceError, source_health::SourceHealth, source_limits::SourceLimits,
@@ -24,8 +23,7 @@ pub(super) struct CassandraSettings {
     pub(super) limits: SourceLimits,
     pub(super) health: Arc<SourceHealth>,
     pub(super) buffers: Arc<Buffers>,
-    pub(super) counts: Arc<DriverCounts>,
-    pub(super) nodes: ClusterNodes,
+    pub(super) sessions: Arc<DriverSessions>,
 }
 
 impl CassandraSettings {
@@ -38,8 +36,8 @@ impl CassandraSettings {
         buffers: Arc<Buffers>,
     ) -> Result<CassandraSettings, String> {
         password(url)?;
-        let (health, nodes) = (Arc::new(health), ClusterNodes::default());
-        Ok(CassandraSettings { url: url.clone(), limits, health, buffers, counts: Arc::default(), nodes })
+        let health = Arc::new(health);
+        Ok(CassandraSettings { url: url.clone(), limits, health, buffers, sessions: Arc::default() })
     }
 
     fn named(&self, reason: impl fmt::Display) -> String {

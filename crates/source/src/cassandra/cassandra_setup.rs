@@ -5,7 +5,7 @@ use super::{
     cluster_session::{ClusterSession, OpenError},
 };
 use crate::{source_health::SourceHealth, source_limits::SourceLimits, source_setup::SourceSetup};
-use larder_base::{buffers::Buffers, telemetry::DriverSnapshot};
+use larder_base::buffers::Buffers;
 use larder_config::CassandraUrl;
 use std::{rc::Rc, sync::Arc, thread, time::Duration};
 
@@ -31,10 +31,9 @@ pub(crate) fn setup(
             tracing::warn!(source, reason = why, "Cassandra does not answer: it is asked again");
         }
     }
-    let (health, of_driver) = (settings.health.clone(), settings.clone());
-    let driver = move || DriverSnapshot { nodes: of_driver.nodes.now(), ..of_driver.counts.snapshot() };
+    let (health, sessions) = (settings.health.clone(), settings.sessions.clone());
     let opened = SourceSetup::of(health, move |_, _| Rc::new(CassandraSource::new(settings.clone())));
-    Ok(SourceSetup { driver: Some(Box::new(driver)), ..opened })
+    Ok(SourceSetup { driver: Some(Box::new(move || sessions.snapshot())), ..opened })
 }
 
 fn checked(settings: &Arc<CassandraSettings>) -> Result<(), OpenError> {

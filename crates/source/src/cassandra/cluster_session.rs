@@ -99,7 +99,7 @@ impl ClusterSession {
             statement.set_consistency(of_reads);
             statement.set_is_idempotent(true);
             if settings.url.speculative.is_some() {
-                statement.set_history_listener(settings.counts.clone());
+                statement.set_history_listener(settings.sessions.clone());
             }
             Ok(statement)
         };
@@ -282,9 +282,8 @@ impl SessionLink {
             let is_open = opened.is_ok();
             match opened {
                 Ok(session) => {
-                    settings.counts.join(&session.session);
-                    settings.nodes.join(&session.session);
-                    settings.nodes.tell(&source);
+                    settings.sessions.join(&session.session);
+                    settings.sessions.tell_nodes(&source);
                     *link.session.borrow_mut() = Some(Rc::new(session));
                     *link.problem.borrow_mut() = None;
                     state.set(ConnectionState::Up);
@@ -309,7 +308,7 @@ impl SessionLink {
         loop {
             sleep(jittered(PROBE)).await;
             let Some(link) = link.upgrade() else { return };
-            settings.nodes.tell(&source);
+            settings.sessions.tell_nodes(&source);
             if !link.is_doubtful.get() && is_up {
                 continue;
             }

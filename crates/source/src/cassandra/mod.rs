@@ -10,7 +10,7 @@
 //! scan, count, pick ──► token_scan: in the order of the tokens
 //! ```
 //!
-//! - A node that is away is told by `cluster_nodes`: the driver knows. A plain write that a node
+//! - A node that is away is told by `driver_sessions`: the driver knows. A plain write that a node
 //!   refused goes to another one (`refused_writes`), a write that may have been made does not.
 //! - Each write gives the row a version that no other write has (`stored_row`). A change that rests
 //!   on what was read is a lightweight transaction: it demands the version that was read.
@@ -23,10 +23,9 @@
 mod cassandra_settings;
 mod cassandra_setup;
 mod cassandra_source;
-mod cluster_nodes;
 mod cluster_session;
 mod cql_error;
-mod driver_counts;
+mod driver_sessions;
 mod refused_writes;
 mod row_changes;
 mod schema;

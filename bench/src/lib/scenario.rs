@@ -148,6 +148,11 @@ impl Scenario {
         toml::from_str(text).context("a scenario is malformed")
     }
 
+    /// Has all servers measured as they have just started.
+    pub(crate) fn skip_warm_up(&mut self) {
+        self.server.values_mut().for_each(|server| server.warm = None);
+    }
+
     /// The kind of a server, a name of `servers.toml`.
     pub(crate) fn kind(&self, server: &str) -> &str {
         &self.server[server].kind

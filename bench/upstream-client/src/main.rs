@@ -12,8 +12,8 @@ use anyhow::{Context, ensure};
 use larder_base::buffers::Buffers;
 use larder_config::SourceUrl;
 use larder_core::read::{Group, StartedRead};
-use larder_source::{FillPolicy, SourceLimits, SourceSetup};
 use larder_engine::{Cache, Config};
+use larder_source::{FillPolicy, SourceLimits, SourceSetup};
 use redis::{Value, aio::MultiplexedConnection};
 use rustix::{
     thread::{CpuSet, sched_setaffinity},
@@ -149,7 +149,8 @@ async fn measure(port: u16) -> anyhow::Result<()> {
     let setup = SourceSetup::new(&url, limits, &Buffers::unbounded()).map_err(anyhow::Error::msg)?;
     let cache = Cache::new(Config { max_keys: Some(1), ..Config::default() });
     let (source, policy) = (setup.open(None, false), Arc::new(FillPolicy::default()));
-    let ours = Rc::new(Group { name: "default".into(), number: 0, cache, source, policy, writes: Arc::default(), peers: None });
+    let (name, writes) = ("default".into(), Arc::default());
+    let ours = Rc::new(Group { name, number: 0, cache, source, policy, writes, peers: None, events: None });
     let pairs = [
         ("expiry", Client::OursExpiry(ours.clone()), Client::CrateExpiry(rival.clone())),
         ("get", Client::OursGet(ours), Client::CrateGet(rival)),

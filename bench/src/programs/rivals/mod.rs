@@ -122,6 +122,7 @@ pub(crate) fn run(args: &RivalsArgs) -> anyhow::Result<()> {
     for text in [include_str!("../../../scenarios/rivals.toml"), include_str!("../../../scenarios/rivals-item.toml")] {
         let mut scenario = Scenario::read(text)?;
         if args.quick {
+            scenario.skip_warm_up();
             scenario.load.iter_mut().for_each(|load| load.connections.truncate(2));
         }
         args.measure(&scenario, &setting, &rivals, &mut note)?;

@@ -99,7 +99,7 @@ impl<'a> RivalsPage<'a> {
             self.folder
         ));
         if self.setting.quick {
-            self.line("**A quick run: too short for conclusions.**\n");
+            self.line("**A quick run: too short for conclusions, and its servers are not warm.**\n");
         }
         self.line(
             "Read the ratios: **larder = 1**. CPU 2 is twice Larder's CPU time for a request; throughput 0.5 is half of Larder's. A ratio is the median of the runs' ratios. All servers of a table were loaded in turn \

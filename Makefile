@@ -177,7 +177,6 @@ lint:
 	$(CARGO) clippy --package larder-engine --features shuttle --all-targets -- -D warnings
 	@# Outside the workspace, and must compile all the same.
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml
-	CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) check --quiet --manifest-path bench/upstream-client/Cargo.toml
 
 names: ## The spelling of names, comments and documents (typos.toml)
 	@tests/install_tools check

@@ -497,7 +497,6 @@ fn get_and_touch(
     with_version: bool,
     out: &mut Output,
 ) {
-    use larder_core::read::KeyEvent;
     use larder_engine::Change;
     let (group, now) = (reader.group, reader.now);
     let (mut read, mut missed, mut has_room) = (0, 0, true);
@@ -508,21 +507,20 @@ fn get_and_touch(
         let key = group.cache.key(name);
         let mut tier = group.tier_for_change(key);
         let found = tier.update(key, now, |entry, _| {
-            let Some(entry) = entry else { return (Change::Keep, false) };
+            let Some(entry) = entry else { return (Change::Keep, None) };
             let view = crate::entry_view::EntryView::of(entry);
             replies::value(out, name, view.mark.flags, with_version.then_some(view.version), &entry.value);
-            match expires {
-                Expires::Past => (Change::Delete, true),
-                expires => (Change::Expire(expires.in_tier(|| group.policy.lifetime(name))), true),
-            }
+            let change = match expires {
+                Expires::Past => Change::Delete,
+                expires => Change::Expire(expires.in_tier(|| group.policy.lifetime(name))),
+            };
+            (change, Some(view.expiry.is_some()))
         });
-        if found == Ok(true) {
-            let is_past = matches!(expires, Expires::Past);
-            group.note_event(if is_past { KeyEvent::Del } else { KeyEvent::Expire }, name);
-        }
+        let had_expiry = found.ok().flatten();
+        had_expiry.into_iter().for_each(|had_expiry| writes::note_touch(group, name, expires, had_expiry));
         drop(tier);
         read += 1;
-        missed += u64::from(found != Ok(true));
+        missed += u64::from(had_expiry.is_none());
         if !replies::may_grow(reader.worker, out.owned()) {
             has_room = false;
             break;

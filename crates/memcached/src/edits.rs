@@ -53,6 +53,13 @@ pub(crate) enum What<'r> {
     },
 }
 
+impl What<'_> {
+    /// Whether an entry keeps its value: only its mark or its expiry changes.
+    pub(crate) fn keeps_value(&self) -> bool {
+        matches!(self, What::Touch(_) | What::Claim { .. } | What::MarkStale { keeps_value: true, .. })
+    }
+}
+
 /// What becomes of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {

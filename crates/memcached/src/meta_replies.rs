@@ -29,8 +29,13 @@ pub(crate) fn status(out: &mut Output, code: &str, meta: &Meta<'_>) {
         match token[0] {
             b'O' => opaque(out, token),
             b'k' => key(out, meta),
-            // Like in memcached, what was not stored has no version.
-            b'c' if code != "HD" && matches!(meta.command, MetaCommand::Set(_)) => flag(out, b"c", 0),
+            // Like in memcached, what was not stored has a size and no version.
+            b'c' | b's' if code != "HD" => match meta.command {
+                MetaCommand::Set(value) => {
+                    flag(out, &token[..1], if token[0] == b's' { value.len() as u64 } else { 0 })
+                }
+                _ => {}
+            },
             _ => {}
         }
     }

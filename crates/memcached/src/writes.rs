@@ -8,7 +8,7 @@ use crate::{
     reads, replies,
 };
 use larder_core::read::{Group, KeyEvent};
-use larder_engine::{Change, Condition, Expiry, Millis, Stored, TooLarge};
+use larder_engine::{Change, Condition, Expiry, Key as EngineKey, Millis, Stored, Tier, TooLarge};
 use larder_proto::{
     memcached::{Meta, MetaCommand, MetaMode, Request, StoreMode},
     output::Output,
@@ -132,12 +132,20 @@ pub(crate) fn set_here(
     let write = larder_engine::Write { value, expiry, attributes: mark.attributes(), condition: Condition::Always };
     let key = group.cache.key(key);
     let mut tier = group.tier_for_change(key);
-    let stored = tier.set(key, write, now).inspect_err(|_| {
-        // Like in memcached, the old value is not served either.
-        tier.delete(key, now);
-    })?;
-    group.note_set(key.bytes(), matches!(stored, Stored::Created(_)), matches!(expires, Expires::At(_)));
+    let stored = tier.set(key, write, now).inspect_err(|_| forget(group, &mut tier, key, now))?;
+    match (expires, stored) {
+        (Expires::Past, Stored::Replaced(_)) => group.note_event(KeyEvent::Del, key.bytes()),
+        (Expires::Past, _) => {}
+        _ => group.note_set(key.bytes(), matches!(stored, Stored::Created(_)), matches!(expires, Expires::At(_))),
+    }
     Ok(())
+}
+
+/// Like in memcached, the old value is not served either if the new one is too large.
+fn forget(group: &Group, tier: &mut Tier<'_>, key: EngineKey<'_>, now: Millis) {
+    if tier.delete(key, now) {
+        group.note_event(KeyEvent::Del, key.bytes());
+    }
 }
 
 /// Carries out a write where the tier is the only store, and answers it.
@@ -145,10 +153,10 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
     let key = group.cache.key(&command.key);
     // The reply may tell of the entry as it is then.
     let mut tier = group.cache.exclusive([key]);
-    let (mut encoded, mut existed) = (None, false);
+    let (mut encoded, mut held_expiry) = (None, None);
     let done = tier.update(key, now, |entry, scratch| {
         let held = entry.map(EntryView::of);
-        existed = held.is_some();
+        held_expiry = held.as_ref().map(|held| held.expiry.is_some());
         let (edit, outcome) = command.write.apply(held.as_ref(), scratch);
         let lifetime = || group.policy.lifetime(key.bytes());
         let change = match edit {
@@ -167,12 +175,12 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
     });
     let Ok((edit, outcome)) = done else {
         if matches!(command.write.what, What::Store { .. }) {
-            tier.delete(key, now);
+            forget(group, &mut tier, key, now);
         }
         refuse(out, command, replies::TOO_LARGE);
         return None;
     };
-    note_events(group, &command.key, edit, existed);
+    note_events(group, command, edit, held_expiry);
     let wants_entry = matches!(command.form, ReplyForm::Meta(_));
     let answered = wants_entry
         .then(|| tier.peek(key, now, |entry| answer(out, command, outcome, Some(&EntryView::of(&entry)), now)))
@@ -183,17 +191,32 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
     Some(outcome)
 }
 
-/// Notes the keyspace events of an edit.
-fn note_events(group: &Group, key: &[u8], edit: Edit, existed: bool) {
-    match edit {
-        Edit::Keep => {}
-        Edit::Delete | Edit::Expire(Expires::Past) | Edit::Put(Some(Expires::Past), _) if existed => {
-            group.note_event(KeyEvent::Del, key);
+/// Notes the keyspace events of an edit. `held`: whether the entry had an expiry; `None`: there was no
+/// entry.
+fn note_events(group: &Group, command: &WriteCommand<'_>, edit: Edit, held: Option<bool>) {
+    let key = &command.key;
+    match (edit, held) {
+        (Edit::Keep, _) | (Edit::Delete | Edit::Expire(_) | Edit::Put(Some(Expires::Past), _), None) => {}
+        (Edit::Delete | Edit::Put(Some(Expires::Past), _), Some(_)) => group.note_event(KeyEvent::Del, key),
+        (Edit::Expire(expires), Some(had_expiry)) => note_touch(group, key, expires, had_expiry),
+        (Edit::Put(expires, _), Some(had_expiry)) if command.write.what.keeps_value() => {
+            expires.into_iter().for_each(|expires| note_touch(group, key, expires, had_expiry));
         }
-        Edit::Delete | Edit::Expire(Expires::Past) | Edit::Put(Some(Expires::Past), _) => {}
-        Edit::Expire(_) => group.note_event(KeyEvent::Expire, key),
-        Edit::Put(expires, _) => group.note_set(key, !existed, matches!(expires, Some(Expires::At(_)))),
+        (Edit::Put(expires, _), _) => group.note_set(key, held.is_none(), matches!(expires, Some(Expires::At(_)))),
     }
+}
+
+/// Notes that a client gave an entry another expiry.
+pub(crate) fn note_touch(group: &Group, key: &[u8], expires: Expires, had_expiry: bool) {
+    let event = match expires {
+        Expires::Past => KeyEvent::Del,
+        Expires::Default if matches!(group.policy.lifetime(key), Expiry::Never) => match had_expiry {
+            true => KeyEvent::Persist,
+            false => return,
+        },
+        Expires::At(_) | Expires::Default => KeyEvent::Expire,
+    };
+    group.note_event(event, key);
 }
 
 /// Writes an error line, unless the client wants no reply.

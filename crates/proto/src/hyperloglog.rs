@@ -170,7 +170,8 @@ impl<'v> HyperLogLog<'v> {
     }
 
     fn raise_sparse(&mut self, index: usize, to: u8) -> Result<bool, Invalid> {
-        if to > MAX_VALUE {
+        // Only a value that a client made is longer, and each walk through it would be long.
+        if to > MAX_VALUE || self.0.len() > LONGEST_SPARSE {
             self.become_dense()?;
             return self.raise(index, to);
         }
@@ -401,6 +402,18 @@ mod tests {
         let mut union = Union::default();
         union.add(value).expect("a HyperLogLog");
         union.registers.to_vec()
+    }
+
+    /// A value with a run for each register would be walked through for each register.
+    #[test]
+    fn a_longer_sparse_value_than_redis_makes_becomes_dense() {
+        let mut value = of(&[]);
+        value.truncate(HEADER);
+        value.extend([value_run(MAX_VALUE, 1); REGISTERS]);
+        let before = registers(&value);
+        let mut changed = Vec::new();
+        assert_eq!(HyperLogLog::copy(&value, &mut changed).expect("valid").add(b"a"), Ok(false));
+        assert_eq!((changed.len(), registers(&changed)), (DENSE_LEN, before));
     }
 
     fn of(elements: &[Vec<u8>]) -> Vec<u8> {

@@ -53,8 +53,10 @@ pub fn begin<R>(
         commands.sent(worker.id, GET.index, bulk_len(entry.value.as_bytes().len()));
         Ok(read(entry.value))
     });
-    if let StartedRead::Absent = begun {
-        commands.sent(worker.id, GET.index, NULL);
+    match &begun {
+        StartedRead::Absent => commands.sent(worker.id, GET.index, NULL),
+        StartedRead::Hit(Err(text)) => note_failure(worker, text.as_bytes()),
+        _ => {}
     }
     Some(begun)
 }
@@ -73,13 +75,17 @@ pub async fn end(
     }
     let value = fetched(&wait, outcome).map_err(|error| {
         let fault = CommandError::from(error);
-        worker.counters.redis_error(fault.text());
-        worker.app.commands.failed(worker.id, GET.index);
+        note_failure(worker, fault.text());
         // An error is one line.
         fault.text().iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect::<Vec<u8>>()
     })?;
     worker.app.commands.sent(worker.id, GET.index, value.as_ref().map_or(NULL, |value| bulk_len(value.len())));
     Ok(value)
+}
+
+fn note_failure(worker: &Worker, text: &[u8]) {
+    worker.counters.redis_error(text);
+    worker.app.commands.failed(worker.id, GET.index);
 }
 
 /// Notes that so many GETs took this long together.

@@ -223,6 +223,8 @@ impl RivalsPage<'_> {
     fn cost_of_miss(&mut self, key: CellKey) {
         /// Connections of the hits that are measured.
         const HITS: usize = 64;
+        /// The share of its core from which on a server itself is the limit of its throughput.
+        const BUSY: f64 = 0.95;
         let hits = CellKey { load: RivalLoad::Get, connections: HITS, ..key };
         let cpu = |key, server| self.cells.good(key, server).map(|cell| cell.median(Figure::Cpu));
         let (Some(miss), Some(direct), Some(hit)) = (cpu(key, BASE), cpu(key, "redis-server"), cpu(hits, BASE)) else {
@@ -237,6 +239,14 @@ impl RivalsPage<'_> {
             text += &format!(
                 " The redis-server behind Larder takes {source:.2} µs for a miss: with it {:.2}.",
                 (miss + source) / sum
+            );
+        }
+        let rate = self.cells.good(key, BASE).map_or(0.0, |cell| cell.median(Figure::Rate));
+        let busy = miss * rate / 1e6;
+        if busy < BUSY {
+            text += &format!(
+                " Larder's core was {:.0} % busy: the core of the generator and of the source set the throughput.",
+                100.0 * busy
             );
         }
         self.line(&format!("{text}\n"));

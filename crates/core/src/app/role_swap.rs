@@ -98,7 +98,8 @@ impl RoleChange<'_> {
                 Some(PausedWriters { drained, _held: held, _closed: closed })
             };
             if let Ok(Some(paused)) = timeout(patience, pause).await {
-                return Ok(Some(paused));
+                // The last of the writes may be one that the mirror cannot keep.
+                return mirror.swap_problem().map_or(Ok(Some(paused)), Err);
             }
             if let Some(problem) = mirror.swap_problem() {
                 return Err(problem);

@@ -83,8 +83,9 @@ impl KeyEvent {
 
 /// Where events go.
 pub trait EventChannels: Send + Sync + fmt::Debug {
-    /// Publishes a message. No lock of the tier is held.
-    fn publish_event(&self, channel: &[u8], message: &[u8]);
+    /// Publishes a message. No lock of the tier is held. Comparing the channel with patterns takes
+    /// steps from `left`: patterns for which no steps are left count as different.
+    fn publish_event(&self, channel: &[u8], message: &[u8], left: &mut usize);
 }
 
 /// What the memory tier has of a group's entries, so what its own removals say of them.
@@ -100,6 +101,12 @@ pub enum TierRole {
 
 /// Events that are published when the store has taken the change.
 pub type NotedEvents = Vec<(KeyEvent, Bytes)>;
+
+/// Steps of comparing channels with patterns that the changes of one turn wait for, at most: some
+/// milliseconds.
+const MOST_STEPS: usize = 1 << 22;
+/// Steps that each event adds to them, so that many events do not take those of a short pattern.
+const STEPS_OF_EVENT: usize = 1 << 12;
 
 /// The keyspace notifications of a group.
 #[derive(Debug)]
@@ -178,6 +185,7 @@ impl KeyEvents {
     #[cold]
     fn publish_noted(&self) {
         let _turn = self.turn.lock();
+        let mut left = MOST_STEPS;
         loop {
             let noted = {
                 let mut noted = self.noted.lock();
@@ -188,18 +196,19 @@ impl KeyEvents {
                 mem::take(&mut *noted)
             };
             for (event, key) in noted {
-                self.send(event, &key);
+                left += STEPS_OF_EVENT;
+                self.send(event, &key, &mut left);
             }
         }
     }
 
-    fn send(&self, event: KeyEvent, key: &[u8]) {
+    fn send(&self, event: KeyEvent, key: &[u8], left: &mut usize) {
         let (classes, (name, _)) = (self.classes(), event.name_and_class());
         if classes.has(EventClasses::BY_KEY) {
-            self.channels.publish_event(&[b"__keyspace@0__:", key].concat(), name.as_bytes());
+            self.channels.publish_event(&[b"__keyspace@0__:", key].concat(), name.as_bytes(), left);
         }
         if classes.has(EventClasses::BY_EVENT) {
-            self.channels.publish_event(&[b"__keyevent@0__:", name.as_bytes()].concat(), key);
+            self.channels.publish_event(&[b"__keyevent@0__:", name.as_bytes()].concat(), key, left);
         }
     }
 }
@@ -230,10 +239,31 @@ mod tests {
     #[derive(Debug, Default)]
     struct Published(Mutex<Vec<String>>);
     impl EventChannels for Published {
-        fn publish_event(&self, channel: &[u8], message: &[u8]) {
+        fn publish_event(&self, channel: &[u8], message: &[u8], _: &mut usize) {
             let text = [channel, b" ", message].concat();
             self.0.lock().push(String::from_utf8(text).unwrap());
         }
+    }
+
+    /// Takes all steps that it may.
+    #[derive(Debug, Default)]
+    struct Greedy(Mutex<Vec<usize>>);
+    impl EventChannels for Greedy {
+        fn publish_event(&self, _: &[u8], _: &[u8], left: &mut usize) {
+            self.0.lock().push(mem::take(left));
+        }
+    }
+
+    #[test]
+    fn the_events_of_a_command_share_their_steps() {
+        let greedy = Arc::new(Greedy::default());
+        let events = Arc::new(KeyEvents::new(greedy.clone(), Switch::default(), TierRole::Store));
+        let cache = Cache::new(Config { shards: Some(1), ..Config::default() });
+        assert!(cache.set_listener(ListenerKind::Events, events.clone()));
+        events.set_classes(EventClasses::parse(b"KA").unwrap(), &cache);
+        (0..3).for_each(|_| events.note(KeyEvent::Set, b"k"));
+        events.publish();
+        assert_eq!(*greedy.0.lock(), [MOST_STEPS + STEPS_OF_EVENT, STEPS_OF_EVENT, STEPS_OF_EVENT]);
     }
 
     #[test]

@@ -53,7 +53,8 @@ fn reserve(settings: &Settings, limit: u64) -> u64 {
         // The tables of the store, the connections to each node, one for each fetch.
         SourceUrl::Redis(_) | SourceUrl::Cassandra(_) | SourceUrl::Disk(_) | SourceUrl::Http(_) => limit / 4,
     };
-    let groups = settings.groups.iter().map(|group| of_group(&group.source));
+    let sources = settings.groups.iter().flat_map(|group| std::iter::once(&group.source).chain(&group.mirror));
+    let groups = sources.map(of_group);
     let peers = if settings.peers.are_set() { limit / 4 } else { 0 };
     let wanted = groups.fold(peers, u64::saturating_add).saturating_add(OF_A_WORKER * workers);
     OTHERS + wanted.min(limit / 2)

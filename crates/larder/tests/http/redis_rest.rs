@@ -122,6 +122,20 @@ fn every_form_of_a_command() {
     assert_eq!(larder.client().command(&["GET", "k"]), Reply::Bulk(Some(b"v".to_vec())));
 }
 
+#[test]
+fn a_failed_get_is_counted() {
+    let larder = Larder::start(&[]);
+    let mut client = larder.client();
+    assert_eq!(client.command(&["JSON.SET", "d", "$", "1"]), Reply::Simple("OK".into()));
+    let (status, answer) = ask(&larder, "GET /redis/get/d", "", "");
+    assert!(status == 400 && answer["error"].as_str().unwrap().starts_with("WRONGTYPE "), "{answer}");
+    let info = value(&client.command(&["INFO", "commandstats", "errorstats"]));
+    let info = info.as_str().unwrap();
+    let of_get = info.lines().find(|line| line.starts_with("cmdstat_get:")).unwrap();
+    assert!(of_get.contains("calls=1,") && of_get.ends_with("failed_calls=1"), "{info}");
+    assert!(info.contains("errorstat_WRONGTYPE:count=1"), "{info}");
+}
+
 /// Commands that have no reply, several, or a connection of their own.
 #[test]
 fn commands_about_the_connection_are_refused() {

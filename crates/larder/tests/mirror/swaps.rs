@@ -161,6 +161,27 @@ fn two_redis_servers_trade_places_under_writes_and_back() {
     }
 }
 
+/// Nothing was written since it went away, so only a look at it tells.
+#[test]
+fn a_mirror_that_does_not_answer_does_not_become_the_source() {
+    let (folder, one, other) = (Folder::new(), RedisServer::start(), RedisServer::start());
+    let (from, to) = (format!("{}/0", one.url()), format!("{}/0", other.url()));
+    let larder = folder.start(&from, Some(&to));
+    let mut client = larder.client();
+    assert_eq!(client.command(&["SET", "k", "v"]), Reply::ok());
+    wait_in_step(&larder);
+    other.stop();
+    folder.write(&to, Some(&from));
+    let (status, answer) = larder.reload("POST");
+    let text = "the mirror is not in step (larder_mirror_state: failing)";
+    assert!(status == 422 && answer.to_string().contains(text), "{answer}");
+    assert_eq!(source_now(&larder), from);
+    assert_eq!(client.command(&["GET", "k"]), Reply::bulk("v"));
+    other.cont();
+    wait_in_step(&larder);
+    folder.reload(&larder, &to, Some(&from));
+}
+
 #[test]
 fn clients_with_state_at_a_redis_hold_its_place() {
     let (folder, one, other) = (Folder::new(), RedisServer::start(), RedisServer::start());

@@ -235,7 +235,7 @@ fn writes_of_other_protocols_have_events() {
         let dir = TempDir::new().unwrap();
         let source = if on_disk { format!("disk:{}", dir.path().display()) } else { "none:".to_owned() };
         let args = ["--source", &source, "--memcached", "127.0.0.1:0"];
-        let (larder, mut server) = Observed::without_a_source(&args, "Ed$ng");
+        let (larder, mut server) = Observed::without_a_source(&args, "Edx$ng");
         let mut told = |what: &str, events: &str| assert_eq!(server.named(&[]).join(", "), events, "{what}, {source}");
         let http = |request: &str, body: &str| {
             let length = body.len();
@@ -255,6 +255,7 @@ fn writes_of_other_protocols_have_events() {
             ("POST /cache/v1/item", "{\"key\":\"i\",\"value\":1,\"ttl\":100}", "new i, json.set i"),
             ("DELETE /cache/v1/item", "{\"key\":\"i\"}", "del i"),
             ("POST /redis", "[\"SET\",\"r\",\"v\"]", "new r, set r"),
+            ("POST /redis", "[\"SET\",\"r\",\"v\",\"PXAT\",1]", "set r, expire r, expired r"),
         ] {
             http(request, body);
             // Documents of the item API have a lifetime.
@@ -267,6 +268,14 @@ fn writes_of_other_protocols_have_events() {
             ("incr m 1", "2", "set m"),
             ("touch m 100", "TOUCHED", "expire m"),
             ("gat 200 nothing", "END", ""),
+            ("touch m 0", "TOUCHED", "persist m"),
+            ("touch m 0", "TOUCHED", ""),
+            // A stale entry, and a client that makes it again, have the value that was there.
+            ("md m I", "HD", ""),
+            ("mg m", "HD W X", ""),
+            ("set m 0 -1 1\r\n1", "STORED", "del m"),
+            ("set m 0 -1 1\r\n1", "STORED", ""),
+            ("set m 0 0 1\r\n1", "STORED", "new m, set m"),
             ("delete m", "DELETED", "del m"),
             ("delete m", "NOT_FOUND", ""),
         ] {

@@ -6,6 +6,7 @@ use crate::{
     value_comparison::{Comparison, is_comparison},
 };
 use bytes::Bytes;
+use larder_base::special::Special;
 use larder_core::read::KeyEvent;
 use larder_engine::{
     Attributes, Change, Condition, Entry, Expiry, Key, MAX_EXPIRY, Millis, Stored, Tier, Value, Write,
@@ -212,11 +213,13 @@ fn note_stored(call: &CommandContext<'_>, key: &[u8], stored: Stored) {
     }
 }
 
-/// Notes that the client gave what it stored a lifetime.
+/// Notes that the client gave what it stored a lifetime, which may have ended already.
 #[inline]
 fn note_lifetime(call: &CommandContext<'_>, key: &[u8], lifetime: Option<Lifetime<'_>>) {
-    if lifetime.is_some() {
-        call.note_event(KeyEvent::Expire, key);
+    let Some(lifetime) = lifetime.filter(|_| call.worker.is_on(Special::KeyEvents)) else { return };
+    call.note_event(KeyEvent::Expire, key);
+    if lifetime.at(call.now, call.command.name).is_ok_and(|at| at <= call.now) {
+        call.note_event(KeyEvent::Expired, key);
     }
 }
 

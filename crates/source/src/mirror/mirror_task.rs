@@ -121,7 +121,7 @@ impl<'g> MirrorTask<'g> {
             self.walk().await?;
         }
         self.show();
-        if is_idle && self.stand_by().await {
+        if is_idle && self.stand_by().await? {
             return Ok(false);
         }
         if is_idle {
@@ -139,14 +139,20 @@ impl<'g> MirrorTask<'g> {
 
     /// Where a reload waits for it, and nothing is left to copy: lets the two trade places. Whether it
     /// did.
-    async fn stand_by(&mut self) -> bool {
-        if !matches!(self.walk, Walk::Done) || !self.mirror.changed.lock().is_settled() {
-            return false;
+    async fn stand_by(&mut self) -> Result<bool, SourceError> {
+        if self.mirror.drain.lock().is_none() {
+            return Ok(false);
         }
-        let Some(waits) = self.mirror.drain.lock().take() else { return false };
+        // Without changes nothing has told whether it is still there, and has its entries.
+        self.to.entries.keys(None).await?;
+        let is_copy = matches!(self.walk, Walk::Done) && self.to.health.reconnects() == self.reconnects;
+        if !is_copy || !self.mirror.changed.lock().is_settled() {
+            return Ok(false);
+        }
+        let Some(waits) = self.mirror.drain.lock().take() else { return Ok(false) };
         let (drained, goes_on) = oneshot::channel();
         if waits.send(DrainedMirror(drained)).is_err() {
-            return false;
+            return Ok(false);
         }
         // It is dropped, not sent.
         let _ = goes_on.await;
@@ -156,7 +162,7 @@ impl<'g> MirrorTask<'g> {
             // Both are equal, so there is nothing to walk over.
             self.reconnects = self.to.health.reconnects();
         }
-        true
+        Ok(true)
     }
 
     /// Whether the mirror is empty or seems to be a copy of the source. Another store would be

@@ -156,6 +156,9 @@ class Checklist(unittest.TestCase):
             version, *notes = done.stdout.splitlines()
             self.assertEqual(f"larder {version}\n", run(LARDER, "--version").stdout)
             self.assertTrue(any(line.startswith("- ") for line in notes))
+            self.assertIn(f"larder_{version}-1_amd64.deb", (ROOT / "docs/deploy.md").read_text())
+            chart = yaml.safe_load((ROOT / "deploy/helm/larder/Chart.yaml").read_text())
+            self.assertEqual((chart["version"], chart["appVersion"]), (version, version))
             self.assertFalse(any(line.startswith("## ") for line in notes))
             # Each library crate can be packed without the others' sources.
             crates = sorted(path.name for path in Path(folder).glob("package/*.crate"))

@@ -98,7 +98,7 @@ pub fn with_candidates(arg: Arg) -> Arg {
 
 /// A help text without the pages that it names (`See docs/tls.md.`, ` (docs/tls.md)`). They are part
 /// of the source code, which the user of a program may not have.
-fn without_pages(help: &str) -> String {
+pub(super) fn without_pages(help: &str) -> String {
     let mut out = help.to_owned();
     for (begins, ends) in [(" See docs/", ".md."), (" (docs/", ".md)")] {
         while let Some(from) = out.find(begins) {

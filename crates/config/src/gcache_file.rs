@@ -38,7 +38,7 @@ pub fn convert_gcache(text: &str) -> Result<String, String> {
     })?;
     let file = GcacheFile(table.get_ref());
     let mut out = ConvertedFile::default();
-    out.comment("Made by `larder config convert`. See docs/coming-from-gcache.md.");
+    out.comment("Made by `larder config convert`.");
     file.listening(&mut out)?;
     file.storage(&mut out)?;
     file.replication(&mut out)?;

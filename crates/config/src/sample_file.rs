@@ -1,6 +1,7 @@
 //! `larder config sample`: a configuration file in which every setting stands as a comment with its
 //! default. It is `deploy/larder.toml`, and the `/etc/larder/larder.toml` of the package.
 use super::{
+    command_line_flags::without_pages,
     reference_page::{facts, file_line},
     settings_table::{Fallback, SettingSpec, sections},
     wrapped_text::{WIDTH, wrapped_to},
@@ -55,7 +56,7 @@ pub fn sample_file() -> String {
 
 fn entry(setting: &SettingSpec, out: &mut String) {
     out.push('\n');
-    comment(&format!("{}\n{}.", setting.help, facts(setting)), out);
+    comment(&format!("{}\n{}.", without_pages(setting.help), facts(setting)), out);
     let value = match setting.default {
         Fallback::Is(text) => text,
         Fallback::Off | Fallback::Computed(_) => setting.example,
@@ -96,6 +97,13 @@ mod tests {
             .collect();
         assert_eq!(uncommented.lines().count(), defaults.len());
         assert_eq!(loaded(&uncommented).settings, loaded("").settings);
+    }
+
+    #[test]
+    fn it_names_no_page_of_the_source_code() {
+        let cited: Vec<String> =
+            sample_file().lines().filter(|line| line.contains("docs/")).map(str::to_owned).collect();
+        assert_eq!(cited, [""; 0]);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use std::{future::ready, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// The reason of a connection that was cut.
-const CUT: &str = "connection cut by a fault that was ordered (POST /v1/faults)";
+const CUT: &str = "connection cut by an injected fault (POST /v1/faults)";
 /// What the system says of a full disk.
 const NO_SPACE: &str = "No space left on device (os error 28)";
-const FAILED: &str = "a fault that was ordered (POST /v1/faults)";
+const FAILED: &str = "injected fault (POST /v1/faults)";
 
 /// What becomes of a request.
 enum Struck {

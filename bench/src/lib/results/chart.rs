@@ -150,10 +150,12 @@ fn frame(out: &mut String, x: &Axis, y: &Axis, title: &str) {
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for (value, label) in &x.ticks {
         let at = x.x(*value);
+        // A long label at the right end would run over the edge: digits are at most 7.5 wide.
+        let middle = at.min(WIDTH - 3.75 * label.chars().count() as f64);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+             <text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
             bottom + 18.0
         );
     }
@@ -313,6 +315,17 @@ mod tests {
         let axis = Axis::log(0.1, 10.0, "");
         assert_eq!((axis.share(0.1), axis.share(10.0)), (0.0, 1.0));
         assert!((axis.share(1.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_label_at_the_right_end_stays_within_the_chart() {
+        let axis = |label: &str| {
+            let ticks = vec![(1.0, label.to_owned())];
+            Axis { low: 0.0, high: 1.0, log: false, ticks, label: "" }
+        };
+        let drawn = |label| lines("", &axis(label), &axis(""), &[]);
+        assert!(drawn("64 KiB").contains("<text x=\"937.5\""), "{}", drawn("64 KiB"));
+        assert!(drawn("4 KiB").contains("<text x=\"940.0\""), "{}", drawn("4 KiB"));
     }
 
     #[test]

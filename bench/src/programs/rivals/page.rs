@@ -284,7 +284,7 @@ impl<'a> RivalsPage<'a> {
         self.line(&format!("- Machine: {cpu}, {cores} cores, {memory_gib:.1} GiB; Linux {kernel}. Loopback."));
         self.line(&format!("- Pinning: the server and all its processes on core {server_core}, the generator on core {client_core}. The source behind a cache (redis-server behind Larder, nginx behind varnish and `proxy_cache`) runs on the generator's core, so that the cache has its own. Therefore † is common with misses."));
         self.line(&format!("- Generator: {client}, one thread. A closed loop ([how it measures](larder-bench.md)) but for the latencies. An answer with another status or value than expected is an error and fails the cell. So does a miss that did not reach the source."));
-        self.line(&format!("- Lengths: each server of commands first answers some millions of GETs, so that what is slower at its start is over. Each cell is {runs} × {seconds} s after a fifth of that as warm-up. The servers of a cell take turns, run by run."));
+        self.line(&format!("- Lengths: each server of commands first answers some millions of GETs, so that its start does not slow down the first cell. Each cell is {runs} × {seconds} s after a fifth of that as warm-up. The servers of a cell take turns, run by run."));
         self.line("- CPU: how long all threads of the server's processes ran during a load (`/proc/PID/task/*/schedstat`), divided by the answered requests. The time to connect does not count.");
         self.line(&format!("- Data: values of {value_size} bytes; {http_keys} keys for HTTP, {command_keys} for commands, drawn evenly."));
         self.line("- Settings: each server has one thread and its fastest settings for a cache. redis-server and Valkey without persistence; memcached `-t 1`; nginx with `open_file_cache`, without sendfile (slower for small files) and access log, its cache in memory; Pogocache with io_uring and mimalloc, as its authors build it; varnish with malloc storage, its log in memory, one pool of threads; GCache with the 64 shards of its own benchmark, without dumps; Larder with `--threads 1`.");
@@ -344,7 +344,7 @@ fn reason(key: CellKey) -> Option<&'static str> {
         )
     } else if key.connections == 1 {
         Some(
-            "With one connection, other code runs on the core between two requests, so a server's own code comes from caches that are farther away, and Larder has more of it. [A decision](decisions/0095-workers-have-no-timer-of-their-own.md) has the figures.",
+            "With one connection, other code runs on the core between two requests, so the processor loads the server's code from slower caches, and Larder has more code. [A decision](decisions/0095-workers-have-no-timer-of-their-own.md) has the figures.",
         )
     } else {
         None

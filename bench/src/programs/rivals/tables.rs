@@ -374,7 +374,7 @@ impl RivalsPage<'_> {
 
     fn items(&mut self) {
         self.line("## `/cache/v1/item`\n");
-        self.line("In the form of GCache's own benchmark: 30 connections, JSON bodies. POST of new keys, POST of one key over and over, GET of keys that there are not (answered 400 by GCache), GET of stored keys, DELETE of them.\n");
+        self.line("In the form of GCache's own benchmark: 30 connections, JSON bodies. POST of new keys, POST of one key over and over, GET of absent keys (GCache answers 400), GET of stored keys, DELETE of them.\n");
         let key = |load| CellKey::lone(PageSection::Item, load, 30);
         if ITEMS.iter().all(|&(load, _)| self.cells.cell(key(load), BASE).is_none()) {
             self.line("Larder has no figures here; [why](#not-measured).\n");

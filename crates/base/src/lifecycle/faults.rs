@@ -174,7 +174,7 @@ impl Faults {
             ?kind,
             share,
             until,
-            "a fault was ordered (POST /v1/faults)"
+            "a fault is injected (POST /v1/faults)"
         );
         list.push(fault.clone());
         if let FaultKind::Jump(by) = kind {
@@ -209,7 +209,7 @@ impl Faults {
         list.retain(|fault| {
             if ends(fault) {
                 let Fault { id, kind, done, .. } = fault;
-                tracing::warn!(id, at = fault.place.name(), ?kind, done, "a fault that was ordered has ended");
+                tracing::warn!(id, at = fault.place.name(), ?kind, done, "an injected fault has ended");
             }
             !ends(fault)
         });

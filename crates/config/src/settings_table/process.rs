@@ -84,6 +84,6 @@ settings! { SettingSection::Process;
     /// `OTEL_SERVICE_NAME` sets `service.name`. They replace attributes of Larder's own.
     "otlp-resource-attributes": ATTRIBUTE => Off, example("deployment.environment.name=production"), optional, many;
 
-    /// Lets administrators order faults (`POST /v1/faults`), to rehearse an outage. See docs/faults.md.
+    /// Lets administrators inject faults (`POST /v1/faults`), to rehearse an outage. See docs/faults.md.
     "allow-faults": Switch => Is("false"), example("true");
 }

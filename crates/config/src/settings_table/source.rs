@@ -39,22 +39,22 @@ settings! { SettingSection::Source;
     /// prefix the rest of the key. With more parameters, that is split at `:`. See docs/postgres.md.
     "query": Text => Off, example("SELECT * FROM users WHERE id = $1"), optional, per_group, per_prefix;
 
-    /// Beside `query`. `one`: the value is the first row, as a JSON object. `all`: the value is a JSON
+    /// With `query`. `one`: the value is the first row, as a JSON object. `all`: the value is a JSON
     /// array of all rows.
-    "rows": Choice(&["one", "all"]) => Computed("`one`"), example("all"), per_group, per_prefix;
+    "rows": Choice(&["one", "all"]) => Computed("one"), example("all"), per_group, per_prefix;
 
-    /// Beside `query`: a change of a row of `TABLE.COLUMN` removes the copy of the key that is made of
-    /// the column's value. `TABLE.*`: any change removes all copies under the prefix. Without it,
-    /// copies are as old as `ttl` allows.
+    /// With `query`: the columns on which its answer depends. A change of a row removes the copy of the
+    /// key that has the value of `TABLE.COLUMN`. `TABLE.*`: any change of the table removes all copies
+    /// under the prefix. Without it, copies are as old as `ttl` allows.
     "depends-on": Text => Off, example("users.id"), optional, many, per_group, per_prefix;
 
-    /// Beside `query`: the statement that writes a value. Its parameters are those of the query, then
+    /// With `query`: the statement that writes a value. Its parameters are those of the query, then
     /// the value. Without it, writes are refused.
     "upsert": Text => Off,
         example("INSERT INTO users VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET name = $2"), optional,
         per_group, per_prefix;
 
-    /// Beside `query`: the statement that deletes a key. Its parameters are those of the query. Without
+    /// With `query`: the statement that deletes a key. Its parameters are those of the query. Without
     /// it, deletes are refused.
     "delete": Text => Off, example("DELETE FROM users WHERE id = $1"), optional, per_group, per_prefix;
 

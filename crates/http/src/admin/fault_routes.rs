@@ -41,7 +41,7 @@ fn all() -> f64 {
 /// `POST`: orders a fault; 201 with the fault. 403 names the setting without which there are none.
 pub(crate) async fn order(request: &RouteRequest<'_>, body: Bytes) -> Answer {
     if !request.worker.app.settings.allow_faults {
-        let detail = "set `allow-faults` to order faults, on a server whose clients may suffer from them";
+        let detail = "set `allow-faults` to inject faults: they affect clients";
         return Err(Problem::of(ProblemKind::FaultsNotAllowed, detail));
     }
     let bad = |why: String| Problem::of(ProblemKind::BadBody, why);

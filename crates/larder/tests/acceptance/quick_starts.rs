@@ -4,7 +4,7 @@ use crate::larder::Larder;
 use std::{path::Path, process::Command};
 
 /// Command lines in `.deps`, where `tests/install_tools` leaves what they need.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "python/bin/python ../tests/clients/python/quick.py",
     "node node/quick.js",
     "go-matrix/quick",
@@ -15,6 +15,7 @@ const PROGRAMS: [&str; 10] = [
     "python/bin/python ../tests/clients/python/django_cache.py",
     "ruby ../tests/clients/ruby/rails_cache.rb",
     "php ../tests/clients/php/laravel_cache.php",
+    "node node/next_cache.js",
 ];
 
 #[test]

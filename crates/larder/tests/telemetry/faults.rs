@@ -88,9 +88,9 @@ fn a_source_fails_and_delays_until_the_fault_ends() {
     let fault = order(&larder, r#"{"at":"source","kind":"error","duration":"10m","group":"default"}"#);
     assert_eq!((&fault["id"], &fault["kind"], &fault["share"]), (&1.into(), &"error".into(), &1.0.into()));
     let (status, body) = read(&larder, "a");
-    assert!(status == 503 && body.contains("a fault that was ordered (POST /v1/faults)"), "{status} {body}");
+    assert!(status == 503 && body.contains("injected fault (POST /v1/faults)"), "{status} {body}");
     let error = larder.client().command(&["GET", "a"]).error().to_owned();
-    assert!(error.starts_with("ERR source unavailable: a fault that was ordered"), "{error}");
+    assert!(error.starts_with("ERR source unavailable: injected fault"), "{error}");
     assert_eq!(larder.metric("larder_faults{at=\"source\"}"), 1.0);
     assert_eq!(larder.metric("larder_faults_struck_total{at=\"source\"}"), 2.0);
     assert_eq!(larder.metric("larder_source_errors_total{group=\"default\"}"), 2.0);
@@ -135,7 +135,7 @@ fn connections_to_a_redis_are_cut_and_come_back() {
     assert_eq!(client.command(&["GET", "k"]), Reply::bulk("w"));
     order(&larder, r#"{"at":"source","kind":"error","duration":"10m"}"#);
     let error = client.command(&["SET", "k", "x"]).error().to_owned();
-    assert!(error.contains("a fault that was ordered"), "{error}");
+    assert!(error.contains("injected fault"), "{error}");
     let errors = || larder.metric("larder_source_errors_total{group=\"default\"}");
     let before = errors();
     client.command(&["SET", "k", "x"]).error();
@@ -198,7 +198,7 @@ fn a_disk_is_full_until_the_fault_ends() {
     assert_eq!(client.command(&["SET", "kept", "v"]), Reply::ok());
     order(&larder, r#"{"at":"disk","kind":"full","duration":"10m"}"#);
     let error = client.command(&["SET", "lost", "v"]).error().to_owned();
-    assert!(error.contains("No space left on device (os error 28): a fault that was ordered"), "{error}");
+    assert!(error.contains("No space left on device (os error 28): injected fault"), "{error}");
     let put = "PUT /v1/kv/lost HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\nv";
     assert_eq!(larder.http(put).0, 503);
     assert_eq!(client.command(&["GET", "lost"]), Reply::nil(), "reads go on");
@@ -217,7 +217,7 @@ fn a_disk_is_full_until_the_fault_ends() {
     clear(&larder);
     order(&larder, r#"{"at":"disk","kind":"error","group":"default","duration":"10m"}"#);
     let error = client.command(&["GET", "absent"]).error().to_owned();
-    assert!(error.contains("a fault that was ordered"), "{error}");
+    assert!(error.contains("injected fault"), "{error}");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use larder_store::clock;
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-const FAILED: &str = "a fault that was ordered (POST /v1/faults)";
-const CUT: &str = "connection cut by a fault that was ordered (POST /v1/faults)";
+const FAILED: &str = "injected fault (POST /v1/faults)";
+const CUT: &str = "connection cut by an injected fault (POST /v1/faults)";
 
 /// One core's way to the other nodes, on which faults may be ordered: requests then wait, fail, or
 /// do not arrive.

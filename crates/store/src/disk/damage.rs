@@ -54,7 +54,8 @@ pub struct Report {
 /// A text: the directory is in use, no store, or of another version.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, String> {
     if !dir.is_dir() {
-        return Err(format!("{}: is not a directory", dir.display()));
+        let what = if dir.exists() { "is not a directory" } else { "there is no such directory" };
+        return Err(format!("{}: {what}", dir.display()));
     }
     let dir = Dir::lock(dir)?;
     let total = bytes_below(dir.path());

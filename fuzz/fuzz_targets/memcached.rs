@@ -36,6 +36,7 @@ fn steps(bytes: &[u8], pieces: &[u8]) -> Vec<String> {
             Step::Close => return steps,
             Step::Request(request, consumed) => (format!("{request:?}"), consumed),
             Step::Refused { line, is_quiet, consumed } => (format!("{line} {is_quiet}"), consumed),
+            Step::TooLarge { request, is_quiet, consumed } => (format!("{request:?} {is_quiet}"), consumed),
         };
         assert!(consumed > 0 && start + consumed <= arrived && !said.contains('\n'));
         steps.push(said);

@@ -166,6 +166,21 @@ impl MemcachedConnection {
                     }
                     (Next::Done, consumed)
                 }
+                Step::TooLarge { request, is_quiet, consumed } => {
+                    worker.counters.memcached_errors.add(1);
+                    let line = match self.session.check(worker, &request, &key_of(&request)) {
+                        Ok(()) if is_tier_alone => {
+                            writes::forget_unstored(group, &request, now);
+                            replies::TOO_LARGE.to_owned()
+                        }
+                        Ok(()) => replies::TOO_LARGE.to_owned(),
+                        Err(line) => line,
+                    };
+                    if !is_quiet {
+                        replies::line(replies.output(), &line);
+                    }
+                    (Next::Done, consumed)
+                }
                 Step::Request(request, consumed) => {
                     let since = worker.is_on(Special::SlowLog).then(Instant::now);
                     let reader = Reader { worker, group, now, batch: &mut *batch, is_tier_alone, since };
@@ -359,11 +374,7 @@ fn begin(
 ) -> Next {
     let (worker, group, now) = (reader.worker, reader.group, reader.now);
     if !session.passes(worker) {
-        let key = match request {
-            Request::Meta(meta) => meta_replies::key_of(meta).unwrap_or_default(),
-            _ => meta_replies::Key::new(),
-        };
-        if let Err(line) = session.check(worker, request, &key) {
+        if let Err(line) = session.check(worker, request, &key_of(request)) {
             worker.counters.memcached_errors.add(1);
             replies::line(replies.output(), &line);
             return Next::Done;
@@ -387,6 +398,14 @@ fn begin(
         _ => {}
     }
     begin_other(reader, flush, request, replies)
+}
+
+/// The decoded key of a meta command, for the check of rights.
+fn key_of(request: &Request<'_>) -> meta_replies::Key {
+    match request {
+        Request::Meta(meta) => meta_replies::key_of(meta).unwrap_or_default(),
+        _ => meta_replies::Key::new(),
+    }
 }
 
 fn begin_other(mut reader: Reader<'_>, flush: &PendingFlush, request: &Request<'_>, replies: &mut Replies<'_>) -> Next {

@@ -61,6 +61,7 @@ fn general(worker: &Worker, out: &mut Output) {
     stat(out, "curr_items", tier.entries.saturating_sub(tier.negative_entries));
     stat(out, "total_items", tier.insertions);
     stat(out, "bytes", tier.used_bytes);
+    stat(out, "reclaimed", tier.expirations);
     stat(out, "expired_unfetched", tier.expirations);
     stat(out, "evictions", tier.evictions);
 }
@@ -83,17 +84,20 @@ fn settings(worker: &Worker, out: &mut Output) {
     stat(out, "flush_enabled", "yes");
 }
 
-/// memcached has slab classes. Larder has one.
+/// memcached's tools sum and show these per slab class. Larder has one.
 fn items(worker: &Worker, out: &mut Output) {
     let tier = worker.groups.default().cache.stats();
     stat(out, "items:1:number", tier.entries.saturating_sub(tier.negative_entries));
     stat(out, "items:1:age", 0);
     stat(out, "items:1:evicted", tier.evictions);
     stat(out, "items:1:outofmemory", 0);
+    stat(out, "items:1:reclaimed", tier.expirations);
 }
 
 fn slabs(worker: &Worker, out: &mut Output) {
     let tier = worker.groups.default().cache.stats();
+    stat(out, "1:chunk_size", tier.live_bytes.checked_div(tier.entries).unwrap_or_default());
+    stat(out, "1:total_pages", tier.used_bytes.div_ceil(1 << 20));
     stat(out, "1:used_chunks", tier.entries);
     stat(out, "1:mem_requested", tier.live_bytes);
     stat(out, "active_slabs", 1);

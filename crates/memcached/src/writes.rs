@@ -141,11 +141,25 @@ pub(crate) fn set_here(
     Ok(())
 }
 
-/// Like in memcached, the old value is not served either if the new one is too large.
+/// Deletes the value that the client has meant to replace by one that is too large. Like in
+/// memcached, it is not served.
+#[cold]
 fn forget(group: &Group, tier: &mut Tier<'_>, key: EngineKey<'_>, now: Millis) {
     if tier.delete(key, now) {
         group.note_event(KeyEvent::Del, key.bytes());
     }
+}
+
+/// Forgets the old value of a `set` or `ms` whose value is longer than the limit, where the tier is the
+/// only store.
+#[cold]
+pub(crate) fn forget_unstored(group: &Group, request: &Request<'_>, now: Millis) {
+    if matches!(request, Request::Store(store) if store.mode != StoreMode::Set) {
+        return;
+    }
+    let Ok(Some(command)) = WriteCommand::of(request, now) else { return };
+    let key = group.cache.key(&command.key);
+    forget(group, &mut group.tier_for_change(key), key, now);
 }
 
 /// Carries out a write where the tier is the only store, and answers it.

@@ -1,6 +1,6 @@
 //! The parts of a transaction that are the same with every backend: begin, queue, end.
 use crate::{
-    command::{Command, CommandKind},
+    command::Command,
     command_context::CommandContext,
     command_handlers::functions,
     command_outcome::{CommandError, Done, Flow, arity},
@@ -46,10 +46,11 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Done {
     call.simple("QUEUED")
 }
 
-/// Refuses a command that the source would not queue. MULTI has made sure that the source's command
+/// Refuses a command that the source would not queue: also one of Larder's own that an older source
+/// does not have. MULTI has made sure that the source's command
 /// table is known.
 fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
-    if call.command.kind != CommandKind::Forward {
+    if !call.command.is_data() {
         return Ok(());
     }
     let known = call.known_commands();

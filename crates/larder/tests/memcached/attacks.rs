@@ -34,6 +34,18 @@ fn lengths_and_lines_are_bounded() {
     wire.send(format!("set a 0 0 2000000\r\n{}\r\n", "v".repeat(2_000_000)));
     assert_eq!(wire.line(), "SERVER_ERROR object too large for cache");
     assert_eq!(wire.ask("get a\r\n"), "END\r\n");
+    // A value that a `set` was to replace is not served any more. Other commands leave it.
+    let long = "v".repeat(2_000_000);
+    for (command, left) in [
+        (format!("set b 0 0 2000000\r\n{long}\r\n"), ""),
+        (format!("ms b 2000000\r\n{long}\r\n"), ""),
+        (format!("ms Yg== 2000000 b\r\n{long}\r\n"), ""),
+        (format!("append b 0 0 2000000\r\n{long}\r\n"), "VALUE b 0 1\r\no\r\n"),
+    ] {
+        wire.ask("set b 0 0 1\r\no\r\n");
+        assert_eq!(wire.ask(&command), "SERVER_ERROR object too large for cache\r\n", "{}", &command[..30]);
+        assert_eq!(wire.ask("get b\r\n"), format!("{left}END\r\n"), "{}", &command[..30]);
+    }
     let mut wire = Wire::larder(&larder);
     wire.send("x".repeat(5000));
     assert_eq!(wire.rest(), "");

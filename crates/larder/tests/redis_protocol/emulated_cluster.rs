@@ -96,6 +96,11 @@ fn replies_are_those_of_the_only_node_of_a_cluster() {
     let parts: Vec<&str> = node.split(' ').collect();
     assert_eq!((parts[0].len(), parts[1]), (40, &format!("127.0.0.1:{}@0", larder.redis)[..]));
     assert_eq!(parts[2..], ["myself,master", "-", "0", "0", "1", "connected", "0-16383"]);
+    // Clients connect to the address that SLOTS and SHARDS give them.
+    for command in ["SLOTS", "SHARDS"] {
+        let reply = format!("{:?}", emulated.command(&["CLUSTER", command]));
+        assert!(reply.contains(&format!("Int({})", larder.redis)), "{command}: {reply}");
+    }
     let info = lines(emulated.command(&["INFO"]));
     for line in ["redis_mode:cluster", "cluster_enabled:1"] {
         assert!(info.iter().any(|known| known == line), "{line}");

@@ -43,7 +43,7 @@ impl Observed {
     }
 
     fn without_a_source(args: &[&str], classes: &str) -> (Larder, Observed) {
-        let larder = Larder::start(&[&["--threads", "2"], args].concat());
+        let larder = Larder::start(&[&["--threads", "2", "--memcached", "127.0.0.1:0"], args].concat());
         let observed = Observed::new(larder.redis, classes);
         (larder, observed)
     }
@@ -189,17 +189,27 @@ fn expired_and_evicted_keys_are_told() {
     }
 }
 
-/// Clients on two cores write and delete one key. Only in the order of the changes do their events
+/// Clients of two protocols, on two cores, write and delete one key. Only in the order of the changes do their events
 /// make sense.
 #[test]
 fn events_of_a_key_have_the_order_of_its_changes() {
     const ROUNDS: usize = 2_000;
     let (larder, memory) = Observed::without_a_source(&[], "Eg$n");
     let (_dir, store, disk) = Observed::on_a_disk_store("Eg$n");
-    for (port, mut server) in [(larder.redis, memory), (store.redis, disk)] {
-        let writers: Vec<_> = (0..4)
+    for (larder, mut server) in [(&larder, memory), (&store, disk)] {
+        let memcached = (0..2).map(|writer| {
+            let mut client = connect(larder.memcached[0]);
+            thread::spawn(move || {
+                for round in 0..ROUNDS {
+                    let line = if (round + writer) % 2 == 0 { "delete k noreply" } else { "set k 0 0 1 noreply\r\nv" };
+                    client.write_all(format!("{line}\r\nmn\r\n").as_bytes()).unwrap();
+                    super::larder::expect(&mut client, b"MN\r\n");
+                }
+            })
+        });
+        let writers: Vec<_> = (0..2)
             .map(|writer| {
-                let mut client = super::common::Client::connect(port).unwrap();
+                let mut client = super::common::Client::connect(larder.redis).unwrap();
                 thread::spawn(move || {
                     for round in 0..ROUNDS {
                         match (round + writer) % 3 {
@@ -210,6 +220,7 @@ fn events_of_a_key_have_the_order_of_its_changes() {
                     }
                 })
             })
+            .chain(memcached)
             .collect();
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         server.ask(&words("PUBLISH mark -"));
@@ -234,8 +245,7 @@ fn writes_of_other_protocols_have_events() {
     for on_disk in [false, true] {
         let dir = TempDir::new().unwrap();
         let source = if on_disk { format!("disk:{}", dir.path().display()) } else { "none:".to_owned() };
-        let args = ["--source", &source, "--memcached", "127.0.0.1:0"];
-        let (larder, mut server) = Observed::without_a_source(&args, "Edx$ng");
+        let (larder, mut server) = Observed::without_a_source(&["--source", &source], "Edx$ng");
         let mut told = |what: &str, events: &str| assert_eq!(server.named(&[]).join(", "), events, "{what}, {source}");
         let http = |request: &str, body: &str| {
             let length = body.len();
@@ -278,6 +288,8 @@ fn writes_of_other_protocols_have_events() {
             ("set m 0 0 1\r\n1", "STORED", "new m, set m"),
             ("delete m", "DELETED", "del m"),
             ("delete m", "NOT_FOUND", ""),
+            ("set m 0 0 1\r\n1", "STORED", "new m, set m"),
+            ("replace m 0 -1 1\r\n2", "STORED", "del m"),
         ] {
             memcached.write_all(format!("{line}\r\n").as_bytes()).unwrap();
             super::larder::expect(&mut memcached, format!("{answer}\r\n").as_bytes());

@@ -73,4 +73,10 @@ fn newer_commands_work_through_and_leave_no_copy_behind() {
             }
         }
     }
+    // Larder has these without a source. A server that lacks one refuses it when it is queued.
+    for newer in ["INCREX s", "DELEX s", "DIGEST s", "DELIFEQ s x", "MSETEX 1 s v", "GET s"] {
+        for line in ["MULTI", newer, "EXEC"] {
+            assert_eq!(say(&mut through, line), say(&mut direct, line), "{line} of {newer} in a transaction");
+        }
+    }
 }

@@ -15,7 +15,6 @@ const LONGEST_LOGIN: u64 = 4096;
 
 const ERROR: &str = "ERROR";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
-const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
 /// What clients may send.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +38,15 @@ pub enum Step<'i> {
         /// The client wants no reply.
         is_quiet: bool,
         /// The length of the command.
+        consumed: usize,
+    },
+    /// A command that stores a value, which is longer than the limit and is skipped.
+    TooLarge {
+        /// The command, with an empty value.
+        request: Request<'i>,
+        /// The client wants no reply.
+        is_quiet: bool,
+        /// The length of the command's line.
         consumed: usize,
     },
     /// Bytes of a value that no command wants.
@@ -79,6 +87,8 @@ enum Line<'i> {
     Refused(&'static str, bool),
     /// Like `Refused`, and a value of this length follows, which is skipped.
     RefusedValue(&'static str, bool, usize),
+    /// A value of this length follows, which is skipped: it is longer than the limit.
+    TooLarge(Request<'i>, bool, usize),
     Close,
 }
 
@@ -123,6 +133,10 @@ impl Parser {
             Line::RefusedValue(line, is_quiet, length) => {
                 *self = Parser { skips: length + 2, ..Parser::default() };
                 return Step::Refused { line, is_quiet, consumed: after };
+            }
+            Line::TooLarge(request, is_quiet, length) => {
+                *self = Parser { skips: length + 2, ..Parser::default() };
+                return Step::TooLarge { request, is_quiet, consumed: after };
             }
             Line::Close => Step::Close,
         };
@@ -272,13 +286,14 @@ fn read_store<'i>(text: &'i [u8], mode: StoreMode, after: &'i [u8], limits: &Lim
         return Line::Refused(BAD_FORMAT, is_quiet);
     }
     let length = length as usize;
+    let store = |value| Request::Store(Store { key, mode, flags, exptime, value, is_quiet });
     if length > limits.max_value {
-        return Line::RefusedValue(TOO_LARGE, is_quiet, length);
+        return Line::TooLarge(store(b""), is_quiet, length);
     }
     match value(after, length) {
         None => Line::Value(length),
         Some(None) => bad_chunk(is_quiet, length),
-        Some(Some(value)) => Line::Request(Request::Store(Store { key, mode, flags, exptime, value, is_quiet })),
+        Some(Some(value)) => Line::Request(store(value)),
     }
 }
 
@@ -431,7 +446,8 @@ fn read_meta<'i>(letter: u8, text: &'i [u8], after: &'i [u8], limits: &Limits) -
                 return refused("CLIENT_ERROR invalid mode for ms M token");
             }
             if length > limits.max_value {
-                return refused(TOO_LARGE);
+                let request = Request::Meta(Meta { command: MetaCommand::Set(b""), key, flags });
+                return Line::TooLarge(request, false, length);
             }
             match value(after, length) {
                 None => return Line::Value(length),

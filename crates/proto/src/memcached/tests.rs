@@ -9,6 +9,7 @@ fn refusal(line: &str) -> String {
     match Parser::default().parse(format!("{line}\r\n").as_bytes(), &LIMITS) {
         Step::Refused { line, is_quiet, .. } => format!("{}{line}", if is_quiet { "(quiet) " } else { "" }),
         Step::Request(..) => String::new(),
+        Step::TooLarge { is_quiet, .. } => format!("{}(too large)", if is_quiet { "(quiet) " } else { "" }),
         Step::More(_) => "(more)".to_owned(),
         Step::Close => "(close)".to_owned(),
         Step::Skip(_) => "(skip)".to_owned(),
@@ -56,8 +57,8 @@ fn commands_are_refused_like_in_memcached() {
         ("set a 0 0 -1", BAD),
         ("set a 0 0 x noreply", "(quiet) CLIENT_ERROR bad command line format"),
         ("set a 0 0 2147483646", BAD),
-        ("set a 0 0 101", "SERVER_ERROR object too large for cache"),
-        ("set a 0 0 101 noreply", "(quiet) SERVER_ERROR object too large for cache"),
+        ("set a 0 0 101", "(too large)"),
+        ("set a 0 0 101 noreply", "(quiet) (too large)"),
         (&format!("set {long} 0 0 1"), BAD),
         ("add a 0 0 1", "(more)"),
         ("replace a 0 0 1", "(more)"),
@@ -122,7 +123,7 @@ fn commands_are_refused_like_in_memcached() {
         ("ms a x", BAD),
         ("ms a -1", BAD),
         ("ms a 1", "(more)"),
-        ("ms a 101", "SERVER_ERROR object too large for cache"),
+        ("ms a 101", "(too large)"),
         ("ms a 1 MX", "CLIENT_ERROR invalid mode for ms M token"),
         ("ms a 1 MEE", "CLIENT_ERROR incorrect length for M token"),
         ("ms a 1 Fx", BAD),
@@ -209,6 +210,10 @@ fn steps(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
             }
             Step::Refused { line, is_quiet, consumed } => {
                 steps.push(format!("{line} {is_quiet}"));
+                consumed
+            }
+            Step::TooLarge { request, is_quiet, consumed } => {
+                steps.push(format!("{request:?} {is_quiet}"));
                 consumed
             }
         };

@@ -1,6 +1,6 @@
 //! Nodes of Cassandra of the tests' own, from the jars of `tests/cassandra` in `.deps`.
-use crate::common::Port;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::{common::Port, network::Network};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use scylla::{
     client::{session::Session, session_builder::SessionBuilder},
     value::Row,
@@ -31,21 +31,30 @@ pub fn wait_for_cluster(what: &str, mut done: impl FnMut() -> bool) {
 /// one of three. Ready when made, killed when dropped.
 pub struct CassandraNode {
     child: Child,
-    host: String,
-    ports: Arc<Ports>,
+    number: u8,
+    cluster: Arc<Cluster>,
     dir: TempDir,
     runtime: tokio::runtime::Runtime,
 }
 
-/// The ports of all nodes of a cluster, each of which has an address of its own.
-struct Ports {
+/// What the nodes of a cluster have in common. Each has an address of its own.
+struct Cluster {
+    /// Nodes that start together. Others join them.
+    first: u8,
+    /// Where each node has a host of its own; `None`: 127.0.0.1 and those that follow it.
+    network: Option<Arc<Network>>,
     native: Port,
     storage: Port,
     tls_storage: Port,
 }
-impl Ports {
-    fn free() -> Ports {
-        Ports { native: Port::free(), storage: Port::free(), tls_storage: Port::free() }
+impl Cluster {
+    fn new(first: u8, network: Option<Arc<Network>>) -> Arc<Cluster> {
+        let (native, storage, tls_storage) = (Port::free(), Port::free(), Port::free());
+        Arc::new(Cluster { first, network, native, storage, tls_storage })
+    }
+    fn host(&self, number: u8) -> String {
+        let subnet = self.network.as_ref().map_or("127.0.0", |network| &network.subnet);
+        format!("{subnet}.{number}")
     }
 }
 
@@ -62,7 +71,7 @@ impl CassandraNode {
     }
 
     pub fn start() -> CassandraNode {
-        let mut node = CassandraNode::spawn(1, 1, &Arc::new(Ports::free()));
+        let mut node = CassandraNode::spawn(1, &Cluster::new(1, None));
         node.wait_until_ready();
         node
     }
@@ -71,8 +80,8 @@ impl CassandraNode {
     /// is away may be the one that knows them.
     pub fn three() -> Vec<CassandraNode> {
         loop {
-            let ports = Arc::new(Ports::free());
-            let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, 3, &ports)).collect();
+            let cluster = Cluster::new(3, None);
+            let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, &cluster)).collect();
             // Ports are free on 127.0.0.1 only; another process may have them on the other addresses.
             if nodes.iter_mut().all(CassandraNode::has_its_ports) {
                 return nodes;
@@ -80,26 +89,40 @@ impl CassandraNode {
         }
     }
 
-    /// Node `number` of `all`.
-    fn spawn(number: u8, all: u8, ports: &Arc<Ports>) -> CassandraNode {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("conf")).unwrap();
-        fs::write(dir.path().join("conf/cassandra.yaml"), settings(number, all, ports)).unwrap();
-        fs::copy(repository().join("tests/cassandra/logback.xml"), dir.path().join("conf/logback.xml")).unwrap();
-        let child = spawn(dir.path());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        CassandraNode { child, host: format!("127.0.0.{number}"), ports: ports.clone(), dir, runtime }
+    /// The same on the first hosts of a network.
+    pub fn three_on(network: &Arc<Network>) -> Vec<CassandraNode> {
+        let cluster = Cluster::new(3, Some(network.clone()));
+        let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, &cluster)).collect();
+        nodes.iter_mut().for_each(CassandraNode::wait_until_ready);
+        nodes
     }
 
-    pub fn host(&self) -> &str {
-        &self.host
+    /// Adds a node to those of this one's cluster. It has its part of their rows.
+    pub fn join(&self, number: u8) -> CassandraNode {
+        let mut node = CassandraNode::spawn(number, &self.cluster);
+        node.wait_until_ready();
+        node
+    }
+
+    fn spawn(number: u8, cluster: &Arc<Cluster>) -> CassandraNode {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("conf")).unwrap();
+        fs::write(dir.path().join("conf/cassandra.yaml"), settings(number, cluster)).unwrap();
+        fs::copy(repository().join("tests/cassandra/logback.xml"), dir.path().join("conf/logback.xml")).unwrap();
+        let child = spawn(number, cluster, dir.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        CassandraNode { child, number, cluster: cluster.clone(), dir, runtime }
+    }
+
+    pub fn host(&self) -> String {
+        self.cluster.host(self.number)
     }
     /// As Larder and the driver name it.
     pub fn address(&self) -> String {
-        format!("{}:{}", self.host, self.port())
+        format!("{}:{}", self.host(), self.port())
     }
     pub fn port(&self) -> u16 {
-        self.ports.native.number
+        self.cluster.native.number
     }
     /// What the node logged.
     pub fn log(&self) -> String {
@@ -143,23 +166,39 @@ impl CassandraNode {
         })
     }
     async fn session(&self) -> Result<Session, scylla::errors::NewSessionError> {
-        let node = format!("{}:{}", self.host, self.port());
-        SessionBuilder::new().known_node(node).user("cassandra", "cassandra").build().await
+        SessionBuilder::new().known_node(self.address()).user("cassandra", "cassandra").build().await
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
+    }
+    /// Has it do nothing until it gets the signal to continue. Its threads may go on for a moment after
+    /// the signal to stop: this waits for the last of them.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
     }
+    /// Has it end as an operator does.
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap();
+    }
     /// Starts it again with the same ports and data.
+    pub fn start_again(&mut self) {
+        self.child = spawn(self.number, &self.cluster, self.dir.path());
+        self.wait_until_ready();
+    }
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(self.dir.path());
-        self.wait_until_ready();
+        self.start_again();
     }
 
     fn wait_until_ready(&mut self) {
@@ -174,7 +213,7 @@ impl CassandraNode {
                 assert!(log.contains("in use by another process"), "Cassandra ends instead of starting:\n{log}");
                 return false;
             }
-            if TcpStream::connect((&self.host[..], self.port())).is_ok() && self.lets_in() {
+            if TcpStream::connect(self.address()).is_ok() && self.lets_in() {
                 return true;
             }
             assert!(start.elapsed() < PATIENCE, "Cassandra does not answer:\n{}", self.log());
@@ -207,15 +246,21 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn spawn(dir: &Path) -> Child {
+fn spawn(number: u8, cluster: &Cluster, dir: &Path) -> Child {
     let jars = repository().join(".deps/cassandra").canonicalize();
     let jars = jars.expect("`make tools` brings the jars of Cassandra");
     let options = fs::read_to_string(repository().join("tests/cassandra/jvm.options")).unwrap();
     let log = fs::File::options().create(true).append(true).open(dir.join("log.txt")).unwrap();
-    Command::new("java")
-        .current_dir(dir)
-        .args(options.lines())
-        .arg(format!("-Dcassandra.config=file://{}", dir.join("conf/cassandra.yaml").display()))
+    let mut java = match &cluster.network {
+        Some(network) => network.command_on(number.into(), "java"),
+        None => Command::new("java"),
+    };
+    java.current_dir(dir).args(options.lines());
+    if number > cluster.first {
+        // The others must know that it joins before it copies their rows.
+        java.arg("-Dcassandra.ring_delay_ms=5000");
+    }
+    java.arg(format!("-Dcassandra.config=file://{}", dir.join("conf/cassandra.yaml").display()))
         .arg(format!("-Dcassandra.storagedir={}", dir.display()))
         .arg("-cp")
         .arg(format!("conf:{}/*", jars.display()))
@@ -227,14 +272,24 @@ fn spawn(dir: &Path) -> Child {
         .expect("java is installed")
 }
 
-fn settings(number: u8, all: u8, ports: &Ports) -> String {
-    let [native, storage, tls_storage] = [&ports.native, &ports.storage, &ports.tls_storage].map(|port| port.number);
-    let seeds: Vec<_> = (1..=all).map(|number| format!("127.0.0.{number}:{storage}")).collect();
-    let seeds = seeds.join(",");
-    let authenticator = if all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
-    // Each node is told its part of the ring, so that all start at once.
-    let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(all);
-    let common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
+fn settings(number: u8, cluster: &Cluster) -> String {
+    let Cluster { first, native, storage, tls_storage, .. } = cluster;
+    let [native, storage, tls_storage] = [native, storage, tls_storage].map(|port| port.number);
+    let seeds: Vec<_> = (1..=*first).map(|number| format!("{}:{storage}", cluster.host(number))).collect();
+    let (host, seeds) = (cluster.host(number), seeds.join(","));
+    let authenticator = if *first == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
+    // Each node is told its part of the ring, so that the first start at once. A node that joins
+    // takes half of the part of one of them.
+    let half_parts = if number > *first { 1 } else { 2 * (number - 1) };
+    let token = i128::from(i64::MIN) + (1 << 63) * i128::from(half_parts) / i128::from(*first);
+    let mut common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
+    // With `periodic`, a node that is killed may lose what it acknowledged just before. So a row that
+    // two of three nodes acknowledged would be on one.
+    common = common.replace("commitlog_sync: periodic\ncommitlog_sync_period: 10s", "commitlog_sync: batch");
+    assert!(common.contains("commitlog_sync: batch"), "{common}");
+    if number > *first {
+        common = common.replace("auto_bootstrap: false", "auto_bootstrap: true");
+    }
     format!(
         "{common}
 initial_token: {token}
@@ -242,10 +297,10 @@ seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:
       - seeds: \"{seeds}\"
-listen_address: 127.0.0.{number}
+listen_address: {host}
 storage_port: {storage}
 ssl_storage_port: {tls_storage}
-rpc_address: 127.0.0.{number}
+rpc_address: {host}
 native_transport_port: {native}
 authenticator: {authenticator}
 memtable_heap_space: 64MiB

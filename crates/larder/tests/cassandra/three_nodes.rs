@@ -24,7 +24,7 @@ fn a_lost_or_stopped_node_loses_nothing_and_counts_nothing_twice() {
         watch.wait(&third, Some(1.0), "is back");
         assert_eq!((watch.lines(&third, "is away"), watch.lines(&third, "is back")), (1, 1), "three threads, one line");
         clients.proceed("it is back");
-        nodes[1].signal(Signal::STOP);
+        nodes[1].freeze();
         watch.wait(&second, Some(0.0), "is away");
         clients.proceed("a node has stopped");
         nodes[1].signal(Signal::CONT);

@@ -97,6 +97,10 @@ impl Freshness {
         self.table.store(Arc::new(table));
         self.has_prefixes.store(has_prefixes, Relaxed);
     }
+    /// Whether some copies have a lifetime of their own.
+    pub fn has_ttl(&self) -> bool {
+        self.table.load().policies().any(|policy| policy.ttl.is_some())
+    }
     /// Whether a key prefix has a policy of its own.
     #[inline]
     pub fn has_prefixes(&self) -> bool {

@@ -122,6 +122,7 @@ impl RoleChange<'_> {
             // Copies had the lifetimes of the other source.
             group.cache.tier().clear();
             group.writes.source_changed();
+            group.follow_events();
         }
         if *drops {
             mirror.drop_mirror();

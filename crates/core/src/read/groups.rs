@@ -177,20 +177,34 @@ impl ProcessGroup {
         })
     }
 
-    /// Gives the group keyspace notifications, which go to `channels`, if only Larder changes its
-    /// entries. Writers test the switch `is_on`.
+    /// Gives the group keyspace notifications, which go to `channels`, if only Larder changes the
+    /// entries of its source or of the mirror. Writers test the switch `is_on`.
     pub(crate) fn publish_events(&mut self, channels: Arc<dyn EventChannels>, is_on: Switch) {
-        let mut freshness = self.settings.prefixes.iter().map(|of| &of.freshness).chain([&self.settings.freshness]);
-        let has_ttl = freshness.any(|freshness| freshness.ttl.is_some());
-        let tier = match self.settings.source.class() {
-            SourceClass::Memory => TierRole::Store,
-            SourceClass::Store if has_ttl => TierRole::ShorterCopies,
-            SourceClass::Store => TierRole::Copies,
-            SourceClass::Table | SourceClass::SharedStore | SourceClass::Redis | SourceClass::Values => return,
-        };
+        let of_mirror = self.settings.mirror.as_ref().and_then(|mirror| self.event_tier(mirror));
+        let tier = self.event_tier(&self.settings.source);
+        if tier.or(of_mirror).is_none() {
+            return;
+        }
         let events = Arc::new(KeyEvents::new(channels, is_on, tier));
         self.cache.set_listener(ListenerKind::Events, events.clone());
         self.events = Some(events);
+    }
+
+    /// The source or its lifetimes have changed: events are those of the present source.
+    pub(crate) fn follow_events(&self) {
+        if let Some(events) = &self.events {
+            events.set_tier(self.event_tier(self.source_url()), &self.cache);
+        }
+    }
+
+    /// What the memory tier has of the entries of this source; `None`: other programs change them too.
+    fn event_tier(&self, source: &SourceUrl) -> Option<TierRole> {
+        match source.class() {
+            SourceClass::Memory => Some(TierRole::Store),
+            SourceClass::Store if self.freshness.has_ttl() => Some(TierRole::ShorterCopies),
+            SourceClass::Store => Some(TierRole::Copies),
+            SourceClass::Table | SourceClass::SharedStore | SourceClass::Redis | SourceClass::Values => None,
+        }
     }
 
     /// The shared part of its source, and the source's health.
@@ -283,6 +297,7 @@ impl ProcessGroup {
     /// the process's to change.
     pub(crate) fn reload(&self, settings: &GroupSettings) {
         self.freshness.replace(freshness_table(settings));
+        self.follow_events();
         self.cache.set_default_ttl(settings.freshness.ttl.map(millis));
         self.cache.stale_rules_changed();
         if self.modes.configure(settings) {

@@ -7,6 +7,7 @@
 //! Invariants:
 //! - The events of a key are published in the order of its changes.
 //! - [`KeyEvents::publish`] returns only when all events are published that its caller has noted.
+//! - A source that other programs change has no events. They come and go as a mirror takes its place.
 //! - While no event is wanted, a change costs the test of one word.
 //!
 //! Lock order: the tier's shards, then the queue. Publishing holds neither.
@@ -115,7 +116,8 @@ pub struct KeyEvents {
     classes: AtomicU32,
     is_on: Switch,
     channels: Arc<dyn EventChannels>,
-    tier: TierRole,
+    /// `None`: the source is one that other programs change, so no events are published now.
+    tier: Mutex<Option<TierRole>>,
     noted: Mutex<Vec<(KeyEvent, Box<[u8]>)>>,
     /// There is something to publish. Cleared only when it is published.
     is_due: AtomicBool,
@@ -126,12 +128,12 @@ pub struct KeyEvents {
 
 impl KeyEvents {
     /// Off. `is_on` is the switch that writers test.
-    pub fn new(channels: Arc<dyn EventChannels>, is_on: Switch, tier: TierRole) -> KeyEvents {
+    pub fn new(channels: Arc<dyn EventChannels>, is_on: Switch, tier: Option<TierRole>) -> KeyEvents {
         KeyEvents {
             classes: AtomicU32::new(0),
             is_on,
             channels,
-            tier,
+            tier: Mutex::new(tier),
             noted: Mutex::default(),
             is_due: AtomicBool::new(false),
             turn: Mutex::default(),
@@ -149,17 +151,32 @@ impl KeyEvents {
         EventClasses(self.classes.load(Relaxed))
     }
 
+    /// Whether events can be published with the source that the group has now.
+    pub fn can_be_on(&self) -> bool {
+        self.tier.lock().is_some()
+    }
+
     /// Publishes these classes of events from now on. `cache`: the memory tier of the group.
     pub fn set_classes(&self, classes: EventClasses, cache: &Arc<Cache>) {
-        let mut listening = self.listening.lock();
-        if !classes.are_published() {
-            self.is_on.set(false);
-            *listening = None;
-        } else if listening.is_none() {
-            *listening = Some(cache.listen(ListenerKind::Events));
-        }
         self.classes.store(classes.0, Relaxed);
-        self.is_on.set(classes.are_published());
+        self.switch(cache);
+    }
+
+    /// The tier has this of the entries from now on. The classes stay, also while there are no events.
+    pub fn set_tier(&self, tier: Option<TierRole>, cache: &Arc<Cache>) {
+        *self.tier.lock() = tier;
+        self.switch(cache);
+    }
+
+    fn switch(&self, cache: &Arc<Cache>) {
+        let mut listening = self.listening.lock();
+        let is_on = self.classes().are_published() && self.can_be_on();
+        match is_on {
+            false => *listening = None,
+            true if listening.is_none() => *listening = Some(cache.listen(ListenerKind::Events)),
+            true => {}
+        }
+        self.is_on.set(is_on);
     }
 
     /// Notes an event, which [`publish`](Self::publish) publishes. The caller has not yet freed the
@@ -217,9 +234,10 @@ impl Listener for KeyEvents {
     fn changed(&self, _: Key<'_>, _: u64) {}
 
     fn removed(&self, key: Key<'_>, why: Removal) {
+        let tier = *self.tier.lock();
         let (event, is_of_entry) = match why {
-            Removal::Expired => (KeyEvent::Expired, self.tier != TierRole::ShorterCopies),
-            Removal::Evicted => (KeyEvent::Evicted, self.tier == TierRole::Store),
+            Removal::Expired => (KeyEvent::Expired, matches!(tier, Some(TierRole::Store | TierRole::Copies))),
+            Removal::Evicted => (KeyEvent::Evicted, tier == Some(TierRole::Store)),
         };
         if is_of_entry {
             self.note(event, key.bytes());
@@ -270,7 +288,7 @@ mod tests {
     fn what_is_wanted_is_published_when_no_lock_is_held() {
         for tier in [TierRole::Store, TierRole::Copies, TierRole::ShorterCopies] {
             let published = Arc::new(Published::default());
-            let events = Arc::new(KeyEvents::new(published.clone(), Switch::default(), tier));
+            let events = Arc::new(KeyEvents::new(published.clone(), Switch::default(), Some(tier)));
             let cache = Cache::new(Config { max_keys: Some(1), shards: Some(1), ..Config::default() });
             assert!(cache.set_listener(ListenerKind::Events, events.clone()));
             let take = || std::mem::take(&mut *published.0.lock());
@@ -300,6 +318,12 @@ mod tests {
             events.note(KeyEvent::Del, b"b");
             events.publish();
             assert!(take().is_empty(), "not wanted");
+            events.set_tier(None, &cache);
+            set(b"c", Expiry::Never, 1);
+            assert!(take().is_empty() && !cache.is_listened_to(), "of another source");
+            events.set_tier(Some(tier), &cache);
+            set(b"c", Expiry::Never, 1);
+            assert_eq!(take().last().unwrap(), "__keyevent@0__:set c", "the classes stay");
             events.set_classes(EventClasses::parse(b"").unwrap(), &cache);
             set(b"c", Expiry::Never, 1);
             assert!(take().is_empty() && !cache.is_listened_to());

@@ -137,12 +137,14 @@ fn two_redis_servers_trade_places_under_writes_and_back() {
         let (from, to) = (format!("{}/0", one.url()), format!("{}/0", other.url()));
         folder.write(&from, Some(&to));
         let larder = Larder::start(&["--config", path(&folder.file()), "--coherence", coherence]);
-        let traffic = Traffic::default();
+        let (traffic, mut client) = (Traffic::default(), larder.client());
+        assert_eq!(client.command(&["SET", "kept", "1"]), Reply::ok());
         traffic.run(&larder, || {
             wait_in_step(&larder);
             for (source, mirror) in [(&to, &from), (&from, &to), (&to, &from)] {
                 traffic.proceed("writes");
                 wait_nearly_in_step(&larder);
+                assert_eq!(client.command(&["GET", "kept"]), Reply::bulk("1"));
                 folder.reload(&larder, source, Some(mirror));
             }
             traffic.proceed("writes");
@@ -151,12 +153,14 @@ fn two_redis_servers_trade_places_under_writes_and_back() {
         wait_in_step(&larder);
         assert_eq!(differences(&one, &other), Vec::<String>::new());
         // The new source announces changes, the old one is not heard.
-        let mut client = larder.client();
         assert_eq!(client.command(&["SET", "seen", "1"]), Reply::ok());
         assert_eq!(client.command(&["GET", "seen"]), Reply::bulk("1"));
         if coherence == "coherent" {
             other.command(&["SET", "seen", "2"]);
             wait_until("the change to be seen", || client.command(&["GET", "seen"]) == Reply::bulk("2"));
+            // Memory has no copy from before, which no server would announce.
+            other.command(&["SET", "kept", "2"]);
+            assert_eq!(client.command(&["GET", "kept"]), Reply::bulk("2"));
         }
     }
 }
@@ -241,14 +245,31 @@ fn a_store_and_a_node_of_cassandra_trade_places_under_writes_and_back() {
     let (url, store) = (node.url("swaps"), folder.store("store"));
     let larder = folder.start(&store, Some(&url));
     let traffic = Traffic::default();
+    let (mut client, mut subscriber) = (larder.client(), larder.client());
+    let setting = "notify-keyspace-events";
+    assert_eq!(client.command(&["CONFIG", "SET", setting, "K$"]), Reply::ok());
+    subscriber.command(&["SUBSCRIBE", "__keyspace@0__:told"]);
+    client.command(&["SET", "told", "v"]);
     traffic.run(&larder, || {
         wait_nearly_in_step(&larder);
         folder.reload(&larder, &url, Some(&store));
         traffic.proceed("writes to the cluster");
+        // Other programs may change its entries too, so there are no events.
+        client.command(&["APPEND", "told", "v"]);
+        assert_eq!(
+            client.command(&["CONFIG", "GET", setting]),
+            Reply::Array(Some(vec![Reply::bulk(setting), Reply::bulk("")]))
+        );
+        assert!(matches!(client.command(&["CONFIG", "SET", setting, "K$"]), Reply::Error(_)));
         wait_nearly_in_step(&larder);
         folder.reload(&larder, &store, Some(&url));
         traffic.proceed("writes to the store");
+        client.command(&["SETRANGE", "told", "0", "w"]);
     });
+    for event in ["set", "setrange"] {
+        let message = ["message", "__keyspace@0__:told", event].map(Reply::bulk);
+        assert_eq!(subscriber.read().unwrap(), Reply::Array(Some(message.to_vec())));
+    }
     judge(&traffic, &larder);
     wait_in_step(&larder);
     let rows = rows(&node, "swaps");

@@ -6,7 +6,7 @@ use crate::{
     command_outcome::{CommandError, Done, Flow, SYNTAX},
 };
 use larder_config::{LogLevel, SavePoint};
-use larder_core::read::EventClasses;
+use larder_core::read::{EventClasses, KeyEvents};
 use larder_engine::Eviction;
 use larder_proto::{glob, resp::parse_i64};
 use larder_source::{ModeRule, mode_rules_text, parse_mode_rules};
@@ -58,7 +58,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter { name: "maxmemory-policy", get: |call| eviction_policy(call).into() },
     Parameter {
         name: KEY_EVENTS,
-        get: |call| call.group().events.as_ref().map(|events| events.classes().to_string()).unwrap_or_default(),
+        get: |call| events_now(call).map(|events| events.classes().to_string()).unwrap_or_default(),
     },
     Parameter { name: "port", get: |call| call.worker.app.bound.redis_port().to_string() },
     Parameter { name: "proto-max-bulk-len", get: |call| call.worker.app.settings.max_value.to_string() },
@@ -263,11 +263,16 @@ pub(super) fn possible_memory(call: &CommandContext<'_>, name: &[u8], bytes: usi
     call.worker.app.groups.default().bound_problem(bytes).map_or(Ok(bytes), |why| Err(failed(name, &why)))
 }
 
+/// The keyspace events of the group, if its source has them.
+fn events_now<'c>(call: &'c CommandContext<'_>) -> Option<&'c KeyEvents> {
+    call.group().events.as_deref().filter(|events| events.can_be_on())
+}
+
 /// Classes of keyspace events that can be published: of entries that other programs change, Larder
 /// does not know the events.
 fn possible_events(call: &CommandContext<'_>, name: &[u8], letters: &[u8]) -> Result<EventClasses, CommandError> {
     let classes = EventClasses::parse(letters).map_err(|why| failed(name, &why.to_string()))?;
-    match call.group().events.is_some() || classes == EventClasses::default() {
+    match events_now(call).is_some() || classes == EventClasses::default() {
         true => Ok(classes),
         false => Err(failed(name, "Larder publishes events without a source and with a disk store, not with this one")),
     }

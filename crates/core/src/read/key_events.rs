@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn the_events_of_a_command_share_their_steps() {
         let greedy = Arc::new(Greedy::default());
-        let events = Arc::new(KeyEvents::new(greedy.clone(), Switch::default(), TierRole::Store));
+        let events = Arc::new(KeyEvents::new(greedy.clone(), Switch::default(), Some(TierRole::Store)));
         let cache = Cache::new(Config { shards: Some(1), ..Config::default() });
         assert!(cache.set_listener(ListenerKind::Events, events.clone()));
         events.set_classes(EventClasses::parse(b"KA").unwrap(), &cache);

@@ -39,8 +39,8 @@ pub struct CassandraNode {
 
 /// What the nodes of a cluster have in common. Each has an address of its own.
 struct Cluster {
-    /// Nodes that start together. Others join them.
-    first: u8,
+    /// How many nodes it has.
+    all: u8,
     /// Where each node has a host of its own; `None`: 127.0.0.1 and those that follow it.
     network: Option<Arc<Network>>,
     native: Port,
@@ -48,9 +48,9 @@ struct Cluster {
     tls_storage: Port,
 }
 impl Cluster {
-    fn new(first: u8, network: Option<Arc<Network>>) -> Arc<Cluster> {
+    fn new(all: u8, network: Option<Arc<Network>>) -> Arc<Cluster> {
         let (native, storage, tls_storage) = (Port::free(), Port::free(), Port::free());
-        Arc::new(Cluster { first, network, native, storage, tls_storage })
+        Arc::new(Cluster { all, network, native, storage, tls_storage })
     }
     fn host(&self, number: u8) -> String {
         let subnet = self.network.as_ref().map_or("127.0.0", |network| &network.subnet);
@@ -87,21 +87,6 @@ impl CassandraNode {
                 return nodes;
             }
         }
-    }
-
-    /// The same on the first hosts of a network.
-    pub fn three_on(network: &Arc<Network>) -> Vec<CassandraNode> {
-        let cluster = Cluster::new(3, Some(network.clone()));
-        let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, &cluster)).collect();
-        nodes.iter_mut().for_each(CassandraNode::wait_until_ready);
-        nodes
-    }
-
-    /// Adds a node to those of this one's cluster. It has its part of their rows.
-    pub fn join(&self, number: u8) -> CassandraNode {
-        let mut node = CassandraNode::spawn(number, &self.cluster);
-        node.wait_until_ready();
-        node
     }
 
     fn spawn(number: u8, cluster: &Arc<Cluster>) -> CassandraNode {
@@ -186,11 +171,6 @@ impl CassandraNode {
         let _ = self.child.kill();
         self.child.wait().unwrap();
     }
-    /// Has it end as an operator does.
-    pub fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        self.child.wait().unwrap();
-    }
     /// Starts it again with the same ports and data.
     pub fn start_again(&mut self) {
         self.child = spawn(self.number, &self.cluster, self.dir.path());
@@ -256,10 +236,6 @@ fn spawn(number: u8, cluster: &Cluster, dir: &Path) -> Child {
         None => Command::new("java"),
     };
     java.current_dir(dir).args(options.lines());
-    if number > cluster.first {
-        // The others must know that it joins before it copies their rows.
-        java.arg("-Dcassandra.ring_delay_ms=5000");
-    }
     java.arg(format!("-Dcassandra.config=file://{}", dir.join("conf/cassandra.yaml").display()))
         .arg(format!("-Dcassandra.storagedir={}", dir.display()))
         .arg("-cp")
@@ -273,23 +249,18 @@ fn spawn(number: u8, cluster: &Cluster, dir: &Path) -> Child {
 }
 
 fn settings(number: u8, cluster: &Cluster) -> String {
-    let Cluster { first, native, storage, tls_storage, .. } = cluster;
+    let Cluster { all, native, storage, tls_storage, .. } = cluster;
     let [native, storage, tls_storage] = [native, storage, tls_storage].map(|port| port.number);
-    let seeds: Vec<_> = (1..=*first).map(|number| format!("{}:{storage}", cluster.host(number))).collect();
+    let seeds: Vec<_> = (1..=*all).map(|number| format!("{}:{storage}", cluster.host(number))).collect();
     let (host, seeds) = (cluster.host(number), seeds.join(","));
-    let authenticator = if *first == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
-    // Each node is told its part of the ring, so that the first start at once. A node that joins
-    // takes half of the part of one of them.
-    let half_parts = if number > *first { 1 } else { 2 * (number - 1) };
-    let token = i128::from(i64::MIN) + (1 << 63) * i128::from(half_parts) / i128::from(*first);
-    let mut common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
+    let authenticator = if *all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
+    // Each node is told its part of the ring, so that all start at once.
+    let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(*all);
+    let common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
     // With `periodic`, a node that is killed may lose what it acknowledged just before. So a row that
     // two of three nodes acknowledged would be on one.
-    common = common.replace("commitlog_sync: periodic\ncommitlog_sync_period: 10s", "commitlog_sync: batch");
+    let common = common.replace("commitlog_sync: periodic\ncommitlog_sync_period: 10s", "commitlog_sync: batch");
     assert!(common.contains("commitlog_sync: batch"), "{common}");
-    if number > *first {
-        common = common.replace("auto_bootstrap: false", "auto_bootstrap: true");
-    }
     format!(
         "{common}
 initial_token: {token}

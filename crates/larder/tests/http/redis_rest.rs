@@ -127,8 +127,10 @@ fn a_failed_get_is_counted() {
     let larder = Larder::start(&[]);
     let mut client = larder.client();
     assert_eq!(client.command(&["JSON.SET", "d", "$", "1"]), Reply::Simple("OK".into()));
-    let (status, answer) = ask(&larder, "GET /redis/get/d", "", "");
-    assert!(status == 400 && answer["error"].as_str().unwrap().starts_with("WRONGTYPE "), "{answer}");
+    let (mut stream, mut answer) = (connect(larder.http), [0; 16]);
+    stream.write_all(b"GET /redis/get/d HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 400 Bad");
     let info = value(&client.command(&["INFO", "commandstats", "errorstats"]));
     let info = info.as_str().unwrap();
     let of_get = info.lines().find(|line| line.starts_with("cmdstat_get:")).unwrap();

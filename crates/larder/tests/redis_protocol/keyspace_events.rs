@@ -280,10 +280,9 @@ fn writes_of_other_protocols_have_events() {
             ("touch m 100", "TOUCHED", "expire m"),
             ("gat 200 nothing", "END", ""),
             ("touch m 0", "TOUCHED", "persist m"),
-            ("touch m 0", "TOUCHED", ""),
             // A stale entry, and a client that makes it again, have the value that was there.
             ("md m I", "HD", ""),
-            ("mg m", "HD W X", ""),
+            ("mg m", "HD X W", ""),
             ("set m 0 -1 1\r\n1", "STORED", "del m"),
             ("set m 0 -1 1\r\n1", "STORED", ""),
             ("set m 0 0 1\r\n1", "STORED", "new m, set m"),

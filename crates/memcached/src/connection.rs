@@ -373,12 +373,12 @@ fn begin(
     replies: &mut Replies<'_>,
 ) -> Next {
     let (worker, group, now) = (reader.worker, reader.group, reader.now);
-    if !session.passes(worker) {
-        if let Err(line) = session.check(worker, request, &key_of(request)) {
-            worker.counters.memcached_errors.add(1);
-            replies::line(replies.output(), &line);
-            return Next::Done;
-        }
+    if !session.passes(worker)
+        && let Err(line) = session.check(worker, request, &key_of(request))
+    {
+        worker.counters.memcached_errors.add(1);
+        replies::line(replies.output(), &line);
+        return Next::Done;
     }
     match request {
         Request::Get { keys, with_version, exptime: None } => {

@@ -30,12 +30,11 @@ pub(crate) fn status(out: &mut Output, code: &str, meta: &Meta<'_>) {
             b'O' => opaque(out, token),
             b'k' => key(out, meta),
             // Like in memcached, what was not stored has a size and no version.
-            b'c' | b's' if code != "HD" => match meta.command {
-                MetaCommand::Set(value) => {
-                    flag(out, &token[..1], if token[0] == b's' { value.len() as u64 } else { 0 })
+            b'c' | b's' if code != "HD" => {
+                if let MetaCommand::Set(value) = meta.command {
+                    flag(out, &token[..1], if token[0] == b's' { value.len() as u64 } else { 0 });
                 }
-                _ => {}
-            },
+            }
             _ => {}
         }
     }

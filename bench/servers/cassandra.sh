@@ -4,6 +4,8 @@ set -eu
 mkdir -p conf
 cp logback.xml conf
 cat cassandra.yaml - > conf/cassandra.yaml <<YAML
+commitlog_sync: periodic
+commitlog_sync_period: 10s
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:

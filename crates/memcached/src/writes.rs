@@ -133,11 +133,7 @@ pub(crate) fn set_here(
     let key = group.cache.key(key);
     let mut tier = group.tier_for_change(key);
     let stored = tier.set(key, write, now).inspect_err(|_| forget(group, &mut tier, key, now))?;
-    match (expires, stored) {
-        (Expires::Past, Stored::Replaced(_)) => group.note_event(KeyEvent::Del, key.bytes()),
-        (Expires::Past, _) => {}
-        _ => group.note_set(key.bytes(), matches!(stored, Stored::Created(_)), matches!(expires, Expires::At(_))),
-    }
+    note_put(group, key.bytes(), Some(expires), matches!(stored, Stored::Created(_)));
     Ok(())
 }
 
@@ -210,13 +206,23 @@ pub(crate) fn write_here(group: &Group, command: &WriteCommand<'_>, now: Millis,
 fn note_events(group: &Group, command: &WriteCommand<'_>, edit: Edit, held: Option<bool>) {
     let key = &command.key;
     match (edit, held) {
-        (Edit::Keep, _) | (Edit::Delete | Edit::Expire(_) | Edit::Put(Some(Expires::Past), _), None) => {}
-        (Edit::Delete | Edit::Put(Some(Expires::Past), _), Some(_)) => group.note_event(KeyEvent::Del, key),
+        (Edit::Keep, _) | (Edit::Delete | Edit::Expire(_), None) => {}
+        (Edit::Delete, Some(_)) => group.note_event(KeyEvent::Del, key),
         (Edit::Expire(expires), Some(had_expiry)) => note_touch(group, key, expires, had_expiry),
         (Edit::Put(expires, _), Some(had_expiry)) if command.write.what.keeps_value() => {
             expires.into_iter().for_each(|expires| note_touch(group, key, expires, had_expiry));
         }
-        (Edit::Put(expires, _), _) => group.note_set(key, held.is_none(), matches!(expires, Some(Expires::At(_)))),
+        (Edit::Put(expires, _), _) => note_put(group, key, expires, held.is_none()),
+    }
+}
+
+/// Notes that a client stored a value. One that has expired already leaves no entry.
+#[inline]
+fn note_put(group: &Group, key: &[u8], expires: Option<Expires>, is_new: bool) {
+    match expires {
+        Some(Expires::Past) if is_new => {}
+        Some(Expires::Past) => group.note_event(KeyEvent::Del, key),
+        _ => group.note_set(key, is_new, matches!(expires, Some(Expires::At(_)))),
     }
 }
 

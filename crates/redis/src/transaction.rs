@@ -47,8 +47,7 @@ pub(super) fn queue(call: &mut CommandContext<'_>) -> Done {
 }
 
 /// Refuses a command that the source would not queue: also one of Larder's own that an older source
-/// does not have. MULTI has made sure that the source's command
-/// table is known.
+/// does not have. MULTI has made sure that the source's command table is known.
 fn check_forwarded(call: &CommandContext<'_>) -> Result<(), CommandError> {
     if !call.command.is_data() {
         return Ok(());

@@ -117,7 +117,7 @@ fn proxies(nodes: &[CassandraNode]) -> (Port, Arc<Refusals>) {
     let (port, listeners) = loop {
         let port = Port::free();
         let listeners: io::Result<Vec<_>> =
-            nodes.iter().map(|node| TcpListener::bind((&node.host()[..], port.number))).collect();
+            nodes.iter().map(|node| TcpListener::bind((node.host(), port.number))).collect();
         // The port is free on 127.0.0.1; another process may have it on the other addresses.
         if let Ok(listeners) = listeners {
             break (port, listeners);
@@ -126,10 +126,10 @@ fn proxies(nodes: &[CassandraNode]) -> (Port, Arc<Refusals>) {
     let first = Arc::new(Refusals::default());
     for (number, listener) in listeners.into_iter().enumerate() {
         let refusals = if number == 0 { first.clone() } else { Arc::default() };
-        let node = nodes[number].address();
+        let node = (nodes[number].host().to_owned(), nodes[number].port());
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if let Ok(node) = TcpStream::connect(&node) {
+                if let Ok(node) = TcpStream::connect((&node.0[..], node.1)) {
                     refusals.serve(client, node);
                 }
             }

@@ -1,5 +1,5 @@
 //! Nodes of Cassandra of the tests' own, from the jars of `tests/cassandra` in `.deps`.
-use crate::{common::Port, network::Network};
+use crate::common::Port;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use scylla::{
     client::{session::Session, session_builder::SessionBuilder},
@@ -31,30 +31,21 @@ pub fn wait_for_cluster(what: &str, mut done: impl FnMut() -> bool) {
 /// one of three. Ready when made, killed when dropped.
 pub struct CassandraNode {
     child: Child,
-    number: u8,
-    cluster: Arc<Cluster>,
+    host: String,
+    ports: Arc<Ports>,
     dir: TempDir,
     runtime: tokio::runtime::Runtime,
 }
 
-/// What the nodes of a cluster have in common. Each has an address of its own.
-struct Cluster {
-    /// How many nodes it has.
-    all: u8,
-    /// Where each node has a host of its own; `None`: 127.0.0.1 and those that follow it.
-    network: Option<Arc<Network>>,
+/// The ports of all nodes of a cluster, each of which has an address of its own.
+struct Ports {
     native: Port,
     storage: Port,
     tls_storage: Port,
 }
-impl Cluster {
-    fn new(all: u8, network: Option<Arc<Network>>) -> Arc<Cluster> {
-        let (native, storage, tls_storage) = (Port::free(), Port::free(), Port::free());
-        Arc::new(Cluster { all, network, native, storage, tls_storage })
-    }
-    fn host(&self, number: u8) -> String {
-        let subnet = self.network.as_ref().map_or("127.0.0", |network| &network.subnet);
-        format!("{subnet}.{number}")
+impl Ports {
+    fn free() -> Ports {
+        Ports { native: Port::free(), storage: Port::free(), tls_storage: Port::free() }
     }
 }
 
@@ -71,7 +62,7 @@ impl CassandraNode {
     }
 
     pub fn start() -> CassandraNode {
-        let mut node = CassandraNode::spawn(1, &Cluster::new(1, None));
+        let mut node = CassandraNode::spawn(1, 1, &Arc::new(Ports::free()));
         node.wait_until_ready();
         node
     }
@@ -80,8 +71,8 @@ impl CassandraNode {
     /// is away may be the one that knows them.
     pub fn three() -> Vec<CassandraNode> {
         loop {
-            let cluster = Cluster::new(3, None);
-            let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, &cluster)).collect();
+            let ports = Arc::new(Ports::free());
+            let mut nodes: Vec<_> = (1..=3).map(|number| CassandraNode::spawn(number, 3, &ports)).collect();
             // Ports are free on 127.0.0.1 only; another process may have them on the other addresses.
             if nodes.iter_mut().all(CassandraNode::has_its_ports) {
                 return nodes;
@@ -89,25 +80,26 @@ impl CassandraNode {
         }
     }
 
-    fn spawn(number: u8, cluster: &Arc<Cluster>) -> CassandraNode {
+    /// Node `number` of `all`.
+    fn spawn(number: u8, all: u8, ports: &Arc<Ports>) -> CassandraNode {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("conf")).unwrap();
-        fs::write(dir.path().join("conf/cassandra.yaml"), settings(number, cluster)).unwrap();
+        fs::write(dir.path().join("conf/cassandra.yaml"), settings(number, all, ports)).unwrap();
         fs::copy(repository().join("tests/cassandra/logback.xml"), dir.path().join("conf/logback.xml")).unwrap();
-        let child = spawn(number, cluster, dir.path());
+        let child = spawn(dir.path());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        CassandraNode { child, number, cluster: cluster.clone(), dir, runtime }
+        CassandraNode { child, host: format!("127.0.0.{number}"), ports: ports.clone(), dir, runtime }
     }
 
-    pub fn host(&self) -> String {
-        self.cluster.host(self.number)
+    pub fn host(&self) -> &str {
+        &self.host
     }
     /// As Larder and the driver name it.
     pub fn address(&self) -> String {
-        format!("{}:{}", self.host(), self.port())
+        format!("{}:{}", self.host, self.port())
     }
     pub fn port(&self) -> u16 {
-        self.cluster.native.number
+        self.ports.native.number
     }
     /// What the node logged.
     pub fn log(&self) -> String {
@@ -151,7 +143,8 @@ impl CassandraNode {
         })
     }
     async fn session(&self) -> Result<Session, scylla::errors::NewSessionError> {
-        SessionBuilder::new().known_node(self.address()).user("cassandra", "cassandra").build().await
+        let node = format!("{}:{}", self.host, self.port());
+        SessionBuilder::new().known_node(node).user("cassandra", "cassandra").build().await
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -172,13 +165,10 @@ impl CassandraNode {
         self.child.wait().unwrap();
     }
     /// Starts it again with the same ports and data.
-    pub fn start_again(&mut self) {
-        self.child = spawn(self.number, &self.cluster, self.dir.path());
-        self.wait_until_ready();
-    }
     pub fn restart(&mut self) {
         self.kill();
-        self.start_again();
+        self.child = spawn(self.dir.path());
+        self.wait_until_ready();
     }
 
     fn wait_until_ready(&mut self) {
@@ -193,7 +183,7 @@ impl CassandraNode {
                 assert!(log.contains("in use by another process"), "Cassandra ends instead of starting:\n{log}");
                 return false;
             }
-            if TcpStream::connect(self.address()).is_ok() && self.lets_in() {
+            if TcpStream::connect((&self.host[..], self.port())).is_ok() && self.lets_in() {
                 return true;
             }
             assert!(start.elapsed() < PATIENCE, "Cassandra does not answer:\n{}", self.log());
@@ -226,17 +216,15 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn spawn(number: u8, cluster: &Cluster, dir: &Path) -> Child {
+fn spawn(dir: &Path) -> Child {
     let jars = repository().join(".deps/cassandra").canonicalize();
     let jars = jars.expect("`make tools` brings the jars of Cassandra");
     let options = fs::read_to_string(repository().join("tests/cassandra/jvm.options")).unwrap();
     let log = fs::File::options().create(true).append(true).open(dir.join("log.txt")).unwrap();
-    let mut java = match &cluster.network {
-        Some(network) => network.command_on(number.into(), "java"),
-        None => Command::new("java"),
-    };
-    java.current_dir(dir).args(options.lines());
-    java.arg(format!("-Dcassandra.config=file://{}", dir.join("conf/cassandra.yaml").display()))
+    Command::new("java")
+        .current_dir(dir)
+        .args(options.lines())
+        .arg(format!("-Dcassandra.config=file://{}", dir.join("conf/cassandra.yaml").display()))
         .arg(format!("-Dcassandra.storagedir={}", dir.display()))
         .arg("-cp")
         .arg(format!("conf:{}/*", jars.display()))
@@ -248,30 +236,28 @@ fn spawn(number: u8, cluster: &Cluster, dir: &Path) -> Child {
         .expect("java is installed")
 }
 
-fn settings(number: u8, cluster: &Cluster) -> String {
-    let Cluster { all, native, storage, tls_storage, .. } = cluster;
-    let [native, storage, tls_storage] = [native, storage, tls_storage].map(|port| port.number);
-    let seeds: Vec<_> = (1..=*all).map(|number| format!("{}:{storage}", cluster.host(number))).collect();
-    let (host, seeds) = (cluster.host(number), seeds.join(","));
-    let authenticator = if *all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
+fn settings(number: u8, all: u8, ports: &Ports) -> String {
+    let [native, storage, tls_storage] = [&ports.native, &ports.storage, &ports.tls_storage].map(|port| port.number);
+    let seeds: Vec<_> = (1..=all).map(|number| format!("127.0.0.{number}:{storage}")).collect();
+    let seeds = seeds.join(",");
+    let authenticator = if all == 1 { "PasswordAuthenticator" } else { "AllowAllAuthenticator" };
     // Each node is told its part of the ring, so that all start at once.
-    let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(*all);
+    let token = i128::from(i64::MIN) + (1 << 64) * i128::from(number - 1) / i128::from(all);
     let common = fs::read_to_string(repository().join("tests/cassandra/cassandra.yaml")).unwrap();
     // With `periodic`, a node that is killed may lose what it acknowledged just before. So a row that
     // two of three nodes acknowledged would be on one.
-    let common = common.replace("commitlog_sync: periodic\ncommitlog_sync_period: 10s", "commitlog_sync: batch");
-    assert!(common.contains("commitlog_sync: batch"), "{common}");
     format!(
         "{common}
+commitlog_sync: batch
 initial_token: {token}
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters:
       - seeds: \"{seeds}\"
-listen_address: {host}
+listen_address: 127.0.0.{number}
 storage_port: {storage}
 ssl_storage_port: {tls_storage}
-rpc_address: {host}
+rpc_address: 127.0.0.{number}
 native_transport_port: {native}
 authenticator: {authenticator}
 memtable_heap_space: 64MiB

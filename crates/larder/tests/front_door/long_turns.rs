@@ -15,7 +15,7 @@ use std::{
 
 /// The bound of optimised code, and thirty times of it for the tests' build, whose largest crate is
 /// not optimised, on a slow machine.
-const MOST_CPU: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1500 } else { 50 });
+pub const MOST_CPU: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1500 } else { 50 });
 /// Arguments of a long command.
 const ARGS: usize = 20_000;
 /// The longest key is 64 KiB.

@@ -14,7 +14,7 @@ mod attacks_tls;
 mod established;
 mod kept_identities;
 mod limits;
-mod long_turns;
+pub mod long_turns;
 mod overload;
 mod proxies;
 mod proxy_headers;

@@ -3,6 +3,7 @@ use super::{
     common::{RedisServer, Reply},
     wire::{Wire, start},
 };
+use crate::front_door::long_turns::MOST_CPU;
 
 #[test]
 fn other_protocols_close_the_connection() {
@@ -108,12 +109,14 @@ fn the_reply_of_a_line_has_room_or_is_an_error() {
     }
 }
 
-/// The keys of a line are read in one turn, so lines have a bound.
+/// The keys of a line are read in one turn, so lines have a bound, and so has its CPU time.
 #[test]
 fn a_line_of_keys_has_a_bound() {
     let larder = start(&["--threads=1"]);
     let mut wire = Wire::larder(&larder);
     assert_eq!(wire.ask(format!("get{}\r\n", " k".repeat(500_000))), "END\r\n");
+    let longest = larder.metric("larder_longest_turn_seconds");
+    assert!(longest < MOST_CPU.as_secs_f64(), "{longest} s of CPU");
     let _ = wire.try_send(format!("get{}\r\n", " k".repeat(4_000_000)));
     assert_eq!(wire.rest(), "");
 }

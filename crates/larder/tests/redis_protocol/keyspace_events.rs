@@ -189,8 +189,8 @@ fn expired_and_evicted_keys_are_told() {
     }
 }
 
-/// Clients of two protocols, on two cores, write and delete one key. Only in the order of the changes do their events
-/// make sense.
+/// Clients of two protocols, on two cores, write and delete one key. Only in the order of the changes
+/// do their events make sense.
 #[test]
 fn events_of_a_key_have_the_order_of_its_changes() {
     const ROUNDS: usize = 2_000;

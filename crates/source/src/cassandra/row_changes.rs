@@ -10,7 +10,10 @@ use crate::{local_store::Revision, source_error::SourceError};
 use bytes::Bytes;
 use larder_store::{StoredValue, clock};
 use scylla::{
-    errors::ExecutionError, response::query_result::QueryResult, statement::prepared::PreparedStatement, value::Row,
+    errors::{ExecutionError, RequestAttemptError},
+    response::query_result::QueryResult,
+    statement::prepared::PreparedStatement,
+    value::Row,
 };
 use tokio::time::{Instant, sleep};
 
@@ -110,10 +113,8 @@ pub(super) async fn write_row_if(
     };
     match fate(&error) {
         Fate::Refused => Err(settings.refused(describe(&error))),
-        // Another round of the same transaction may have been accepted by some replicas.
-        Fate::NotSent if !matches!(error, ExecutionError::LastAttemptError(_)) => {
-            Err(settings.unavailable(describe(&error)))
-        }
+        // A node that answers so may have begun: some replicas may have accepted an earlier round.
+        Fate::NotSent if !is_answer(&error) => Err(settings.unavailable(describe(&error))),
         Fate::NotSent | Fate::Unknown => {
             let found = look_back(settings, session, transactions, &row_key).await;
             decided(settings, &error, found, version, expected)
@@ -142,13 +143,19 @@ fn decided(
 ) -> Result<bool, SourceError> {
     match found {
         Ok(Revision(Some(found))) if Some(found) == version => Ok(true),
-        // The read at serial consistency has ended all transactions before it.
-        Ok(Revision(Some(found))) if Some(found) == expected => {
+        // The node has ended its attempt, and the read at serial consistency all transactions before it.
+        // Without an answer, the node may go on with its attempt after the read.
+        Ok(Revision(Some(found))) if Some(found) == expected && is_answer(error) => {
             Err(settings.unavailable(format!("{} (nothing has changed)", describe(error))))
         }
         // It may have been applied and replaced since.
         _ => Err(settings.lost(describe(error))),
     }
+}
+
+/// Whether the node that led the transaction answered.
+fn is_answer(error: &ExecutionError) -> bool {
+    matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(..)))
 }
 
 /// The revision of a row once all transactions before are decided.

@@ -3,7 +3,7 @@ use super::*;
 use crate::source_health::SourceHealth;
 use larder_base::buffers::Buffers;
 use larder_config::SourceUrl;
-use scylla::errors::{DbError, RequestAttemptError, WriteType};
+use scylla::errors::{BrokenConnectionErrorKind, DbError, WriteType};
 
 fn settings() -> CassandraSettings {
     let Ok(SourceUrl::Cassandra(url)) = "cassandra://db/shop".parse() else { panic!("a URL") };
@@ -48,5 +48,19 @@ fn an_undecided_transaction_is_never_reported_as_what_it_was_not() {
             other => panic!("{shown}: {other:?}"),
         };
         assert_eq!(said, expected, "{shown}");
+    }
+}
+
+#[test]
+fn a_node_that_did_not_answer_may_go_on_after_the_read() {
+    let settings = settings();
+    let broken = RequestAttemptError::BrokenConnectionError(BrokenConnectionErrorKind::ChannelError.into());
+    for error in
+        [ExecutionError::RequestTimeout(std::time::Duration::from_secs(1)), ExecutionError::LastAttemptError(broken)]
+    {
+        let said = |found, ours| decided(&settings, &error, Ok(Revision(found)), ours, Some(3));
+        assert!(matches!(said(Some(3), Some(7)), Err(SourceError::Lost(_))), "{error}");
+        assert!(matches!(said(Some(3), None), Err(SourceError::Lost(_))), "{error}");
+        assert_eq!(said(Some(7), Some(7)), Ok(true), "{error}");
     }
 }

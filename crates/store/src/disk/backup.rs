@@ -9,7 +9,7 @@
 //! Numbers are little-endian. A file without its end was interrupted; it is written under another
 //! name until it is whole.
 use super::{
-    dir::Dir,
+    dir::{Dir, database},
     format,
     settings::StoreSettings,
     tree::{Range, Tree, TreeWalk},
@@ -135,22 +135,25 @@ pub fn restore(
     if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!("{}: is not empty", dir.display()));
     }
-    if new.exists() {
-        std::fs::remove_dir_all(&new).map_err(in_new)?;
-    }
+    // Another restore may write it.
+    let store = Dir::lock(&new)?;
     let half = Half(&new);
-    let store = Dir::lock(half.0)?;
+    let left_over = database(&new);
+    if left_over.exists() {
+        std::fs::remove_dir_all(left_over).map_err(in_new)?;
+    }
     let tree = Tree::open(&store, settings)?;
     let copied = load(&mut file, &tree, &mut |loaded| progress(loaded, total))
         .map_err(|(at, what)| format!("{}: byte {at}: {what}", from.display()))?;
     tree.flush()?;
-    drop((tree, store));
+    drop(tree);
     let _ = std::fs::remove_dir(dir);
     atomic_files::rename(&new, dir).map_err(in_new)?;
+    std::mem::forget(half);
     Ok(copied)
 }
 
-/// A store that is removed unless it was renamed.
+/// A store that is removed unless it was renamed. Its lock is held for longer.
 struct Half<'a>(&'a Path);
 impl Drop for Half<'_> {
     fn drop(&mut self) {

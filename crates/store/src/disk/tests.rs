@@ -160,6 +160,30 @@ fn a_backup_has_what_is_live_as_it_is() {
 }
 
 #[test]
+fn a_restore_takes_nothing_from_another_and_replaces_what_a_killed_one_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name| dir.path().join(name);
+    write_all(&open(&path("store"), SETTINGS), [put(1, "v", None)]);
+    let store = Offline::open(&path("store"), SETTINGS).expect("a store");
+    store.tree().backup(&path("copy"), &AtomicBool::new(false), &mut |_| {}).expect("copied");
+    let restore = || backup::restore(&path("copy"), &path("restored"), &SETTINGS, &mut |_, _| {});
+    // Another restore is under way.
+    let other = Dir::lock(&path("restored.restoring")).expect("a store");
+    let half = database(&path("restored.restoring")).join("half");
+    std::fs::create_dir_all(&half).expect("a directory");
+    let error = restore().expect_err("it is in use");
+    assert!(error.contains("in use") && half.exists(), "{error}");
+    drop(other);
+    assert_eq!(restore().expect("restored").entries, 1);
+    assert!(!path("restored.restoring").exists() && !database(&path("restored")).join("half").exists());
+    // Another one's directory is left as it is.
+    std::fs::create_dir(path("more.restoring")).expect("a directory");
+    std::fs::write(path("more.restoring").join("file"), "f").expect("a file");
+    let error = backup::restore(&path("copy"), &path("more"), &SETTINGS, &mut |_, _| {}).expect_err("it has a file");
+    assert!(error.contains("not touched") && path("more.restoring").join("file").exists(), "{error}");
+}
+
+#[test]
 fn a_backup_ends_when_the_store_is_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, copies) = (dir.path().join("store"), dir.path().join("copies"));

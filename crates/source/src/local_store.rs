@@ -30,6 +30,8 @@ pub struct Page {
     /// The last key read (exclusive start of the next page; not always among `entries`); `None` at
     /// the end of the range.
     pub next: Option<Bytes>,
+    /// Values that are not among these, because another program wrote them.
+    pub unreadable: u64,
 }
 
 /// A source whose entries Larder scans, and changes several of at once. It is on this machine and

@@ -3,7 +3,7 @@
 use super::{
     local_store::{LocalStore, Scan},
     raw_replies::RawReplies,
-    redis_server_trait::RedisServer,
+    redis_server_trait::Relay,
     source_error::SourceError,
     source_trait::Source,
 };
@@ -11,10 +11,11 @@ use bytes::Bytes;
 use larder_engine::Millis;
 use larder_proto::resp::{View, encode, view, write_command};
 use larder_store::{StoredValue, ValueKind, clock};
-use std::{ops::Bound, rc::Rc};
+use std::{cell::Cell, ops::Bound, rc::Rc};
 
 /// Keys of a page: each page is read and written as one.
 const PAGE: usize = 256;
+/// Bytes of the values of a page, about.
 const PAGE_BYTES: usize = 4 << 20;
 /// A cursor of a Redis server that has no more keys.
 const LAST: &[u8] = b"0";
@@ -74,14 +75,20 @@ pub struct EntryPage {
     pub entries: Vec<(Bytes, HeldEntry)>,
     /// Where the next page begins; `None`: this is the last.
     pub next: Option<Bytes>,
+    /// Values that are not among these, because another program wrote them.
+    pub unreadable: u64,
 }
 
 /// A store or Redis server whose entries are copied. All other sources refuse each call.
-pub struct StoredEntries(Rc<dyn Source>);
+pub struct StoredEntries {
+    source: Rc<dyn Source>,
+    /// Keys of the next page of a Redis server.
+    page: Cell<usize>,
+}
 
 impl StoredEntries {
     pub fn of(source: Rc<dyn Source>) -> StoredEntries {
-        StoredEntries(source)
+        StoredEntries { source, page: Cell::new(1) }
     }
 
     /// About how many entries there are.
@@ -89,7 +96,7 @@ impl StoredEntries {
     /// # Errors
     /// The source's error.
     pub async fn count(&self) -> Result<u64, SourceError> {
-        match (self.0.as_local(), self.0.as_redis()) {
+        match (self.source.as_local(), self.source.as_redis()) {
             (Some(store), _) => store.count().await,
             (None, Some(server)) => match view(&ask(server, encode(&[b"DBSIZE"]), 1).await?[0]) {
                 Ok(View::Integer(count)) => Ok(count.try_into().unwrap_or(0)),
@@ -105,12 +112,12 @@ impl StoredEntries {
     /// # Errors
     /// The source's error.
     pub async fn keys(&self, after: Option<Bytes>) -> Result<(Vec<Bytes>, Option<Bytes>), SourceError> {
-        match (self.0.as_local(), self.0.as_redis()) {
+        match (self.source.as_local(), self.source.as_redis()) {
             (Some(store), _) => {
                 let page = store.scan(Scan { keys_only: true, ..scan(after) }).await?;
                 Ok((page.entries.into_iter().map(|(key, _)| key).collect(), page.next))
             }
-            (None, Some(server)) => redis_keys(server, after).await,
+            (None, Some(server)) => redis_keys(server, after, PAGE).await,
             (None, None) => Err(cannot()),
         }
     }
@@ -120,15 +127,17 @@ impl StoredEntries {
     /// # Errors
     /// The source's error.
     pub async fn page(&self, after: Option<Bytes>) -> Result<EntryPage, SourceError> {
-        if let Some(store) = self.0.as_local() {
+        if let Some(store) = self.source.as_local() {
             let page = store.scan(scan(after)).await?;
             let entries = page.entries.into_iter().map(|(key, value)| (key, HeldEntry::Value(value))).collect();
-            return Ok(EntryPage { entries, next: page.next });
+            return Ok(EntryPage { entries, next: page.next, unreadable: page.unreadable });
         }
-        let (keys, next) = self.keys(after).await?;
-        let held = self.read(&keys).await?;
+        let server = self.source.as_redis().ok_or_else(cannot)?;
+        let (keys, next) = redis_keys(server, after, self.page.get()).await?;
+        let held = redis_entries(server, &keys).await?;
+        self.page.set(next_batch(self.page.get(), keys.len(), held.iter().map(HeldEntry::size).sum(), PAGE));
         let entries = keys.into_iter().zip(held).filter(|(_, held)| *held != HeldEntry::Absent).collect();
-        Ok(EntryPage { entries, next })
+        Ok(EntryPage { entries, next, unreadable: 0 })
     }
 
     /// What these keys have, in their order.
@@ -136,7 +145,7 @@ impl StoredEntries {
     /// # Errors
     /// The source's error.
     pub async fn read(&self, keys: &[Bytes]) -> Result<Vec<HeldEntry>, SourceError> {
-        match (self.0.as_local(), self.0.as_redis()) {
+        match (self.source.as_local(), self.source.as_redis()) {
             (Some(store), _) => {
                 let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
                 let found = store.get_many(&keys).await?;
@@ -149,7 +158,7 @@ impl StoredEntries {
 
     /// Why the source cannot keep an entry; `None`: it can.
     pub fn leaves_out(&self, entry: &HeldEntry) -> Option<&'static str> {
-        match (entry, self.0.as_redis().is_some()) {
+        match (entry, self.source.as_redis().is_some()) {
             (HeldEntry::Dump(..), false) => Some("keys that are no strings"),
             (HeldEntry::Value(StoredValue { kind: ValueKind::Document, .. }), true) => Some("JSON documents"),
             (HeldEntry::Value(StoredValue { kind: ValueKind::Flagged(_), .. }), true) => {
@@ -167,7 +176,7 @@ impl StoredEntries {
     pub async fn write(&self, entries: &[(Bytes, HeldEntry)]) -> Result<Vec<Option<String>>, SourceError> {
         let mut left_out: Vec<_> = entries.iter().map(|(_, entry)| self.leaves_out(entry).map(str::to_owned)).collect();
         let kept = entries.iter().zip(&mut left_out).filter(|(_, left_out)| left_out.is_none()).collect();
-        match (self.0.as_local(), self.0.as_redis()) {
+        match (self.source.as_local(), self.source.as_redis()) {
             (Some(store), _) => write_to_store(store, kept).await?,
             (None, Some(server)) => write_to_redis(server, kept).await?,
             (None, None) => return Err(cannot()),
@@ -178,6 +187,14 @@ impl StoredEntries {
 
 /// Entries, each with the place for the reason why it was left out.
 type Kept<'e> = Vec<(&'e (Bytes, HeldEntry), &'e mut Option<String>)>;
+
+/// How many keys to read together next, `most` at most. `before` were asked for last, and `read` keys
+/// had this many bytes. Only sizes that were seen are known, so the number is doubled at most.
+pub(super) fn next_batch(before: usize, read: usize, bytes: usize, most: usize) -> usize {
+    let fit = PAGE_BYTES * read.max(1) / bytes.max(1);
+    let next = if read < before { before } else { 2 * before };
+    next.min(fit).clamp(1, most)
+}
 
 fn scan(after: Option<Bytes>) -> Scan {
     let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -191,8 +208,9 @@ async fn write_to_store(store: &dyn LocalStore, kept: Kept<'_>) -> Result<(), So
         HeldEntry::Absent | HeldEntry::Dump(..) => (key.clone(), None),
     };
     match store.apply(kept.iter().map(|(entry, _)| change(entry)).collect()).await {
-        // One of them cannot be kept.
-        Err(SourceError::Refused(_)) => {
+        // One of them cannot be kept. A cluster may have made the other changes, which is `Lost`. To make
+        // them again changes nothing.
+        Err(SourceError::Refused(_) | SourceError::Lost(_)) => {
             for (entry, left_out) in kept {
                 match store.apply(vec![change(entry)]).await {
                     Err(SourceError::Refused(text)) => *left_out = Some(text.to_string()),
@@ -210,7 +228,7 @@ fn cannot() -> SourceError {
     SourceError::ReadOnly("of a kind")
 }
 
-async fn ask(server: &dyn RedisServer, commands: Vec<u8>, count: usize) -> Result<RawReplies, SourceError> {
+async fn ask(server: &dyn Relay, commands: Vec<u8>, count: usize) -> Result<RawReplies, SourceError> {
     if count == 0 {
         return Ok(RawReplies::default());
     }
@@ -230,11 +248,12 @@ fn refused(reply: &[u8]) -> SourceError {
 }
 
 async fn redis_keys(
-    server: &dyn RedisServer,
+    server: &dyn Relay,
     after: Option<Bytes>,
+    count: usize,
 ) -> Result<(Vec<Bytes>, Option<Bytes>), SourceError> {
     let cursor = after.unwrap_or_else(|| LAST.into());
-    let replies = ask(server, encode(&[b"SCAN", &cursor, b"COUNT", PAGE.to_string().as_bytes()]), 1).await?;
+    let replies = ask(server, encode(&[b"SCAN", &cursor, b"COUNT", count.to_string().as_bytes()]), 1).await?;
     let Ok(View::Array(mut parts)) = view(&replies[0]) else { return Err(refused(&replies[0])) };
     let (mut next, mut keys) = (None, Vec::new());
     if let Some(Ok(View::Bulk(cursor))) = parts.next_raw().map(view) {
@@ -248,7 +267,7 @@ async fn redis_keys(
     Ok((keys, next))
 }
 
-async fn redis_entries(server: &dyn RedisServer, keys: &[Bytes]) -> Result<Vec<HeldEntry>, SourceError> {
+async fn redis_entries(server: &dyn Relay, keys: &[Bytes]) -> Result<Vec<HeldEntry>, SourceError> {
     let mut entries = values(server, b"GET", keys).await?;
     let others: Vec<usize> = (0..keys.len()).filter(|at| entries[*at].is_none()).collect();
     let names: Vec<Bytes> = others.iter().map(|at| keys[*at].clone()).collect();
@@ -263,17 +282,15 @@ async fn redis_entries(server: &dyn RedisServer, keys: &[Bytes]) -> Result<Vec<H
 
 /// The answers to a command that reads the value of a key, with lifetimes; `None` for those of another
 /// type.
-async fn values(
-    server: &dyn RedisServer,
-    command: &[u8],
-    keys: &[Bytes],
-) -> Result<Vec<Option<HeldEntry>>, SourceError> {
+async fn values(server: &dyn Relay, command: &[u8], keys: &[Bytes]) -> Result<Vec<Option<HeldEntry>>, SourceError> {
     let mut commands = Vec::new();
     for key in keys {
         write_command(&mut commands, [command, key].into_iter());
         write_command(&mut commands, [b"PTTL", &**key].into_iter());
     }
-    let (replies, now) = (ask(server, commands, 2 * keys.len()).await?, clock::now());
+    // No copy lives longer than its entry, however long the reply takes.
+    let now = clock::now();
+    let replies = ask(server, commands, 2 * keys.len()).await?;
     let entry = |(value, left): (&[u8], &[u8])| match (view(value), view(left)) {
         (Ok(View::Bulk(value)), Ok(View::Integer(left))) if left != -2 => {
             let expiry = u64::try_from(left).ok().map(|left| now + left);
@@ -287,7 +304,7 @@ async fn values(
     (0..keys.len()).map(|at| entry((&replies[2 * at], &replies[2 * at + 1]))).collect()
 }
 
-async fn write_to_redis(server: &dyn RedisServer, kept: Kept<'_>) -> Result<(), SourceError> {
+async fn write_to_redis(server: &dyn Relay, kept: Kept<'_>) -> Result<(), SourceError> {
     let now = clock::now();
     let left = |entry: &HeldEntry| entry.expiry().map(|at| at.saturating_sub(now).max(1).to_string());
     let lifetimes: Vec<_> = kept.iter().map(|((_, entry), _)| left(entry)).collect();
@@ -317,4 +334,61 @@ async fn write_to_redis(server: &dyn RedisServer, kept: Kept<'_>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{local_future::LocalFuture, redis_server_trait::Pace};
+
+    #[test]
+    fn a_batch_grows_with_what_was_seen() {
+        for (before, read, bytes, expected) in [
+            (1, 1, 10, 2),
+            (64, 64, 10, 128),
+            (200, 200, 10, PAGE),
+            // Fewer keys than were asked for tell less.
+            (64, 3, 10, 64),
+            (1, 0, 0, 1),
+            // Values of a megabyte.
+            (64, 64, 64 << 20, 4),
+            (1, 1, 1 << 20, 2),
+            (4, 4, 4 << 20, 4),
+            (64, 1, 512 << 20, 1),
+        ] {
+            assert_eq!(next_batch(before, read, bytes, PAGE), expected, "{before} {read} {bytes}");
+        }
+    }
+
+    /// A server that answers after a while.
+    #[derive(Default)]
+    struct Slow {
+        asked: Cell<Millis>,
+    }
+    impl Relay for Slow {
+        fn relay_at(
+            &self,
+            _: Pace,
+            _: Bytes,
+            _: usize,
+            _: bool,
+        ) -> LocalFuture<'static, Result<RawReplies, SourceError>> {
+            let asked = clock::now();
+            self.asked.set(asked);
+            Box::pin(async move {
+                while clock::now() < asked + 20 {
+                    tokio::task::yield_now().await;
+                }
+                Ok([Bytes::from("$1\r\nv\r\n"), ":1000\r\n".into()].into_iter().collect())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_reply_makes_no_lifetime_longer() {
+        let slow = Slow::default();
+        let found = values(&slow, b"GET", &["k".into()]).await.unwrap().remove(0).unwrap();
+        let (expiry, asked) = (found.expiry().unwrap(), slow.asked.get());
+        assert!(expiry <= asked + 1000, "{}", expiry - asked);
+    }
 }

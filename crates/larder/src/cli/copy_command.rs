@@ -15,8 +15,10 @@ use larder_base::buffers::Buffers;
 use larder_config::{SourceClass, SourceUrl};
 use larder_source::{HeldEntry, SourceLimits, SourceSetup, StoredEntries};
 use larder_store::{atomic_files, snapshot::SnapshotReader};
+use serde::Deserialize as _;
 use serde_json::json;
 use std::{
+    fmt::Display,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -32,6 +34,9 @@ const LIMITS: SourceLimits = SourceLimits {
     max_value: 512 << 20,
     ..SourceLimits::SMALLEST
 };
+
+/// Left out on the side of FROM.
+const UNREADABLE: &str = "values of FROM that Larder did not write";
 
 pub(super) fn command() -> Command {
     Command::new("copy")
@@ -126,10 +131,10 @@ fn copy(from: &From, to: &SourceUrl, rate: Option<u64>, resume: Option<&ResumeFi
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let to = StoredEntries::of(of_to.open(None, false));
-        let mut pass = Pass { to, rate, left_out: LeftOut::new(), seen: 0, differ: 0 };
+        let mut pass = Pass { to, rate, done: Progress::default(), differ: 0 };
         pass.copy(open()?, resume).await?;
-        let (entries, left_out) = (pass.seen, std::mem::take(&mut pass.left_out));
         pass.compare(open()?).await?;
+        let Progress { entries, left_out, .. } = pass.done;
         if let Some(resume) = resume {
             resume.remove()?;
         }
@@ -159,46 +164,68 @@ fn open_snapshot(file: &Path) -> Result<CopyEnd, String> {
 struct Pass {
     to: StoredEntries,
     rate: Option<u64>,
-    left_out: LeftOut,
-    seen: u64,
+    done: Progress,
     differ: u64,
+}
+
+/// What was copied.
+#[derive(Debug, Default)]
+struct Progress {
+    entries: u64,
+    left_out: LeftOut,
+    /// Entries that TO refused one by one. They are among those left out.
+    refused: u64,
 }
 
 impl Pass {
     async fn copy(&mut self, mut from: CopyEnd, resume: Option<&ResumeFile<'_>>) -> Result<(), String> {
-        let (mut after, before) = resume.map_or(Ok((None, 0)), ResumeFile::read)?;
-        self.seen = before;
+        let mut after = None;
+        if let Some(resume) = resume {
+            (after, self.done) = resume.read()?;
+        }
         let bar = ProgressBar::new("copying", Unit::Entries);
-        let about = from.count().await.map_err(|error| format!("FROM: {error}"))?;
-        let begun = Instant::now();
+        // Only the bar needs it.
+        let about = from.count().await.unwrap_or(0);
+        let (begun, mut read) = (Instant::now(), 0);
         loop {
-            let page = from.page(after).await.map_err(|error| format!("FROM: {error}"))?;
+            let page = from.page(after).await.map_err(|error| failed("FROM", error))?;
             let written = self.to.write(&page.entries).await;
-            for left_out in written.map_err(|error| format!("TO: {error}; {} entries were copied before", self.seen))? {
+            let before = self.done.entries;
+            let written =
+                written.map_err(|error| format!("{}; {before} entries were copied before", failed("TO", error)))?;
+            for ((_, entry), left_out) in page.entries.iter().zip(written) {
                 match left_out {
-                    Some(what) => *self.left_out.entry(what).or_default() += 1,
-                    None => self.seen += 1,
+                    Some(what) => {
+                        self.done.refused += u64::from(self.to.leaves_out(entry).is_none());
+                        *self.done.left_out.entry(what).or_default() += 1;
+                    }
+                    None => self.done.entries += 1,
                 }
             }
-            bar.show(self.seen, about.max(self.seen));
+            if page.unreadable > 0 {
+                *self.done.left_out.entry(UNREADABLE.to_owned()).or_default() += page.unreadable;
+            }
+            bar.show(self.done.entries, about.max(self.done.entries));
             after = page.next;
             let Some(after) = &after else { return Ok(()) };
             if let Some(resume) = resume {
-                resume.write(after, self.seen)?;
+                resume.write(after, &self.done)?;
             }
-            self.wait(begun, self.seen - before).await;
+            read += page.entries.len() as u64 + page.unreadable;
+            self.wait(begun, read).await;
         }
     }
 
     async fn compare(&mut self, mut from: CopyEnd) -> Result<(), String> {
         let bar = ProgressBar::new("comparing", Unit::Entries);
-        let (begun, mut seen, mut after) = (Instant::now(), 0, None);
+        let (begun, mut read, mut seen, mut after) = (Instant::now(), 0, 0, None);
         loop {
-            let page = from.page(after).await.map_err(|error| format!("FROM: {error}"))?;
+            let page = from.page(after).await.map_err(|error| failed("FROM", error))?;
             let mut entries = page.entries;
+            read += entries.len() as u64 + page.unreadable;
             entries.retain(|(_, entry)| self.to.leaves_out(entry).is_none());
             let keys: Vec<Bytes> = entries.iter().map(|(key, _)| key.clone()).collect();
-            let found = self.to.read(&keys).await.map_err(|error| format!("TO: {error}"))?;
+            let found = self.to.read(&keys).await.map_err(|error| failed("TO", error))?;
             // Servers of two versions dump a list in different ways.
             let is_same = |(entry, found): (&HeldEntry, &HeldEntry)| {
                 entry.is_same(found) || matches!((entry, found), (HeldEntry::Dump(..), HeldEntry::Dump(..)))
@@ -206,12 +233,14 @@ impl Pass {
             let differ = entries.iter().zip(&found).filter(|((_, entry), found)| !is_same((entry, found)));
             self.differ += differ.count() as u64;
             seen += entries.len() as u64;
-            bar.show(seen, self.seen.max(seen));
+            bar.show(seen, self.done.entries.max(seen));
             after = page.next;
             if after.is_none() {
+                // Those that TO refused differ, and are counted as left out.
+                self.differ = self.differ.saturating_sub(self.done.refused);
                 return Ok(());
             }
-            self.wait(begun, seen).await;
+            self.wait(begun, read).await;
         }
     }
 
@@ -222,6 +251,13 @@ impl Pass {
     }
 }
 
+/// The error of a side. `copy` has fixed deadlines, so the settings that a server has for them are not
+/// named.
+fn failed(side: &str, error: impl Display) -> String {
+    let text = error.to_string().replace(" (source-timeout)", "").replace(" (source-slow-timeout)", "");
+    format!("{side}: {text}")
+}
+
 /// How far a copy is, in a file.
 struct ResumeFile<'a> {
     file: &'a Path,
@@ -230,11 +266,11 @@ struct ResumeFile<'a> {
 }
 
 impl ResumeFile<'_> {
-    /// The cursor, and the entries before it.
-    fn read(&self) -> Result<(Option<Bytes>, u64), String> {
+    /// The cursor, and what was copied before it.
+    fn read(&self) -> Result<(Option<Bytes>, Progress), String> {
         let wrong = |what: &str| format!("{}: {what}", self.file.display());
         let text = match fs::read(self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, 0)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, Progress::default())),
             text => text.map_err(|error| wrong(&error.to_string()))?,
         };
         let document: serde_json::Value = serde_json::from_slice(&text).map_err(|_| wrong("is no file of a copy"))?;
@@ -242,15 +278,24 @@ impl ResumeFile<'_> {
             return Err(wrong("is that of another copy"));
         }
         let after = document["after"].as_str().and_then(|after| BASE64_STANDARD.decode(after).ok());
-        match (after, document["entries"].as_u64()) {
-            (Some(after), Some(entries)) => Ok((Some(after.into()), entries)),
+        // An earlier Larder did not write what was left out.
+        let left_out = document.get("left_out").map_or_else(|| Ok(LeftOut::new()), LeftOut::deserialize);
+        let refused = document.get("refused").map_or(Some(0), serde_json::Value::as_u64);
+        match (after, document["entries"].as_u64(), left_out, refused) {
+            (Some(after), Some(entries), Ok(left_out), Some(refused)) => {
+                Ok((Some(after.into()), Progress { entries, left_out, refused }))
+            }
             _ => Err(wrong("is no file of a copy")),
         }
     }
 
-    fn write(&self, after: &[u8], entries: u64) -> Result<(), String> {
+    fn write(&self, after: &[u8], done: &Progress) -> Result<(), String> {
+        let Progress { entries, left_out, refused } = done;
         let after = BASE64_STANDARD.encode(after);
-        let document = json!({ "from": self.from, "to": self.to, "after": after, "entries": entries });
+        let document = json!({
+            "from": self.from, "to": self.to, "after": after,
+            "entries": entries, "left_out": left_out, "refused": refused,
+        });
         atomic_files::write_with(self.file, |file| writeln!(file, "{document}"))
             .map_err(|error| format!("{}: {error}", self.file.display()))
     }
@@ -261,4 +306,10 @@ impl ResumeFile<'_> {
             _ => Ok(()),
         }
     }
+}
+
+#[test]
+fn an_error_names_no_setting_of_a_server() {
+    let error = "source unavailable: timed out after 60s (source-slow-timeout)";
+    assert_eq!(failed("FROM", error), "FROM: source unavailable: timed out after 60s");
 }

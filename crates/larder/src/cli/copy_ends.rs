@@ -42,7 +42,7 @@ impl Snapshot {
                 })
             });
             let entries = entries.collect();
-            return Ok(EntryPage { entries, next: Some(self.blocks.to_string().into()) });
+            return Ok(EntryPage { entries, next: Some(self.blocks.to_string().into()), unreadable: 0 });
         }
     }
 }

@@ -130,6 +130,49 @@ fn a_copy_goes_on_where_it_was_interrupted() {
     assert!(!output.status.success() && said.contains("is that of another copy"), "{said}");
 }
 
+/// What was left out before an interruption is said at the end, also from a file of an earlier Larder.
+#[test]
+fn a_copy_that_goes_on_remembers_what_it_left_out() {
+    let (redis, dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let (store, resume) = (disk(&dir.path().join("store")), dir.path().join("copy.json"));
+    {
+        let larder = Larder::start(&["--source", &store]);
+        let mut client = larder.client();
+        fill(&mut client);
+        // It is in the first page.
+        assert_eq!(text(&mut client, &["JSON.SET", "a", "$", "1"]), "OK");
+    }
+    let url = redis.url();
+    let args = [&*store, &url, "--json", "--rate", "1000", "--resume", resume.to_str().unwrap()];
+    let mut child = Command::new(binary()).env_clear().arg("copy").args(args).spawn().unwrap();
+    crate::common::wait_until("the first page", || resume.exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut before: serde_json::Value = serde_json::from_slice(&std::fs::read(&resume).unwrap()).unwrap();
+    let output = copy(&args);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "{\"differ\":0,\"entries\":1003,\"left_out\":{\"JSON documents\":1}}\n");
+    let fields = before.as_object_mut().unwrap();
+    assert!(fields.remove("left_out").is_some() && fields.remove("refused").is_some());
+    std::fs::write(&resume, before.to_string()).unwrap();
+    assert_eq!(copied(&args), "{\"differ\":0,\"entries\":1003,\"left_out\":{}}\n");
+}
+
+/// A server refuses one entry of a page: the others are copied, and it counts once.
+#[test]
+fn an_entry_that_is_refused_counts_as_left_out_only() {
+    let (redis, second) = (RedisServer::start(), RedisServer::with(&["--rename-command", "RESTORE", ""]));
+    fill(&mut redis.client());
+    redis.command(&["RPUSH", "list", "1"]);
+    let output = copy(&[&redis.url(), &second.url()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1003 entries copied, 0 differ\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("1 ERR unknown command") && !said.contains("differ"), "{said}");
+    check(&mut second.client());
+}
+
 #[test]
 fn what_cannot_be_copied_is_said() {
     let dir = tempfile::tempdir().unwrap();
@@ -169,4 +212,31 @@ fn a_disk_store_becomes_a_cluster_and_comes_back() {
     client.command(&["DEL", "d"]);
     check(&mut client);
     assert_eq!(text(&mut client, &["PEXPIRETIME", "expires"]), "4102444800123", "to the millisecond");
+}
+
+/// A table of another program keeps no lifetimes, and Larder's own may have rows of another program.
+#[test]
+#[ignore = "make test-clients"]
+fn what_a_cluster_cannot_keep_and_what_larder_cannot_read_is_left_out() {
+    let node = CassandraNode::shared();
+    let (redis, dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let own = node.url("strange");
+    node.cql(&[
+        "CREATE TABLE strange.t (id blob PRIMARY KEY, v blob)",
+        "INSERT INTO strange.kv (key, value) VALUES (textAsBlob('k'), textAsBlob('text'))",
+    ]);
+    fill(&mut redis.client());
+    let output = copy(&[&redis.url(), &format!("{own}?table=t&columns=v"), "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&said["entries"], &said["differ"]), (&1002.into(), &0.into()), "{said}");
+    let left_out = said["left_out"].as_object().unwrap();
+    assert!(left_out.len() == 1 && left_out.keys().all(|what| what.contains("lifetimes to the millisecond")), "{said}");
+    let output = copy(&[&own, &disk(&dir.path().join("store")), "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        said,
+        serde_json::json!({ "entries": 0, "differ": 0, "left_out": { "values of FROM that Larder did not write": 1 } })
+    );
 }

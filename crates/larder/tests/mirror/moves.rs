@@ -190,14 +190,8 @@ fn a_source_that_comes_back_empty_empties_no_mirror() {
     other.kill();
 }
 
-/// More changes than can wait: the mirror is compared as a whole.
-#[test]
-fn too_many_changes_are_said_and_compared_again() {
-    let (one, other) = (RedisServer::start(), RedisServer::start());
-    let mut larder = Larder::start(&["--source", &one.url(), "--mirror", &other.url()]);
-    larder.drop_stderr();
-    wait_in_step(&larder);
-    other.stop();
+/// Changes more keys than can wait.
+fn change_too_many(larder: &Larder) {
     let mut client = larder.client();
     // Redis takes long for a pipeline of larger ones.
     let long = "x".repeat(30_000);
@@ -208,11 +202,46 @@ fn too_many_changes_are_said_and_compared_again() {
         keys.iter().for_each(|number| client.send(&["SET", &format!("{number}:{long}"), "v"]).unwrap());
         keys.iter().for_each(|_| assert_eq!(client.read().unwrap(), Reply::ok()));
     }
+}
+
+/// More changes than can wait: the mirror is compared as a whole.
+#[test]
+fn too_many_changes_are_said_and_compared_again() {
+    let (one, other) = (RedisServer::start(), RedisServer::start());
+    let mut larder = Larder::start(&["--source", &one.url(), "--mirror", &other.url()]);
+    larder.drop_stderr();
+    wait_in_step(&larder);
+    other.stop();
+    change_too_many(&larder);
     assert!(larder.metric("larder_mirror_queued") < 200.0);
     assert_eq!(state(&larder), "filling");
     other.cont();
     wait_in_step(&larder);
     assert_eq!(other.command(&["DBSIZE"]), one.command(&["DBSIZE"]));
+}
+
+/// Changes whose names are not known, while the mirror gives errors: it is compared when it is back.
+#[test]
+fn a_mirror_that_was_away_gets_in_step_after_changes_without_names() {
+    let (one, mut other) = (RedisServer::start(), RedisServer::start());
+    let mut larder = Larder::start(&["--source", &one.url(), "--mirror", &other.url()]);
+    larder.drop_stderr();
+    let flush = |larder: &Larder| {
+        assert_eq!(larder.client().command(&["FLUSHALL"]), Reply::ok());
+        assert_eq!(larder.client().command(&["SET", "k", "v"]), Reply::ok());
+    };
+    let changes: [fn(&Larder); 2] = [flush, change_too_many];
+    for change in changes {
+        wait_in_step(&larder);
+        other.kill();
+        // A change tells that it is away.
+        assert_eq!(larder.client().command(&["SET", "missed", "v"]), Reply::ok());
+        wait_until("the mirror to be missed", || state(&larder) == "failing");
+        change(&larder);
+        other.restart();
+        wait_in_step(&larder);
+        assert_eq!(differences(&one, &other), Vec::<String>::new());
+    }
 }
 
 #[test]

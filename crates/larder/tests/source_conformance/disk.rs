@@ -38,7 +38,7 @@ fn all() -> Scan {
 async fn walk(fixture: &Fixture, mut scan: Scan) -> Vec<(Bytes, Bytes)> {
     let mut entries = Vec::new();
     loop {
-        let Page { entries: more, next } = local(fixture).scan(scan.clone()).await.expect("a page");
+        let Page { entries: more, next, .. } = local(fixture).scan(scan.clone()).await.expect("a page");
         assert!(more.len() <= scan.limit);
         entries.extend(more.into_iter().map(|(key, found)| (key, found.value)));
         match (next, scan.reverse) {

@@ -49,6 +49,7 @@ pub(super) async fn page(
         let (result, next) = answer.map_err(|error| settings.read_error(&error))?;
         let rows = result.into_rows_result().map_err(|error| unreadable(&error))?;
         seen += rows.rows_num().max(1);
+        let mut foreign = 0;
         let mut take = |key: &[u8], entry: Option<StoredValue>| {
             let key = session.columns.key_of(key);
             let Some(entry) = entry.filter(|entry| entry.expiry.is_none_or(|at| at > now)) else { return };
@@ -67,10 +68,13 @@ pub(super) async fn page(
             for row in rows.rows::<(&[u8], Option<Bytes>, Option<i64>)>().map_err(|error| unreadable(&error))? {
                 let (key, value, beside) = row.map_err(|error| unreadable(&error))?;
                 // The page is sent on in its own time, and the driver's frame is as long as all of it.
-                let value = value.map(|value| Bytes::copy_from_slice(&value));
-                take(key, value.and_then(|value| session.columns.entry(value, beside, now)));
+                let Some(value) = value.map(|value| Bytes::copy_from_slice(&value)) else { continue };
+                let entry = session.columns.entry(value, beside, now);
+                foreign += u64::from(entry.is_none());
+                take(key, entry);
             }
         }
+        page.unreadable += foreign;
         match next {
             PagingStateResponse::NoMorePages => return Ok(page),
             PagingStateResponse::HasMorePages { state: next } => {

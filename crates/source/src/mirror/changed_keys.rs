@@ -71,9 +71,14 @@ impl ChangedKeys {
         self.queue.is_empty() && !self.walks_again
     }
 
-    /// Whether no more than the latest changes wait, and no walk. Under load there are always some.
+    /// Whether no more than the latest changes wait. Under load there are always some.
+    pub(super) fn is_short(&self) -> bool {
+        self.queue.len() < FEW
+    }
+
+    /// Whether no more than the latest changes wait, and no walk.
     pub(super) fn has_few(&self) -> bool {
-        self.queue.len() < FEW && !self.walks_again
+        self.is_short() && !self.walks_again
     }
 
     /// How many names wait, and how many were forgotten.

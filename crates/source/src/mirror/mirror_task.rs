@@ -3,7 +3,7 @@ use super::{DrainedMirror, Mirror, MirrorState, source_pair::SourcePair};
 use crate::{
     source_error::SourceError,
     source_health::SourceHealth,
-    stored_entries::{HeldEntry, StoredEntries},
+    stored_entries::{HeldEntry, StoredEntries, next_batch},
 };
 use bytes::Bytes;
 use std::{
@@ -18,8 +18,6 @@ use tokio::{
 
 /// Keys that are compared together, at most, so that clients of the source do not wait long.
 const BATCH: usize = 64;
-/// Values that are compared together have about this many bytes.
-const BATCH_BYTES: usize = 4 << 20;
 /// How often a batch is compared before its keys go back to the end of the queue.
 const ROUNDS: usize = 3;
 /// Few names wait this long for more, so that a hot key is not copied all the time.
@@ -78,7 +76,7 @@ impl<'g> MirrorTask<'g> {
     fn new(group: &'g str, mirror: Arc<Mirror>, source: End, to: End) -> MirrorTask<'g> {
         let (reconnects, walk_from) = (to.health.reconnects(), Instant::now());
         let (is_swapped, is_ours, walk) = (false, false, Walk::Check);
-        MirrorTask { group, mirror, source, to, is_swapped, reconnects, is_ours, walk, walk_from, batch: BATCH }
+        MirrorTask { group, mirror, source, to, is_swapped, reconnects, is_ours, walk, walk_from, batch: 1 }
     }
 
     async fn run(mut self) {
@@ -108,7 +106,8 @@ impl<'g> MirrorTask<'g> {
             if !self.check().await? {
                 return Ok(self.refuse().await);
             }
-            (self.is_ours, self.walk) = (true, Walk::Source(None));
+            self.is_ours = true;
+            self.begin_walk();
         }
         let names = self.mirror.changed.lock().take(self.batch);
         let (is_idle, is_full) = (names.is_empty(), names.len() == self.batch);
@@ -197,17 +196,27 @@ impl<'g> MirrorTask<'g> {
         self.mirror.is_ending()
     }
 
+    /// Begins to compare all keys.
+    fn begin_walk(&mut self) {
+        self.walk = Walk::Source(None);
+        // It is also the walk that was asked for before.
+        self.mirror.changed.lock().take_walk();
+        // It sees again which entries are left out.
+        self.mirror.left_out_now.store(0, Relaxed);
+    }
+
     /// Compares a page of the walk.
     async fn walk(&mut self) -> Result<(), SourceError> {
         if matches!(self.walk, Walk::Done) && self.mirror.changed.lock().take_walk() {
-            self.walk = Walk::Source(None);
+            self.begin_walk();
             tracing::warn!(group = self.group, "everything is compared with the mirror again");
         }
         let begun = Instant::now();
         let (keys, next) = match &self.walk {
             Walk::Done => return Ok(()),
             Walk::Check => {
-                self.is_ours = !self.mirror.changed.lock().has_few();
+                // Whether a walk was asked for does not matter: one begins after the check.
+                self.is_ours = !self.mirror.changed.lock().is_short();
                 return Ok(());
             }
             Walk::Source(after) => {
@@ -264,14 +273,16 @@ impl<'g> MirrorTask<'g> {
     async fn settle(&mut self, keys: &mut Vec<Bytes>) -> Result<(), SourceError> {
         let counts = &self.mirror.counts;
         let mut written: Vec<HeldEntry> = Vec::new();
+        let mut next = self.batch;
         for round in 0..ROUNDS {
             if keys.is_empty() {
                 break;
             }
             let (held, copies) = tokio::try_join!(self.source.entries.read(keys), self.to.entries.read(keys))?;
-            let bytes: usize = held.iter().map(HeldEntry::size).sum();
-            // The next batch.
-            self.batch = if bytes > BATCH_BYTES { (self.batch / 2).max(1) } else { (2 * self.batch).min(BATCH) };
+            if round == 0 {
+                let bytes = |entries: &[HeldEntry]| entries.iter().map(HeldEntry::size).sum::<usize>();
+                next = next_batch(self.batch, held.len(), bytes(&held).max(bytes(&copies)), BATCH);
+            }
             let mut open = Vec::new();
             for (at, (held, copy)) in held.into_iter().zip(copies).enumerate() {
                 let was_written = written.get(at).is_some_and(|written| held.is_same(written));
@@ -309,10 +320,13 @@ impl<'g> MirrorTask<'g> {
                 }
             }
         }
+        // A batch that fails is not followed by a larger one.
+        self.batch = next;
         Ok(())
     }
 
     fn left_out(&self, reason: &str) {
+        self.mirror.left_out_now.fetch_add(1, Relaxed);
         if self.mirror.counts.left_out.fetch_add(1, Relaxed) == 0 {
             tracing::warn!(group = self.group, reason, "the mirror cannot keep some entries");
         }

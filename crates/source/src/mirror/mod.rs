@@ -71,6 +71,8 @@ pub struct Mirror {
     /// Who waits until nothing is left to copy.
     drain: Mutex<Option<oneshot::Sender<DrainedMirror>>>,
     state: AtomicU8,
+    /// Entries that were left out since all keys were compared last.
+    left_out_now: AtomicU64,
     counts: MirrorCounts,
 }
 
@@ -94,6 +96,7 @@ impl Default for Mirror {
             gate: Arc::default(),
             drain: Mutex::default(),
             state: AtomicU8::new(MirrorState::Filling as u8),
+            left_out_now: AtomicU64::new(0),
             counts: MirrorCounts::default(),
         }
     }
@@ -132,12 +135,17 @@ impl Mirror {
         self.state() == MirrorState::InStep && self.changed.lock().is_settled()
     }
 
-    /// Why the two cannot trade places now; `None`: they can once writers have paused.
+    /// Why the two cannot trade places now; `None`: they can once writers have paused. If entries are
+    /// left out, all keys are compared again: the entries may have been deleted or replaced.
     pub fn swap_problem(&self) -> Option<String> {
-        let (state, left_out) = (self.state(), self.counts.left_out.load(Relaxed));
+        let (state, left_out) = (self.state(), self.left_out_now.load(Relaxed));
         match state {
             MirrorState::InStep if left_out > 0 => {
-                Some(format!("the mirror cannot keep {left_out} entries (larder_mirror_left_out)"))
+                self.note_all();
+                Some(format!(
+                    "the mirror cannot keep {left_out} entries (larder_mirror_left_out_total): delete them, and \
+                     reload again when it is in step"
+                ))
             }
             MirrorState::InStep => None,
             _ => Some(format!("the mirror is not in step (larder_mirror_state: {})", state.name())),

@@ -16,7 +16,11 @@ type Entries = Rc<RefCell<BTreeMap<Bytes, StoredValue>>>;
 
 type Change = dyn Fn(&mut BTreeMap<Bytes, StoredValue>);
 
-/// A store in memory, which calls `before_write`.
+/// The key of an entry that no store takes.
+const REFUSED: &[u8] = b"refused";
+
+/// A store in memory, which calls `before_write`. Like a cluster, it makes the other changes when it
+/// refuses one.
 struct Memory {
     entries: Entries,
     before_write: Box<Change>,
@@ -38,17 +42,20 @@ impl LocalStore for Memory {
     fn apply(&self, changes: Vec<(Bytes, Option<StoredValue>)>) -> LocalFuture<'_, Result<(), SourceError>> {
         let mut entries = self.entries.borrow_mut();
         (self.before_write)(&mut entries);
+        let (is_alone, mut outcome) = (changes.len() == 1, Ok(()));
         for (key, to) in changes {
             match to {
+                Some(_) if key == REFUSED && is_alone => outcome = Err(SourceError::Refused("ERR refused".into())),
+                Some(_) if key == REFUSED => outcome = Err(SourceError::Lost("some changes were made".into())),
                 Some(to) => drop(entries.insert(key, to)),
                 None => drop(entries.remove(&key)),
             }
         }
-        Box::pin(ready(Ok(())))
+        Box::pin(ready(outcome))
     }
     fn scan(&self, _scan: Scan) -> LocalFuture<'_, Result<Page, SourceError>> {
         let entries = self.entries.borrow().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        Box::pin(ready(Ok(Page { entries, next: None })))
+        Box::pin(ready(Ok(Page { entries, ..Page::default() })))
     }
     fn count(&self) -> LocalFuture<'_, Result<u64, SourceError>> {
         Box::pin(ready(Ok(self.entries.borrow().len() as u64)))
@@ -121,6 +128,49 @@ async fn a_key_that_stays_different_is_counted_and_queued() {
     assert_eq!(task.mirror.changed.lock().take(9), ["k"]);
     let counts = task.mirror.snapshot();
     assert_eq!((counts.copied, counts.different), (2, 2));
+}
+
+#[tokio::test]
+async fn an_entry_that_a_cluster_refuses_stops_no_other() {
+    let ((of_source, source), (of_mirror, to)) = (store(|_| ()), store(|_| ()));
+    let keys = [Bytes::from("a"), REFUSED.into(), "b".into()];
+    keys.iter().for_each(|key| drop(of_source.borrow_mut().insert(key.clone(), value("v"))));
+    let mut task = task(source, to);
+    task.copy(keys.to_vec()).await.unwrap();
+    assert!(of_mirror.borrow().keys().eq(["a", "b"]));
+    assert!(task.mirror.changed.lock().is_empty());
+    assert_eq!(task.mirror.snapshot().left_out, 1);
+}
+
+/// An entry that was left out is deleted: the next reload finds nothing in its way.
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_was_left_out_does_not_bar_swaps_for_ever() {
+    let ((of_source, source), (_, to)) = (store(|_| ()), store(|_| ()));
+    let task = task(source, to);
+    let mirror = task.mirror.clone();
+    let reloads = async {
+        let wait = async |expected: Option<&str>| {
+            for _ in 0..100 {
+                match (mirror.swap_problem(), expected) {
+                    (None, None) => return,
+                    (Some(problem), Some(expected)) if problem.contains(expected) => return,
+                    _ => sleep(LOOK).await,
+                }
+            }
+            panic!("{:?} instead of {expected:?}", mirror.swap_problem());
+        };
+        of_source.borrow_mut().insert(REFUSED.into(), value("v"));
+        mirror.note(REFUSED);
+        wait(Some("cannot keep 1 entries")).await;
+        // All keys are compared again, and it is still there.
+        sleep(LOOK).await;
+        wait(Some("cannot keep 1 entries")).await;
+        of_source.borrow_mut().clear();
+        mirror.note(REFUSED);
+        wait(None).await;
+        mirror.end();
+    };
+    tokio::join!(task.run(), reloads);
 }
 
 /// The mirror may be read before its copy would end by itself.

@@ -49,7 +49,7 @@ const BINARY: u8 = 0x80;
 pub async fn serve<S: ClientStream>(
     worker: Rc<Worker>,
     pool: Rc<BufferPool>,
-    flush: Rc<PendingFlush>,
+    flush: Arc<PendingFlush>,
     stream: S,
     ends: (Address, Address),
 ) {
@@ -77,7 +77,7 @@ pub struct MemcachedConnection {
     max_waiting: usize,
     /// [`MAX_DUE`], or less when buffers are short.
     max_due: usize,
-    flush: Rc<PendingFlush>,
+    flush: Arc<PendingFlush>,
 }
 
 /// What a request comes to.
@@ -93,7 +93,7 @@ impl MemcachedConnection {
         worker: &Worker,
         client: Arc<Client>,
         certificate: Option<&str>,
-        flush: Rc<PendingFlush>,
+        flush: Arc<PendingFlush>,
     ) -> MemcachedConnection {
         let settings = &worker.app.settings;
         MemcachedConnection {
@@ -439,6 +439,13 @@ fn begin_other(mut reader: Reader<'_>, flush: &PendingFlush, request: &Request<'
             return Next::Done;
         }
         Request::Flush { delay, is_quiet } => {
+            if worker.app.replication.is_read_only() {
+                counters.memcached_errors.add(1);
+                if !is_quiet {
+                    replies::line(replies.output(), replies::READ_ONLY);
+                }
+                return Next::Done;
+            }
             if *delay <= 0 {
                 flush.cancel();
                 return Next::Alone;
@@ -558,11 +565,14 @@ fn get_and_touch(
 async fn run_alone(worker: &Worker, request: &Request<'_>, out: &mut Output) {
     let group = worker.groups.default();
     let counters = &worker.counters;
+    let now = clock::now();
     if worker.app.replication.is_read_only() {
         counters.memcached_errors.add(1);
-        return replies::line(out, "SERVER_ERROR this node is a read-only replica; write to its primary");
+        return match WriteCommand::of(request, now) {
+            Ok(Some(command)) => writes::refuse(out, &command, replies::READ_ONLY),
+            _ => replies::line(out, replies::READ_ONLY),
+        };
     }
-    let now = clock::now();
     match request {
         Request::Flush { is_quiet, .. } => {
             counters.memcached_flushes.add(1);

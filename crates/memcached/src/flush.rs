@@ -3,38 +3,44 @@ use larder_core::{app::Worker, read::Group};
 use larder_proto::resp::encode;
 use larder_ring::peer::ClearScope;
 use larder_source::{Pace, SourceError, SourceKind};
-use std::{cell::RefCell, rc::Rc, time::Duration};
-use tokio::task::JoinHandle;
+use std::{rc::Rc, time::Duration};
+use tokio::{sync::watch, time::timeout};
 
 /// The longest delay: 30 days.
 const LONGEST: u64 = 30 * 86_400;
 
-/// The `flush_all` that a client of this worker has put off. A later one takes its place.
+/// Numbers the `flush_all` commands of all clients. A delayed one flushes only if no other came after
+/// it.
 #[derive(Debug, Default)]
-pub struct PendingFlush(RefCell<Option<JoinHandle<()>>>);
+pub struct PendingFlush(watch::Sender<u64>);
 
 impl PendingFlush {
     /// Flushes after so many seconds.
     pub(crate) fn later(&self, worker: &Worker, delay: u64) {
-        let group = worker.groups.default().clone();
-        let flush = tokio::task::spawn_local(async move {
-            tokio::time::sleep(Duration::from_secs(delay.min(LONGEST))).await;
+        let (app, group) = (worker.app.clone(), worker.groups.default().clone());
+        let own = self.cancel();
+        let mut last = self.0.subscribe();
+        tokio::task::spawn_local(async move {
+            let delay = Duration::from_secs(delay.min(LONGEST));
+            let is_replaced = timeout(delay, last.wait_for(|number| *number != own)).await.is_ok();
+            // The node may have become a replica meanwhile.
+            if is_replaced || app.replication.is_read_only() {
+                return;
+            }
             if let Err(error) = flush(&group).await {
                 tracing::warn!(%error, "a delayed flush_all failed");
             }
         });
-        self.replace(Some(flush));
     }
 
-    /// A client flushes now.
-    pub(crate) fn cancel(&self) {
-        self.replace(None);
-    }
-
-    fn replace(&self, by: Option<JoinHandle<()>>) {
-        if let Some(before) = self.0.replace(by) {
-            before.abort();
-        }
+    /// Replaces a delayed `flush_all`. Returns the number of the new one.
+    pub(crate) fn cancel(&self) -> u64 {
+        let mut own = 0;
+        self.0.send_modify(|number| {
+            *number += 1;
+            own = *number;
+        });
+        own
     }
 }
 

@@ -6,6 +6,7 @@ use larder_source::SourceError;
 
 pub(crate) const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 pub(crate) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+pub(crate) const READ_ONLY: &str = "SERVER_ERROR this node is a read-only replica; write to its primary";
 
 /// The longest text of an error.
 const LONGEST_ERROR: usize = 512;

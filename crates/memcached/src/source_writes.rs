@@ -39,7 +39,14 @@ pub(crate) async fn write(group: &Rc<Group>, command: &WriteCommand<'_>, out: &m
 }
 
 async fn change(group: &Rc<Group>, command: &WriteCommand<'_>) -> Result<(Outcome, After), SourceError> {
-    let (key, write) = (&command.key[..], &command.write);
+    let (key, mut write) = (&command.key[..], command.write);
+    match &mut write.what {
+        // Versions of a source's values have no order: none is older than another.
+        What::Store { is_stale, .. } => *is_stale = false,
+        // A store keeps no stale values.
+        what @ What::MarkStale { .. } if group.source.as_local().is_some() => *what = What::Delete,
+        _ => {}
+    }
     let is_free = write.if_version.is_none() && write.new_version.is_none();
     match write.what {
         What::Store { flags, .. } if flags != 0 && !group.keeps_flags() => {
@@ -61,11 +68,19 @@ async fn change(group: &Rc<Group>, command: &WriteCommand<'_>) -> Result<(Outcom
         What::Touch(Expires::Past) => Ok((done(group.delete(key).await?), None)),
         What::Touch(expires) => Ok((done(group.expire(key, moment(expires)).await?), None)),
         // The next reader fetches the value again.
-        What::MarkStale { .. } if group.source.as_local().is_none() => {
-            group.cache.invalidate(group.cache.key(key));
-            Ok((Outcome::Done, None))
+        What::MarkStale { .. } => {
+            let outcome = match write.if_version {
+                None => Outcome::Done,
+                Some(_) => {
+                    let held = read(group, key, None).await?;
+                    write.apply(held.as_ref().map(EntryView::of_stored).as_ref(), &mut Vec::new()).1
+                }
+            };
+            if outcome == Outcome::Done {
+                group.cache.invalidate(group.cache.key(key));
+            }
+            Ok((outcome, None))
         }
-        What::MarkStale { .. } => Ok((done(group.delete(key).await?), None)),
         What::Claim { vivify, expires, .. } => {
             let after = read(group, key, expires).await?;
             Ok(match (&after, vivify) {

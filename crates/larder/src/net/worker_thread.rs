@@ -17,6 +17,7 @@ use larder_core::{
     app::{App, Worker},
     clients::{Client, Seat},
 };
+use larder_memcached::PendingFlush;
 use larder_redis::CommandAccess;
 use larder_redis::connection::{self, BufferPool};
 use larder_ring::peer::{self, Standing};
@@ -44,14 +45,15 @@ pub(super) async fn start(app: &Arc<App>, watchdog: Option<&Arc<Watchdog>>) -> R
     let (up, mut ups) = mpsc::unbounded_channel();
     let (end, ended) = mpsc::unbounded_channel();
     let mut arrivals = Vec::new();
+    let flush = Arc::<PendingFlush>::default();
     for id in 0..app.settings.threads {
         let (sender, receiver) = mpsc::unbounded_channel();
         arrivals.push(sender);
         let (app, up, ended) = (app.clone(), up.clone(), Ended(id, end.clone()));
-        let watchdog = watchdog.cloned();
+        let (watchdog, flush) = (watchdog.cloned(), flush.clone());
         thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
             let _ended = ended;
-            main(id, app, watchdog, receiver, up);
+            main(id, app, watchdog, receiver, flush, up);
         })?;
     }
     drop(up);
@@ -73,7 +75,14 @@ impl Drop for Ended {
 
 type Up = mpsc::UnboundedSender<Result<(), RunError>>;
 
-fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mpsc::UnboundedReceiver<Arrival>, up: Up) {
+fn main(
+    id: usize,
+    app: Arc<App>,
+    watchdog: Option<Arc<Watchdog>>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    flush: Arc<PendingFlush>,
+    up: Up,
+) {
     if app.settings.pin
         && let Err(error) = pin(id)
     {
@@ -102,7 +111,7 @@ fn main(id: usize, app: Arc<App>, watchdog: Option<Arc<Watchdog>>, arrivals: mps
                 let worker = worker.clone();
                 tokio::task::spawn_local(async move { worker.app.snapshots.verify(&worker.groups).await });
             }
-            serve(worker, arrivals).await;
+            serve(worker, arrivals, flush).await;
             if let Some(watchdog) = watchdog {
                 watchdog.worker_ends(id);
             }
@@ -149,20 +158,14 @@ const ARRIVALS: usize = 4;
 
 /// Serves connections until there are none left and no more will come, or until the grace time is
 /// over.
-async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
+async fn serve(worker: Rc<Worker>, mut arrivals: mpsc::UnboundedReceiver<Arrival>, flush: Arc<PendingFlush>) {
     let app = worker.app.clone();
     // Every connection holds a sender: the receiver hears when the last is gone.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let access = CommandAccess::of_listeners(&app.settings).into();
     let ring = ring_transport::start(&worker);
-    let shared = Shared {
-        pool: Rc::default(),
-        http: Rc::default(),
-        access,
-        turns: Rc::default(),
-        ring: ring.clone(),
-        flush: Rc::default(),
-    };
+    let shared =
+        Shared { pool: Rc::default(), http: Rc::default(), access, turns: Rc::default(), ring: ring.clone(), flush };
     if worker.queue_delay.is_on() {
         let worker = worker.clone();
         tokio::task::spawn_local(async move { worker.queue_delay.watch().await });
@@ -231,7 +234,7 @@ struct Shared {
     access: Rc<[Arc<CommandAccess>]>,
     turns: Rc<HandshakeTurns>,
     ring: Option<WorkerRing>,
-    flush: Rc<larder_memcached::PendingFlush>,
+    flush: Arc<PendingFlush>,
 }
 
 impl Shared {

@@ -4,6 +4,7 @@ use crate::{common, larder};
 
 mod attacks;
 mod differential;
+mod flushes;
 mod sources;
 mod table;
 mod users;

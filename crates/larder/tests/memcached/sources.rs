@@ -108,6 +108,30 @@ fn a_disk_store_keeps_flags_over_a_restart() {
     assert_eq!(Wire::larder(&larder).ask("get kept\r\n"), "VALUE kept 77 1\r\nv\r\nEND\r\n");
 }
 
+/// A value of a source has a version that depends on its content: none is older than another.
+#[test]
+fn another_version_changes_nothing_at_a_source() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let redis = RedisServer::start();
+    for source in [format!("disk:{}", dir.path().display()), redis.url()] {
+        let larder = start(&[&format!("--source={source}")]);
+        let mut wire = Wire::larder(&larder);
+        assert_eq!(wire.ask("set k 0 0 3\r\nnew\r\n"), "STORED\r\n");
+        let shown = wire.ask("mg k c\r\n");
+        let version: u64 = shown.trim_end().strip_prefix("HD c").unwrap().parse().unwrap();
+        for wrong in [1, version - 1, version + 1] {
+            assert_eq!(wire.ask(format!("ms k 3 C{wrong} I\r\nold\r\n")), "EX\r\n", "{source}");
+            assert_eq!(wire.ask(format!("md k I C{wrong}\r\n")), "EX\r\n", "{source}");
+            assert_eq!(wire.ask("mg k v\r\n"), "VA 3\r\nnew\r\n", "{source}");
+        }
+        assert_eq!(wire.ask(format!("md none I C{version}\r\n")), "NF\r\n", "{source}");
+        assert_eq!(wire.ask(format!("md k I C{version}\r\n")), "HD\r\n", "{source}");
+        // Redis keeps it: Larder has forgotten its copy.
+        let left = if source.starts_with("disk") { "EN\r\n" } else { "VA 3\r\nnew\r\n" };
+        assert_eq!(wire.ask("mg k v\r\n"), left, "{source}");
+    }
+}
+
 #[test]
 #[ignore = "make test-clients"]
 fn a_cluster_keeps_flags() {

@@ -242,7 +242,7 @@ impl Server {
                 ListenerRole::Native,
             )),
             Door::Memcached => {
-                tokio::task::spawn_local(larder_memcached::serve(worker, Rc::default(), Rc::default(), stream, ends))
+                tokio::task::spawn_local(larder_memcached::serve(worker, Rc::default(), Arc::default(), stream, ends))
             }
             Door::Redis => {
                 let access = CommandAccess::of_listeners(&worker.app.settings)[0].clone();

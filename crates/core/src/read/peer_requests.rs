@@ -9,10 +9,13 @@ use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer, NodeRe
 use larder_source::{Fetch, RequestTrace, SourceError};
 use larder_store::clock;
 use prost::Message;
-use std::{rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
 /// Values that one answer carries, bytes; further keys must be asked for alone.
 const LARGEST_ANSWER: usize = 1 << 20;
+
+/// The status of a key, and the body: an encoded [`GetResponse`], or the text of an error.
+type Answer = (StatusCode, Bytes);
 
 /// A request of another node.
 pub struct PeerRequest<'r> {
@@ -72,8 +75,8 @@ impl PeerRequest<'_> {
     /// As [`Group::end`].
     pub async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, SourceError> {
         self.note_asked(key);
-        let mut batch = Vec::new();
-        let begun = self.begin(key, &mut batch);
+        let (mut batch, room) = (Vec::new(), Cell::new(usize::MAX));
+        let begun = self.begin(key, &mut batch, &room);
         if let Some(trace) = self.trace {
             if !matches!(begun, StartedRead::Wait(_)) {
                 trace.is_answered_by(|| self.group.tier_name(key).into());
@@ -83,36 +86,28 @@ impl PeerRequest<'_> {
         if !batch.is_empty() {
             self.group.source.fetch(&mut batch);
         }
-        self.end(key, begun).await
+        let (status, body) = self.end(key, begun, &room).await?;
+        Ok((status == StatusCode::OK).then_some(body))
     }
 
     /// Like `get`, for several keys, in their order. `held_only`: nothing is fetched for it.
     async fn get_many(&self, keys: &[Bytes], held_only: bool) -> Vec<KeyAnswer> {
-        let mut batch = Vec::new();
+        let (mut batch, room) = (Vec::new(), Cell::new(LARGEST_ANSWER));
         // A store has nothing to fetch from: its answers are there at once.
         let is_held_only = held_only && self.group.source.reads_through();
         let begun: Vec<_> = match is_held_only {
-            true => keys.iter().map(|key| self.held(key).map(StartedRead::Hit)).collect(),
-            false => keys.iter().map(|key| Some(self.begin(key, &mut batch))).collect(),
+            true => keys.iter().map(|key| StartedRead::Hit(self.held(key, &room))).collect(),
+            false => keys.iter().map(|key| self.begin(key, &mut batch, &room)).collect(),
         };
         if !batch.is_empty() {
             self.group.source.fetch(&mut batch);
         }
-        let (mut answers, mut size) = (Vec::with_capacity(keys.len()), 0);
+        let mut answers = Vec::with_capacity(keys.len());
         for (key, begun) in keys.iter().zip(begun) {
             self.note_asked(key);
-            let ended = match begun {
-                Some(begun) => self.end(key, begun).await.map(Some),
-                None => Ok(None),
-            };
-            let (status, body) = match ended {
-                Ok(None) => (StatusCode::ACCEPTED, Bytes::new()),
-                Ok(Some(Some(body))) if size + body.len() <= LARGEST_ANSWER => (StatusCode::OK, body),
-                Ok(Some(Some(_))) => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
-                Ok(Some(None)) => (StatusCode::NOT_FOUND, Bytes::new()),
-                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()),
-            };
-            size += body.len();
+            let ended = self.end(key, begun, &room).await;
+            let (status, body) =
+                ended.unwrap_or_else(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string().into()));
             answers.push(KeyAnswer { status: status.as_u16().into(), body });
         }
         answers
@@ -158,31 +153,37 @@ impl PeerRequest<'_> {
         }
     }
 
-    fn begin(&self, key: &[u8], batch: &mut Vec<Fetch>) -> StartedRead<Bytes> {
-        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now);
+    fn begin(&self, key: &[u8], batch: &mut Vec<Fetch>, room: &Cell<usize>) -> StartedRead<Answer> {
+        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now, room);
         self.group.begin_for_peer(self.group.cache.key(key), self.ring, self.now, batch, message)
     }
 
-    fn held(&self, key: &[u8]) -> Option<Bytes> {
-        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now);
-        self.group.held_for_peer(self.group.cache.key(key), self.now, message)
+    fn held(&self, key: &[u8], room: &Cell<usize>) -> Answer {
+        let message = |entry: Entry<'_>| encoded(&entry, self.instance, self.now, room);
+        let held = self.group.held_for_peer(self.group.cache.key(key), self.now, message);
+        held.unwrap_or((StatusCode::ACCEPTED, Bytes::new()))
     }
 
-    async fn end(&self, key: &[u8], begun: StartedRead<Bytes>) -> Result<Option<Bytes>, SourceError> {
+    async fn end(&self, key: &[u8], begun: StartedRead<Answer>, room: &Cell<usize>) -> Result<Answer, SourceError> {
+        const ABSENT: Answer = (StatusCode::NOT_FOUND, Bytes::new());
         let mut wait = match begun {
-            StartedRead::Hit(body) => return Ok(Some(body)),
-            StartedRead::Absent => return Ok(None),
+            StartedRead::Hit(answer) => return Ok(answer),
+            StartedRead::Absent => return Ok(ABSENT),
             StartedRead::Wait(wait) => wait,
         };
-        let Some(value) = Group::ended((&mut wait).await)? else { return Ok(None) };
+        let Some(value) = Group::ended((&mut wait).await)? else { return Ok(ABSENT) };
         let (group, now) = (self.group, clock::now());
-        let look = |entry: Entry<'_>| (entry.value.as_bytes() == value).then(|| encoded(&entry, self.instance, now));
+        let look =
+            |entry: Entry<'_>| (entry.value.as_bytes() == value).then(|| encoded(&entry, self.instance, now, room));
         let held = match group.policy.serves(key) {
             true => group.cache.peek_stale(group.cache.key(key), now, look).flatten(),
             false => None,
         };
         let said = wait.metadata().unwrap_or_default();
-        Ok(Some(held.unwrap_or_else(|| GetResponse::not_held(value, &said, now).encode_to_vec().into())))
+        Ok(held.unwrap_or_else(|| {
+            let message = GetResponse::not_held(value, &said, now);
+            answer(message.encoded_len(), room, || message.encode_to_vec())
+        }))
     }
 }
 
@@ -232,9 +233,22 @@ pub fn message_of(entry: &Entry<'_>, instance: u64, now: Millis) -> EncodedEntry
     EncodedEntry::new(entry, tag, now)
 }
 
-fn encoded(entry: &Entry<'_>, instance: u64, now: Millis) -> Bytes {
+fn encoded(entry: &Entry<'_>, instance: u64, now: Millis, room: &Cell<usize>) -> Answer {
     let message = message_of(entry, instance, now);
-    let mut body = Vec::with_capacity(message.encoded_len());
-    message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
-    body.into()
+    answer(message.encoded_len(), room, || {
+        let mut body = Vec::with_capacity(message.encoded_len());
+        message.put(&mut body, |body: &mut Vec<u8>| body.put(entry.value.as_bytes()));
+        body
+    })
+}
+
+/// The answer with a message of this length, which `room` must have left. A longer one is not encoded.
+fn answer(length: usize, room: &Cell<usize>, encode: impl FnOnce() -> Vec<u8>) -> Answer {
+    match room.get().checked_sub(length) {
+        Some(left) => {
+            room.set(left);
+            (StatusCode::OK, encode().into())
+        }
+        None => (StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()),
+    }
 }

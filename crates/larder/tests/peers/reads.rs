@@ -54,6 +54,24 @@ fn full_buffers_put_no_node_out_of_the_ring(transport: &str) {
     assert!(refused > 0, "the buffers were never full");
 }
 
+/// One answer carries at most 1 MiB of values, and the node makes no message of the others.
+#[test]
+fn an_answer_for_many_large_keys_takes_the_memory_of_what_it_carries() {
+    let fleet = Fleet::start(1, &["--threads", "1"]);
+    let node = &fleet.nodes[0];
+    assert_eq!(node.client().command(&["SET", "k", &"v".repeat(1 << 19)]), Reply::ok());
+    let before = node.peak();
+    // As often as a request may have keys: `GetKeysRequest` with the key `k`.
+    let body = "\x0a\x01k".repeat(128);
+    let request = format!(
+        "POST /_groupcache/default/_get-keys/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (status, _, answer) = node.http(&request);
+    assert_eq!((status, answer.len() >> 19), (200, 1), "one value, the next exceeds 1 MiB with its metadata");
+    assert!(node.peak() < before + (16 << 20), "{} after {before}", node.peak());
+}
+
 /// `Age` and the `max-age` of a read.
 fn lifetime(node: &Larder, key: &str) -> (u64, u64) {
     let request = format!("GET /v1/kv/{key} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");

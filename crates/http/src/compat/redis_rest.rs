@@ -293,7 +293,7 @@ impl KeptReplies {
 /// `Authorization` is no Basic one.
 pub(super) fn session(request: &RouteRequest<'_>) -> Result<(RequestSession, Vec<u8>), Problem> {
     let (worker, context) = (&request.context.worker, request.context);
-    let (mut user, mut login) = (request.user.user().cloned(), Vec::new());
+    let (mut user, mut login) = (request.user.login().cloned(), Vec::new());
     if worker.app.upstream_rights.is_some() {
         user = None;
         if let Some(header) = request.headers.get(header::AUTHORIZATION) {

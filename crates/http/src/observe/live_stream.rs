@@ -1,8 +1,8 @@
 //! `GET /v1/live`: samples, metrics and events as they come, as `text/event-stream` (WHATWG HTML
 //! section 9.2).
 //!
-//! The stream ends when the drain begins, when users change, and after [`LONGEST`]: browsers ask
-//! again by themselves, and their credentials are looked at again.
+//! The stream ends when the drain begins, when users change, when its token ends, and after
+//! [`LONGEST`]: browsers ask again by themselves, and their credentials are looked at again.
 use crate::{
     messages::{
         problem_json::Answer,
@@ -13,6 +13,7 @@ use crate::{
 use http::{HeaderName, HeaderValue, Response, header};
 use larder_base::{lifecycle::drain_phase::Phase, telemetry::LiveMessage};
 use larder_core::app::App;
+use larder_engine::Millis;
 use larder_source::SourceError;
 use std::{
     future::Future,
@@ -36,7 +37,9 @@ const UNBUFFERED: (HeaderName, HeaderValue) =
 pub(crate) fn live(request: &RouteRequest<'_>) -> Answer {
     let app = request.worker.app.clone();
     let users_seen = users(&app);
-    let follower = Follower { receiver: app.history.follow(), ends: Instant::now() + LONGEST, users_seen, app };
+    let login_ends = request.user.login().map_or(Millis::MAX, |(_, ends)| *ends);
+    let ends = Instant::now() + LONGEST.min(Duration::from_millis(login_ends.saturating_sub(request.now)));
+    let follower = Follower { receiver: app.history.follow(), ends, users_seen, app };
     let stream = LiveStream { next: Some(Box::pin(follower.next())) };
     // A client that is told to ask again does so after a second.
     Ok(event_stream(ResponseBody::endless(ResponseBody::full("retry: 1000\n\n"), stream)))

@@ -24,31 +24,35 @@ use subtle::ConstantTimeEq as _;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequestUser {
-    /// `None`: clients need not log in.
-    user: Option<Arc<User>>,
+    /// The user, and until when its login counts ([`Millis::MAX`]: for good). `None`: clients need not
+    /// log in.
+    login: Option<(Arc<User>, Millis)>,
     /// The rules of the user refuse something.
     is_restricted: bool,
 }
 
 impl RequestUser {
-    pub(crate) fn of(user: Arc<User>) -> RequestUser {
-        RequestUser { is_restricted: !user.permissions().is_unrestricted(), user: Some(user) }
+    pub(crate) fn of(user: Arc<User>, ends: Millis) -> RequestUser {
+        RequestUser { is_restricted: !user.permissions().is_unrestricted(), login: Some((user, ends)) }
     }
     /// The name, if the client has logged in by name. All others are `default`, which has no budget
     /// of its own.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| &*user.name).filter(|name| *name != DEFAULT_USER)
+        self.user().map(|user| &*user.name).filter(|name| *name != DEFAULT_USER)
     }
     pub(crate) fn user(&self) -> Option<&Arc<User>> {
-        self.user.as_ref()
+        self.login.as_ref().map(|(user, _)| user)
+    }
+    pub(crate) fn login(&self) -> Option<&(Arc<User>, Millis)> {
+        self.login.as_ref()
     }
     /// Whether requests are those of a user whose credentials were looked at.
     pub(crate) fn is_known(&self) -> bool {
-        self.user.is_some()
+        self.login.is_some()
     }
     #[inline]
     fn restricted(&self) -> Option<&User> {
-        self.user.as_deref().filter(|_| self.is_restricted)
+        self.user().map(|user| &**user).filter(|_| self.is_restricted)
     }
 
     /// Checks a command on a key of a group. `command` is a row of the command table.
@@ -131,8 +135,8 @@ fn note_refused(worker: &Worker, user: &User, (command, key): (&'static str, &[u
     Problem::of(ProblemKind::Forbidden, detail)
 }
 
-/// The value of an `Authorization`, its user, and until when it counts ([`Millis::MAX`]: for good).
-type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>, Millis);
+/// The value of an `Authorization`, and its user.
+type VerifiedHeader = (Box<[u8]>, Rc<RequestUser>);
 
 #[derive(Debug, Default)]
 pub(crate) struct KnownUsers {
@@ -187,7 +191,7 @@ impl KnownUsers {
             return;
         }
         self.is_open.set(user.as_ref().is_some_and(|user| user.permissions().is_unrestricted()));
-        *self.without.borrow_mut() = user.map(|user| Rc::new(RequestUser::of(user)));
+        *self.without.borrow_mut() = user.map(|user| Rc::new(RequestUser::of(user, Millis::MAX)));
         *self.with.borrow_mut() = None;
     }
 
@@ -200,10 +204,11 @@ impl KnownUsers {
             None => self.without.borrow().clone(),
             Some(header) => {
                 let with = self.with.borrow();
-                let is_known = |known: &[u8], ends| {
-                    bool::from(known.ct_eq(header)) && (ends == Millis::MAX || clock::now() < ends)
+                let is_over = |&(_, ends): &(_, Millis)| ends != Millis::MAX && clock::now() >= ends;
+                let is_known = |(known, user): &&VerifiedHeader| {
+                    bool::from(known.ct_eq(header)) && !user.login().is_some_and(is_over)
                 };
-                let (_, user, _) = with.as_ref().filter(|(known, _, ends)| is_known(known, *ends))?;
+                let (_, user) = with.as_ref().filter(is_known)?;
                 Some(user.clone())
             }
         }
@@ -244,8 +249,8 @@ impl KnownUsers {
             let (user, ends) = verify(worker, header, address).await?;
             // If users changed while the password was compared, it may be an old one.
             if seen == worker.app.users.generation() {
-                let user = Rc::new(RequestUser::of(user));
-                *self.with.borrow_mut() = Some((header.into(), user.clone(), ends));
+                let user = Rc::new(RequestUser::of(user, ends));
+                *self.with.borrow_mut() = Some((header.into(), user.clone()));
                 return Ok(user);
             }
         }

@@ -7,6 +7,7 @@ use super::request_user::{RequestUser, basic_credentials, note_failed};
 use crate::messages::problem_json::{Problem, ProblemKind};
 use larder_base::identity::{Credential, RightsNow, UpstreamRights, UserRights};
 use larder_core::app::Worker;
+use larder_engine::Millis;
 use larder_source::SourceError;
 use larder_store::clock;
 use std::{cell::RefCell, net::IpAddr, rc::Rc, sync::Arc};
@@ -71,7 +72,7 @@ impl KnownUpstreamUser {
         }
         let user = rights.last().filter(|user| user.is_on() && (header.is_some() || user.has_no_password()));
         let user = user.ok_or_else(|| Problem::new(ProblemKind::LoginRequired))?;
-        let user = Rc::new(RequestUser::of(user));
+        let user = Rc::new(RequestUser::of(user, Millis::MAX));
         *self.0.borrow_mut() = Some(Known { header: header.map(Into::into), rights, version, user: user.clone() });
         Ok(user)
     }

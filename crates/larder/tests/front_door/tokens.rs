@@ -216,6 +216,10 @@ fn logins_end_with_their_token_and_with_their_key() {
     let mut subscriber = from(1, larder.redis);
     subscriber.write_all(&[encode(&[b"AUTH", soon.as_bytes()]), encode(&[b"SUBSCRIBE", b"shop:1"])].concat()).unwrap();
     expect(&mut subscriber, b"+OK\r\n*3\r\n$9\r\nsubscribe\r\n$6\r\nshop:1\r\n:1\r\n");
+    let mut events = from(1, larder.http);
+    let follow = format!("POST /redis/subscribe/shop:1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {soon}\r\n\r\n");
+    events.write_all(follow.as_bytes()).unwrap();
+    super::larder::skip_until(&mut events, b"data: subscribe,shop:1,1\n\n");
     let mut again = Client::connect(larder.redis).unwrap();
     assert_eq!(again.command(&["AUTH", soon]), Reply::ok());
     // A client that logs in again in time goes on.
@@ -223,6 +227,8 @@ fn logins_end_with_their_token_and_with_their_key() {
     let mut kept = from(1, larder.http);
     answers(&mut kept, &format!("Bearer {soon}"), "200");
     expect_end(&mut subscriber);
+    // The last chunk of the stream.
+    super::larder::skip_until(&mut events, b"\r\n0\r\n\r\n");
     wait_until("the end of the idle", || !idle.is_open());
     answers(&mut kept, &format!("Bearer {soon}"), "401");
     assert_eq!(again.command(&["ACL", "WHOAMI"]), Reply::bulk("shop"));

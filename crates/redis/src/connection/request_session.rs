@@ -5,6 +5,7 @@ use crate::CommandAccess;
 use larder_base::{identity::User, tls::ClientStream};
 use larder_config::Address;
 use larder_core::{app::Worker, connection};
+use larder_engine::Millis;
 use std::{
     convert::Infallible,
     io::{self, IoSlice},
@@ -25,8 +26,9 @@ const PIPE: usize = 64 * 1024;
 pub struct RequestClient {
     /// The addresses of the client and of our end.
     pub ends: (Address, Address),
-    /// `None`: it has shown nothing, and is what a connection is before its login.
-    pub user: Option<Arc<User>>,
+    /// The user, and until when its login counts ([`Millis::MAX`]: for good). `None`: it has shown
+    /// nothing, and is what a connection is before its login.
+    pub user: Option<(Arc<User>, Millis)>,
     /// The name in its certificate (`tls-client-user`).
     pub certificate: Option<Box<str>>,
     pub access: Arc<CommandAccess>,
@@ -53,8 +55,9 @@ impl RequestSession {
             let of = worker.clone();
             let begin = |client, certificate: Option<&str>| {
                 let mut connection = ClientConnection::with_certificate(&of, client, access, certificate);
-                if let Some(user) = user {
+                if let Some((user, ends)) = user {
                     connection.session.log_in(user);
+                    connection.session.client.end_login_at(ends);
                 }
                 connection
             };

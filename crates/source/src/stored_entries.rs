@@ -208,8 +208,8 @@ async fn write_to_store(store: &dyn LocalStore, kept: Kept<'_>) -> Result<(), So
         HeldEntry::Absent | HeldEntry::Dump(..) => (key.clone(), None),
     };
     match store.apply(kept.iter().map(|(entry, _)| change(entry)).collect()).await {
-        // One of them cannot be kept. A cluster may have made the other changes, which is `Lost`. To make
-        // them again changes nothing.
+        // One of them cannot be kept. A cluster may have made the other changes, which is `Lost`. To
+        // make them again changes nothing.
         Err(SourceError::Refused(_) | SourceError::Lost(_)) => {
             for (entry, left_out) in kept {
                 match store.apply(vec![change(entry)]).await {

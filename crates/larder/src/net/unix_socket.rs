@@ -4,9 +4,10 @@ use super::listeners::BACKLOG;
 use larder_config::{Address, UnixSocket};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::{
+    ffi::OsStr,
     fs, io,
     os::unix::{
-        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
+        fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
         net::UnixListener,
     },
     path::Path,
@@ -34,13 +35,34 @@ impl Drop for SocketFile {
 }
 
 fn file_id(path: &Path) -> io::Result<(u64, u64)> {
-    let file = fs::symlink_metadata(path)?;
-    Ok((file.dev(), file.ino()))
+    fs::symlink_metadata(path).map(|file| id_of(&file))
+}
+
+fn id_of(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Makes the socket, one process at a time: another one that starts now would take a socket that does
+/// not listen yet for a stale one.
+pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> {
+    let name = [of.path.as_os_str(), OsStr::new(".lock")].join(OsStr::new(""));
+    loop {
+        let lock = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&name)?;
+        lock.lock()?;
+        // The process that had the lock has removed its file.
+        if file_id(name.as_ref()).ok() != Some(id_of(&lock.metadata()?)) {
+            continue;
+        }
+        let made = make(of);
+        // If it stays, the next start locks it.
+        let _ = fs::remove_file(&name);
+        return made;
+    }
 }
 
 /// Makes the socket. The mode and the group are set before it listens, so that no other user can
 /// connect before that.
-pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> {
+fn make(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> {
     let path = &*of.path;
     let group = of.group.as_deref().map(group_id).transpose()?;
     let address = SockAddr::unix(path)?;
@@ -94,4 +116,33 @@ fn group_id(name: &str) -> io::Result<u32> {
 
 fn with(error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Barrier, thread};
+
+    #[test]
+    fn of_processes_that_start_at_once_on_a_stale_file_one_listens() {
+        const STARTS: usize = 8;
+        let dir = tempfile::tempdir().unwrap();
+        let of = UnixSocket { path: dir.path().join("s").into(), mode: None, group: None };
+        for _ in 0..100 {
+            drop(UnixListener::bind(&of.path).unwrap());
+            let (begin, end) = (Barrier::new(STARTS), Barrier::new(STARTS));
+            let start = || {
+                begin.wait();
+                let made = listen(&of);
+                end.wait();
+                made.map(|(_, file)| assert_eq!(file_id(&of.path).unwrap(), file.id)).is_ok()
+            };
+            let listening = thread::scope(|scope| {
+                let starts: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
+                starts.into_iter().map(|start| usize::from(start.join().unwrap())).sum::<usize>()
+            });
+            assert_eq!(listening, 1);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file stays");
+        }
+    }
 }

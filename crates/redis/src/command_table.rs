@@ -42,7 +42,7 @@ macro_rules! for_all_commands {
     "bitcount" -2 [READONLY COPY_WILL_DO] Shared (1 1 1) "2.6.0" Tier(bits::bitcount), "Counts the bits of a value that are set";
     "bitfield" -2 [WRITE DENYOOM] Entries (1 1 1) "3.2.0" Tier(bit_fields::bitfield), "Reads and changes integers of any number of bits";
     "bitfield_ro" -2 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "6.0.0" Tier(bit_fields::bitfield_ro), "Returns integers of any number of bits";
-    "bitop" -4 [WRITE DENYOOM] Entries (2 -1 1) "2.6.0" Tier(bits::bitop), "Stores what AND, OR, XOR or NOT makes of values";
+    "bitop" -4 [WRITE DENYOOM] Entries (2 -1 1) "2.6.0" Tier(bits::bitop), "Stores what a bitwise operation makes of values";
     "bitpos" -3 [READONLY COPY_WILL_DO] Shared (1 1 1) "2.8.7" Tier(bits::bitpos), "Returns the position of the first bit that is set, or not set";
     "getbit" 3 [READONLY FAST COPY_WILL_DO] Shared (1 1 1) "2.2.0" Tier(bits::getbit), "Returns a bit of a value";
     "setbit" 4 [WRITE DENYOOM] Entries (1 1 1) "2.2.0" Tier(bits::setbit), "Sets a bit of a value and returns the old one";

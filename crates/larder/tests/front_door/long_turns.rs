@@ -233,6 +233,7 @@ fn no_state_of_a_client_has_a_long_turn() {
             vec![words("hello|3", []), words("subscribe", long_names), words("pubsub|channels", [long_pattern])],
         ),
         ("watch", vec![words("watch", names()), words("unwatch", [])]),
+        ("bitop", vec![words("setrange|long|400000|x", []), words("bitop|or|to|long", names())]),
         ("watch", vec![words("watch", names()), words("multi", []), words("exec", [])]),
         (
             "exec",

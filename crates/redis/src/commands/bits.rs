@@ -182,38 +182,111 @@ pub(crate) fn bitpos(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done
     call.integer(found.transpose()?.unwrap_or(if is_set { -1 } else { 0 }))
 }
 
-/// `BITOP AND | OR | XOR | NOT destination source [source …]`
-pub(crate) fn bitop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
-    let is = |name: &str| call.arg(1).eq_ignore_ascii_case(name.as_bytes());
-    let (join, is_not): (fn(u8, u8) -> u8, _) = match () {
-        () if is("AND") => (|a, b| a & b, false),
-        () if is("OR") => (|a, b| a | b, false),
-        () if is("XOR") => (|a, b| a ^ b, false),
-        () if is("NOT") => (|a, _| a, true),
-        () => return Err(SYNTAX),
-    };
-    if is_not && call.args.len() != 4 {
-        return Err(ONE_SOURCE);
-    }
-    let mut result = Vec::new();
-    for (number, source) in call.args.from(3).enumerate() {
-        let key = call.cache().key(source);
-        let found = read_string(call, tier, key, |value| {
-            if number == 0 {
-                return result.extend_from_slice(value);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BitOperation {
+    And,
+    Or,
+    Xor,
+    Not,
+    Diff,
+    Diff1,
+    AndOr,
+    One,
+}
+
+const BIT_OPERATIONS: [(&str, BitOperation); 8] = [
+    ("AND", BitOperation::And),
+    ("OR", BitOperation::Or),
+    ("XOR", BitOperation::Xor),
+    ("NOT", BitOperation::Not),
+    ("DIFF", BitOperation::Diff),
+    ("DIFF1", BitOperation::Diff1),
+    ("ANDOR", BitOperation::AndOr),
+    ("ONE", BitOperation::One),
+];
+
+/// The sources of a BITOP, joined one after the other. The work grows with the bytes of the sources
+/// and of the result, not with the number of sources: bytes behind the end of a source count as 0.
+#[derive(Debug, Default)]
+struct JoinedSources {
+    /// Length of the longest source.
+    len: usize,
+    /// DIFF, DIFF1 and ANDOR: the first source. ONE: the bits that at least one source has.
+    bits: Vec<u8>,
+    /// DIFF, DIFF1 and ANDOR: the bits that at least one other source has. ONE: those that at least
+    /// two sources have.
+    others: Vec<u8>,
+}
+
+impl JoinedSources {
+    /// Adds a source. That of an absent key is empty.
+    fn add(&mut self, operation: BitOperation, is_first: bool, source: &[u8]) {
+        self.len = self.len.max(source.len());
+        match operation {
+            _ if is_first => self.bits.extend_from_slice(source),
+            BitOperation::And => {
+                self.bits.truncate(source.len());
+                self.bits.iter_mut().zip(source).for_each(|(to, from)| *to &= from);
             }
-            result.resize(result.len().max(value.len()), 0);
-            let (both, longer) = result.split_at_mut(value.len());
-            both.iter_mut().zip(value).for_each(|(to, from)| *to = join(*to, *from));
-            longer.iter_mut().for_each(|to| *to = join(*to, 0));
-        })?;
-        if found.is_none() {
-            result.iter_mut().for_each(|to| *to = join(*to, 0));
+            BitOperation::Or | BitOperation::Not => join(&mut self.bits, source, |to, from| to | from),
+            BitOperation::Xor => join(&mut self.bits, source, |to, from| to ^ from),
+            BitOperation::One => {
+                self.bits.resize(self.len, 0);
+                self.others.resize(self.len, 0);
+                for ((once, twice), from) in self.bits.iter_mut().zip(&mut self.others).zip(source) {
+                    *twice |= *once & from;
+                    *once |= from;
+                }
+            }
+            BitOperation::Diff | BitOperation::Diff1 | BitOperation::AndOr => {
+                join(&mut self.others, source, |to, from| to | from);
+                self.others.resize(self.len, 0);
+            }
         }
     }
-    if is_not {
-        result.iter_mut().for_each(|to| *to = !*to);
+
+    fn end(self, operation: BitOperation) -> Vec<u8> {
+        let JoinedSources { len, mut bits, others } = self;
+        bits.resize(len, 0);
+        match operation {
+            BitOperation::And | BitOperation::Or | BitOperation::Xor => {}
+            BitOperation::Not => bits.iter_mut().for_each(|byte| *byte = !*byte),
+            BitOperation::Diff | BitOperation::One => join(&mut bits, &others, |bits, others| bits & !others),
+            BitOperation::Diff1 => join(&mut bits, &others, |bits, others| !bits & others),
+            BitOperation::AndOr => join(&mut bits, &others, |bits, others| bits & others),
+        }
+        bits
     }
+}
+
+/// Joins bytes to those at the same place. `to` becomes at least as long as `from`.
+fn join(to: &mut Vec<u8>, from: &[u8], with: impl Fn(u8, u8) -> u8) {
+    to.resize(to.len().max(from.len()), 0);
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = with(*to, *from));
+}
+
+/// `BITOP AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE destination source [source …]`
+pub(crate) fn bitop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
+    let is_named = |(name, _): &&(&str, _)| name.as_bytes().eq_ignore_ascii_case(call.arg(1));
+    let (name, operation) = *BIT_OPERATIONS.iter().find(is_named).ok_or(SYNTAX)?;
+    let has_one_source = call.args.len() == 4;
+    match operation {
+        BitOperation::Not if !has_one_source => return Err(ONE_SOURCE),
+        BitOperation::Diff | BitOperation::Diff1 | BitOperation::AndOr if has_one_source => {
+            let text = format!("ERR BITOP {name} must be called with at least two source keys.");
+            return Err(CommandError::from(text));
+        }
+        _ => {}
+    }
+    let mut joined = JoinedSources::default();
+    for (number, source) in call.args.from(3).enumerate() {
+        let key = call.cache().key(source);
+        let mut add = |value: &[u8]| joined.add(operation, number == 0, value);
+        if read_string(call, tier, key, &mut add)?.is_none() {
+            add(b"");
+        }
+    }
+    let result = joined.end(operation);
     let to = call.key(2);
     if result.is_empty() {
         if tier.delete(to, call.now) {
@@ -230,8 +303,24 @@ pub(crate) fn bitop(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done 
 
 #[cfg(test)]
 mod tests {
-    use super::{count, position};
+    use super::{BIT_OPERATIONS, BitOperation, JoinedSources, count, position};
     use proptest::prelude::*;
+
+    /// A bit of what an operation makes of sources that have, and have not, this bit.
+    fn bit_of(operation: BitOperation, sources: &[bool]) -> bool {
+        let (first, others) = (sources[0], sources[1..].contains(&true));
+        let ones = sources.iter().filter(|bit| **bit).count();
+        match operation {
+            BitOperation::And => ones == sources.len(),
+            BitOperation::Or => ones > 0,
+            BitOperation::Xor => ones % 2 == 1,
+            BitOperation::Not => !first,
+            BitOperation::Diff => first && !others,
+            BitOperation::Diff1 => !first && others,
+            BitOperation::AndOr => first && others,
+            BitOperation::One => ones == 1,
+        }
+    }
 
     proptest! {
         #[test]
@@ -246,6 +335,26 @@ mod tests {
             prop_assert_eq!(count(&bytes, (from, to)), (from..to).filter(is_set).count() as u64);
             prop_assert_eq!(position(&bytes, (from, to), true), (from..to).find(is_set));
             prop_assert_eq!(position(&bytes, (from, to), false), (from..to).find(|at| !is_set(at)));
+        }
+
+        #[test]
+        fn sources_are_joined_as_one_bit_after_the_other(
+            sources in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 2..6),
+        ) {
+            let len = sources.iter().map(Vec::len).max().unwrap_or(0);
+            for (name, operation) in BIT_OPERATIONS {
+                let sources = if operation == BitOperation::Not { &sources[..1] } else { &sources[..] };
+                let len = if operation == BitOperation::Not { sources[0].len() } else { len };
+                let mut joined = JoinedSources::default();
+                sources.iter().enumerate().for_each(|(at, source)| joined.add(operation, at == 0, source));
+                let result = joined.end(operation);
+                prop_assert_eq!(result.len(), len, "{}", name);
+                for bit in 0..len * 8 {
+                    let is_set = |bytes: &[u8]| bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+                    let bits: Vec<bool> = sources.iter().map(|source| is_set(source)).collect();
+                    prop_assert_eq!(is_set(&result), bit_of(operation, &bits), "{} {}", name, bit);
+                }
+            }
         }
     }
 }

@@ -19,6 +19,30 @@ fn script(lines: &[(&str, &str)]) {
     }
 }
 
+/// Redis 8.2. The operations themselves are tested beside a model (`bits.rs`).
+#[test]
+fn bitop_has_operations_of_more_than_two_sources() {
+    script(&[
+        ("MSET a abc b b c ab", "+OK"),
+        ("BITOP DIFF to a b none", ":3"),
+        ("GETRANGE to 1 2", "$2 bc"),
+        ("BITOP diff1 to none a", ":3"),
+        ("GET to", "$3 abc"),
+        ("BITOP ANDOR to a c none", ":3"),
+        ("BITCOUNT to", ":6"),
+        ("BITOP ONE to a none", ":3"),
+        ("GET to", "$3 abc"),
+        ("BITOP ONE to a a", ":3"),
+        ("BITCOUNT to", ":0"),
+        ("BITOP DIFF to none1 none2", ":0"),
+        ("EXISTS to", ":0"),
+        ("BITOP DIFF to a", "-ERR BITOP DIFF must be called with at least two source keys."),
+        ("BITOP diff1 to a", "-ERR BITOP DIFF1 must be called with at least two source keys."),
+        ("BITOP ANDOR to a", "-ERR BITOP ANDOR must be called with at least two source keys."),
+        ("BITOP DIFF2 to a b", "-ERR syntax error"),
+    ]);
+}
+
 #[test]
 fn set_compares_values() {
     script(&[

@@ -240,7 +240,7 @@ pub(crate) static ROUTES: &[Route] = routes! {
     GET "/v1/events" Admin ADMIN Admin, Command("info"), any[], Unread "", now(history_routes::events)
         => control getEvents "The latest events, the oldest first: for example a lost source, a reload, a drain, or a rise in evictions" "" "200 Events: At most 512 | 4XX | 503";
     GET "/v1/live" Admin ADMIN Admin, Command("info"), any[], Unread "", now(live_stream::live)
-        => live live "Samples, metrics and events as they come" "Larder sends an event `sample` with a row of `/v1/history` each second, an event `stats` with the answer of `/v1/stats` every five seconds, and an event `event` for each of `/v1/events`. The stream ends after ten minutes, when users change and when the server drains. The client then asks again." "200 text/event-stream: The stream | 4XX | 503";
+        => live live "Samples, metrics and events as they come" "Larder sends an event `sample` with a row of `/v1/history` each second, an event `stats` with the answer of `/v1/stats` every five seconds, and an event `event` for each of `/v1/events`. The stream ends after ten minutes, when its token ends, when users change and when the server drains. The client then asks again." "200 text/event-stream: The stream | 4XX | 503";
     GET "/v1/slow-log" Admin ADMIN Admin, AnyKey("slowlog|get", READ), only["count.entries"], Unread "", now(slow_log_route::slow_log)
         => control getSlowLog "The latest Redis commands that took long, the latest first, and the latency events" "" "200 json: The thresholds, the entries and the events; `at` in milliseconds since the Unix epoch | 4XX | 503";
     GET "/v1/contents" Admin ADMIN Admin, AnyKey("scan", READ), only["count.prefixes"], Unread "", now(contents_route::contents)

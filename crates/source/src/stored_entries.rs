@@ -188,8 +188,8 @@ impl StoredEntries {
 /// Entries, each with the place for the reason why it was left out.
 type Kept<'e> = Vec<(&'e (Bytes, HeldEntry), &'e mut Option<String>)>;
 
-/// How many keys to read together next, `most` at most. `before` were asked for last, and `read` keys
-/// had this many bytes. Only sizes that were seen are known, so the number is doubled at most.
+/// How many keys to read together next, `most` at most. `before` were asked for last, and `read`
+/// keys had this many bytes. Only sizes that were seen are known, so the number is doubled at most.
 pub(super) fn next_batch(before: usize, read: usize, bytes: usize, most: usize) -> usize {
     let fit = PAGE_BYTES * read.max(1) / bytes.max(1);
     let next = if read < before { before } else { 2 * before };
@@ -208,8 +208,8 @@ async fn write_to_store(store: &dyn LocalStore, kept: Kept<'_>) -> Result<(), So
         HeldEntry::Absent | HeldEntry::Dump(..) => (key.clone(), None),
     };
     match store.apply(kept.iter().map(|(entry, _)| change(entry)).collect()).await {
-        // One of them cannot be kept. A cluster may have made the other changes, which is `Lost`. To
-        // make them again changes nothing.
+        // One of them cannot be kept. A cluster may have made the other changes, which is `Lost`.
+        // To make them again changes nothing.
         Err(SourceError::Refused(_) | SourceError::Lost(_)) => {
             for (entry, left_out) in kept {
                 match store.apply(vec![change(entry)]).await {

@@ -251,8 +251,8 @@ impl Pass {
     }
 }
 
-/// The error of a side. `copy` has fixed deadlines, so the settings that a server has for them are not
-/// named.
+/// The error of a side. `copy` has fixed deadlines, so the settings that a server has for them are
+/// not named.
 fn failed(side: &str, error: impl Display) -> String {
     let text = error.to_string().replace(" (source-timeout)", "").replace(" (source-slow-timeout)", "");
     format!("{side}: {text}")

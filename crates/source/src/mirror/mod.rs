@@ -135,8 +135,8 @@ impl Mirror {
         self.state() == MirrorState::InStep && self.changed.lock().is_settled()
     }
 
-    /// Why the two cannot trade places now; `None`: they can once writers have paused. If entries are
-    /// left out, all keys are compared again: the entries may have been deleted or replaced.
+    /// Why the two cannot trade places now; `None`: they can once writers have paused. If entries
+    /// are left out, all keys are compared again: the entries may have been deleted or replaced.
     pub fn swap_problem(&self) -> Option<String> {
         let (state, left_out) = (self.state(), self.left_out_now.load(Relaxed));
         match state {

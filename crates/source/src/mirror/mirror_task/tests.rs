@@ -19,8 +19,8 @@ type Change = dyn Fn(&mut BTreeMap<Bytes, StoredValue>);
 /// The key of an entry that no store takes.
 const REFUSED: &[u8] = b"refused";
 
-/// A store in memory, which calls `before_write`. Like a cluster, it makes the other changes when it
-/// refuses one.
+/// A store in memory, which calls `before_write`. Like a cluster, it makes the other changes when
+/// it refuses one.
 struct Memory {
     entries: Entries,
     before_write: Box<Change>,

@@ -220,7 +220,7 @@ fn too_many_changes_are_said_and_compared_again() {
     assert_eq!(other.command(&["DBSIZE"]), one.command(&["DBSIZE"]));
 }
 
-/// Changes whose names are not known, while the mirror gives errors: it is compared when it is back.
+/// Changes without names while the mirror gives errors: it is compared when it is back.
 #[test]
 fn a_mirror_that_was_away_gets_in_step_after_changes_without_names() {
     let (one, mut other) = (RedisServer::start(), RedisServer::start());

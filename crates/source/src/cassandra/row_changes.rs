@@ -143,8 +143,8 @@ fn decided(
 ) -> Result<bool, SourceError> {
     match found {
         Ok(Revision(Some(found))) if Some(found) == version => Ok(true),
-        // The node has ended its attempt, and the read at serial consistency all transactions before
-        // it. Without an answer, the node may go on with its attempt after the read.
+        // The node has ended its attempt, and the read at serial consistency has ended all earlier
+        // transactions. Without an answer, the node may go on with its attempt after the read.
         Ok(Revision(Some(found))) if Some(found) == expected && is_answer(error) => {
             Err(settings.unavailable(format!("{} (nothing has changed)", describe(error))))
         }

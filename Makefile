@@ -241,7 +241,6 @@ bench: $(TARGET)/release/larder-bench ## Larder beside every rival: writes docs/
 bench-targets: $(TARGET)/release/larder-bench ## Are Larder's ratios to redis-server, nginx and other caches within their bounds?
 	tests/install_tools bench
 	$< memory
-	$< engine
 	$< server --larder $(TARGET)/release/larder
 
 bench-verify: $(TARGET)/release/larder-bench ## Is the load generator honest? Against arithmetic, wrk, redis-benchmark; its page in Chromium

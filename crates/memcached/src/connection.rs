@@ -25,7 +25,7 @@ use larder_core::{
     gate::{self, Door},
     read::Group,
 };
-use larder_engine::{Key, Millis};
+use larder_engine::Millis;
 use larder_proto::{
     memcached::{Limits, Login, Meta, MetaCommand, Parser, Request, Step, StoreMode, keys_ahead},
     output::Output,
@@ -267,13 +267,6 @@ impl Protocol for MemcachedConnection {
     #[inline]
     fn out(&mut self) -> &mut Output {
         &mut self.out
-    }
-
-    #[inline]
-    fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        let group = worker.groups.default();
-        let key = keys_ahead(self.input.unread()).next().filter(|_| self.parser.is_fresh())??;
-        group.key_ahead(key)
     }
 
     fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow<()> {

@@ -3,7 +3,6 @@
 use larder_core::{app::Worker, read::KEYS_AHEAD};
 use larder_engine::{Cache, Key};
 use larder_proto::resp;
-use larder_source::SourceKind;
 use smallvec::SmallVec;
 
 /// Keys in rows that are prefetched together.
@@ -17,21 +16,10 @@ pub(super) fn rows<'k>(
     })
 }
 
-/// The first argument of the command at the start of `input`, as a key, if the command is likely to
-/// look at the memory tier first.
-#[inline]
-pub fn first_key<'i>(worker: &Worker, input: &'i [u8]) -> Option<Key<'i>> {
-    let group = worker.groups.default();
-    match group.source.kind() {
-        SourceKind::Table(_) => None,
-        _ => group.key_ahead(resp::first_arguments(input).next()??),
-    }
-}
-
 /// Prefetches for the commands at the start of `input`, [`KEYS_AHEAD`] of them at most. Returns their
 /// number; 0 if there is only one, or if they go to a source.
 #[inline]
-pub fn prefetch(worker: &Worker, input: &[u8]) -> usize {
+pub(crate) fn prefetch(worker: &Worker, input: &[u8]) -> usize {
     let group = worker.groups.default();
     if group.source.reads_through() {
         return 0;

@@ -39,7 +39,7 @@ mod executor;
 mod foreign_protocol;
 mod forwarded_commands;
 mod forwarded_writes;
-pub mod key_prefetch;
+mod key_prefetch;
 mod limited_commands;
 pub mod lone_gets;
 mod long_double;

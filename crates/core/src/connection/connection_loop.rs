@@ -237,13 +237,8 @@ impl<P: Protocol, S: ClientStream> ConnectionLoop<'_, P, S> {
             return;
         }
         self.borrow_output();
-        // Prefetches the bucket and the record of the first key while other work is done.
-        let cache = &self.worker.groups.default().cache;
-        let first = self.conn.first_key(self.worker);
-        first.inspect(|key| cache.prefetch_bucket(*key));
         // All commands of the turn share one reading of the clock.
         let now = clock::now();
-        first.inspect(|key| cache.prefetch_record(*key));
         self.worker.begin_turn(now);
         self.conn.client().touch(now);
         self.next = self.conn.process(self.worker, self.pool, now);

@@ -5,7 +5,7 @@ use larder_base::{
     buffers::{ClientProtocol, HeldBytes},
     telemetry::{Counter, Counters},
 };
-use larder_engine::{Key, Millis};
+use larder_engine::Millis;
 use larder_proto::output::Output;
 use larder_ring::replica::ReplicaRequest;
 use std::{
@@ -73,8 +73,6 @@ pub trait Protocol {
     /// The bytes to send to the client.
     fn out(&mut self) -> &mut Output;
 
-    /// The key that the command at the front of the input will look up in the memory tier.
-    fn first_key(&self, worker: &Worker) -> Option<Key<'_>>;
     /// Processes commands until the input is used up or a step stops it. Does not wait and does not
     /// write: the replies are in [`out`](Protocol::out).
     fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow<Self::Alone>;

@@ -246,12 +246,6 @@ impl Group {
         }
     }
 
-    /// An argument of a command to come, as a key, if it is likely to be one.
-    #[inline]
-    pub fn key_ahead<'k>(&self, argument: &'k [u8]) -> Option<Key<'k>> {
-        (argument.len() <= LONGEST_AHEAD).then(|| self.cache.key(argument))
-    }
-
     /// Prefetches for the commands to come, [`KEYS_AHEAD`] of them at most: `keys` has the key of each,
     /// if it has one. Returns their number; 0 if there are not two keys.
     #[inline]
@@ -259,11 +253,13 @@ impl Group {
         let mut commands = 0;
         // Filled in place: to move the keys takes longer than to find them.
         let mut row: SmallVec<[Key<'_>; KEYS_AHEAD]> = SmallVec::new();
-        row.extend(keys.take(KEYS_AHEAD).inspect(|_| commands += 1).filter_map(|key| self.key_ahead(key?)));
+        let is_likely = |argument: &&[u8]| argument.len() <= LONGEST_AHEAD;
+        let arguments = keys.take(KEYS_AHEAD).inspect(|_| commands += 1).flatten().filter(is_likely);
+        row.extend(arguments.map(|argument| self.cache.key(argument)));
         if row.len() < 2 {
             return 0;
         }
-        self.cache.prefetch(row.iter().copied());
+        self.prefetch(row.iter().copied());
         commands
     }
 

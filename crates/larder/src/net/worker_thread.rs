@@ -4,7 +4,7 @@ use super::{
     acceptor::Arrival,
     listeners::{Door, Service},
     proxy_protocol::{may_send_header, take_header},
-    ring_transport::{self, PlainStream, WorkerRing},
+    ring_transport::{self, FirstKey, PlainStream, WorkerRing},
     tls_handshake::begin_tls,
 };
 use larder_base::{
@@ -18,6 +18,7 @@ use larder_core::{
     clients::{Client, Seat},
 };
 use larder_memcached::PendingFlush;
+use larder_proto::{memcached, resp};
 use larder_redis::CommandAccess;
 use larder_redis::connection::{self, BufferPool};
 use larder_ring::peer::{self, Standing};
@@ -241,8 +242,13 @@ impl Shared {
     /// The stream of a new connection without TLS.
     fn plain_stream(&self, service: Service, stream: TcpStream) -> io::Result<PlainStream> {
         let ring = self.ring.as_ref().filter(|ring| ring.works());
-        // HTTP has gained nothing over the ring (decision 0084).
-        ring_transport::plain_stream(stream, ring, matches!(service, Service::Redis(_) | Service::Memcached))
+        let first_key: Option<FirstKey> = match service {
+            Service::Redis(_) => Some(|input| resp::first_arguments(input).next()?),
+            Service::Memcached => Some(|input| memcached::keys_ahead(input).next()?),
+            // HTTP has gained nothing over the ring (decision 0084).
+            Service::Http | Service::Admin => None,
+        };
+        ring_transport::plain_stream(stream, ring, first_key)
     }
 }
 

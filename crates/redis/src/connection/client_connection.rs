@@ -31,7 +31,7 @@ use larder_core::{
     connection::{self, BufferPool, ByteCounters, CommandInput, JUDGED, MAX_DUE, Protocol, TURN},
     gate::{self, Door},
 };
-use larder_engine::{Key, Millis};
+use larder_engine::Millis;
 use larder_proto::{
     output::Output,
     proxy_header::begins_header,
@@ -275,11 +275,6 @@ impl Protocol for ClientConnection {
     fn out(&mut self) -> &mut Output {
         &mut self.out
     }
-    #[inline]
-    fn first_key(&self, worker: &Worker) -> Option<Key<'_>> {
-        if self.parser.is_fresh() { crate::key_prefetch::first_key(worker, self.input.unread()) } else { None }
-    }
-
     fn process(&mut self, worker: &Worker, pool: &BufferPool, now: Millis) -> Flow {
         let batch = &mut *pool.batch.borrow_mut();
         self.max_due = worker.app.buffers.allowance(worker.id).min(MAX_DUE);

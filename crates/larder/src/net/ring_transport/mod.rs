@@ -39,12 +39,15 @@ pub(super) use worker_ring::WorkerRing;
 
 use larder_core::app::Worker;
 use placement::Placement;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+
+/// The key of the command that the input begins with, if it is all there and has one.
+pub(super) type FirstKey = for<'i> fn(&'i [u8]) -> Option<&'i [u8]>;
 
 /// The worker's ring if the setting wants one and the kernel gives it.
-pub(super) fn start(worker: &Worker) -> Option<WorkerRing> {
+pub(super) fn start(worker: &Rc<Worker>) -> Option<WorkerRing> {
     let placement = Placement::of(worker.app.settings.transport)?;
-    match WorkerRing::start(placement, worker.counters.clone()) {
+    match WorkerRing::start(placement, worker.clone()) {
         Ok(ring) => {
             worker.app.workers_with_ring.fetch_add(1, Relaxed);
             Some(ring)
@@ -65,15 +68,14 @@ pub(super) fn start(worker: &Worker) -> Option<WorkerRing> {
 /// A platform without io_uring.
 #[cfg(not(target_os = "linux"))]
 mod without_ring {
-    use super::Placement;
-    use larder_base::telemetry::Counters;
-    use std::{io, sync::Arc};
+    use super::{FirstKey, Placement, Rc, Worker};
+    use std::io;
     use tokio::net::TcpStream;
 
     #[derive(Clone)]
     pub(in crate::net) enum WorkerRing {}
     impl WorkerRing {
-        pub(super) fn start(_: Placement, _: Arc<Counters>) -> io::Result<WorkerRing> {
+        pub(super) fn start(_: Placement, _: Rc<Worker>) -> io::Result<WorkerRing> {
             Err(io::ErrorKind::Unsupported.into())
         }
         pub(in crate::net) fn works(&self) -> bool {
@@ -85,7 +87,11 @@ mod without_ring {
     }
 
     pub(in crate::net) type PlainStream = TcpStream;
-    pub(in crate::net) fn plain_stream(stream: TcpStream, _: Option<&WorkerRing>, _: bool) -> io::Result<PlainStream> {
+    pub(in crate::net) fn plain_stream(
+        stream: TcpStream,
+        _: Option<&WorkerRing>,
+        _: Option<FirstKey>,
+    ) -> io::Result<PlainStream> {
         Ok(stream)
     }
 }

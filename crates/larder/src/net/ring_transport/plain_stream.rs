@@ -4,6 +4,7 @@
 //! A connection moves where it is about to wait for input, when its place holds none of its bytes:
 //! what the client has sent is in the socket, what was written is with the kernel.
 use super::{
+    FirstKey,
     placement::Placement,
     ring_stream::{Departure, RingStream},
     worker_ring::WorkerRing,
@@ -40,6 +41,7 @@ enum Place {
 /// What decides when a connection moves.
 struct Moves {
     ring: WorkerRing,
+    first_key: FirstKey,
     /// Reads at this place.
     reads: u32,
     /// Reads before the next move.
@@ -76,25 +78,33 @@ impl Moves {
     }
 }
 
-/// The stream of a new connection. `ring`: the worker's, if it works; `may_move`: the protocol gains
-/// from moves.
+/// The stream of a new connection. `ring`: the worker's, if it works; `first_key`: how
+/// its protocol finds the key of the command at the start of its input, if it gains from moves.
 ///
 /// # Errors
 /// The runtime ends.
 pub(in crate::net) fn plain_stream(
     stream: TcpStream,
     ring: Option<&WorkerRing>,
-    may_move: bool,
+    first_key: Option<FirstKey>,
 ) -> io::Result<PlainStream> {
     let (place, moves) = match ring {
-        Some(ring) if ring.placement == Placement::Ring => (Place::Ring(ring.stream(stream)?), None),
-        Some(ring) if may_move => {
+        Some(ring) if ring.placement == Placement::Ring => (Place::Ring(ring.stream(stream, first_key)?), None),
+        Some(ring) if let Some(first_key) = first_key => {
             let due = if ring.placement == Placement::Auto { LEAST_READS } else { 1 };
-            let moves =
-                Moves { ring: ring.clone(), reads: 0, due, is_blocked: false, has_waited: true, is_leaving: false };
+            let moves = Moves {
+                ring: ring.clone(),
+                first_key,
+                reads: 0,
+                due,
+                is_blocked: false,
+                has_waited: true,
+                is_leaving: false,
+            };
             // A crowd grows: a move would follow.
             let begins_on_ring = ring.placement == Placement::Auto && ring.meter.is_crowded();
-            let place = if begins_on_ring { Place::Ring(ring.stream(stream)?) } else { Place::Epoll(stream) };
+            let place =
+                if begins_on_ring { Place::Ring(ring.stream(stream, Some(first_key))?) } else { Place::Epoll(stream) };
             (place, Some(moves))
         }
         _ => (Place::Epoll(stream), None),
@@ -112,7 +122,7 @@ impl PlainStream {
             return Poll::Pending;
         }
         let Place::Epoll(stream) = mem::replace(&mut self.place, Place::Nowhere) else { return Poll::Pending };
-        self.place = Place::Ring(moves.ring.moved_stream(stream)?);
+        self.place = Place::Ring(moves.ring.moved_stream(stream, moves.first_key)?);
         moves.moved();
         self.poll_read_at_place(cx, free)
     }
@@ -137,7 +147,7 @@ impl PlainStream {
                 self.place = Place::Nowhere;
                 self.place = Place::Epoll(TcpStream::from_std(socket)?);
                 moves.moved();
-                moves.ring.counters.moves_to_epoll.add(1);
+                moves.ring.worker.counters.moves_to_epoll.add(1);
                 self.poll_read_at_place(cx, free)
             }
         }

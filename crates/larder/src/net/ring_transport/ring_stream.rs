@@ -1,5 +1,6 @@
 //! A client's connection over the worker's ring.
 use super::{
+    FirstKey,
     kernel_ring::{BUFFER, KernelRing, Operation},
     worker_ring::{Receiving, Sending, Slot, State, WorkerRing},
 };
@@ -39,24 +40,25 @@ pub(super) enum Departure {
 
 impl WorkerRing {
     /// A new connection of this ring.
-    pub(super) fn stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
+    pub(super) fn stream(&self, socket: tokio::net::TcpStream, first_key: Option<FirstKey>) -> io::Result<RingStream> {
         // `into_std`: out of the runtime's epoll. One read before the kernel receives: the first
         // request may be there already.
-        Ok(RingStream::new(self, socket.into_std()?, SMALL_READS - 1))
+        Ok(RingStream::new(self, socket.into_std()?, first_key, SMALL_READS - 1))
     }
 
     /// A connection that had nothing to read over epoll.
-    pub(super) fn moved_stream(&self, socket: tokio::net::TcpStream) -> io::Result<RingStream> {
-        let stream = RingStream::new(self, socket.into_std()?, SMALL_READS);
-        self.counters.moves_to_io_uring.add(1);
+    pub(super) fn moved_stream(&self, socket: tokio::net::TcpStream, first_key: FirstKey) -> io::Result<RingStream> {
+        let stream = RingStream::new(self, socket.into_std()?, Some(first_key), SMALL_READS);
+        self.worker.counters.moves_to_io_uring.add(1);
         Ok(stream)
     }
 }
 
 impl RingStream {
-    fn new(ring: &WorkerRing, socket: TcpStream, small_reads: u32) -> RingStream {
+    fn new(ring: &WorkerRing, socket: TcpStream, first_key: Option<FirstKey>, small_reads: u32) -> RingStream {
         let slot = Slot {
             socket,
+            first_key,
             receiving: Receiving::Direct,
             chunk: None,
             spill: Vec::new(),
@@ -76,7 +78,7 @@ impl RingStream {
             dropped: false,
         };
         let number = ring.state.borrow_mut().slots.insert(slot);
-        ring.counters.io_uring_connections_begun.add(1);
+        ring.worker.counters.io_uring_connections_begun.add(1);
         RingStream { ring: ring.clone(), number: number as u32 }
     }
 
@@ -119,7 +121,7 @@ impl RingStream {
         });
         if matches!(departure, Departure::Ready(_)) {
             self.number = GONE;
-            self.ring.counters.io_uring_connections_ended.add(1);
+            self.ring.worker.counters.io_uring_connections_ended.add(1);
         }
         departure
     }
@@ -279,7 +281,7 @@ impl Drop for RingStream {
         if self.number == GONE {
             return;
         }
-        self.ring.counters.io_uring_connections_ended.add(1);
+        self.ring.worker.counters.io_uring_connections_ended.add(1);
         self.with(|state, number| {
             let slot = &mut state.slots[number as usize];
             slot.dropped = true;

@@ -1,10 +1,11 @@
 //! The ring of one worker: the states of its connections, and the task that submits and reaps.
 use super::{
+    FirstKey,
     kernel_ring::{Chunk, Completion, KernelRing, Operation},
     placement::Placement,
     turn_meter::TurnMeter,
 };
-use larder_base::telemetry::Counters;
+use larder_core::{app::Worker, read::KEYS_AHEAD};
 use rustix::io::Errno;
 use slab::Slab;
 use std::{
@@ -16,7 +17,6 @@ use std::{
     ops::Deref,
     os::fd::{AsFd, OwnedFd},
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll, Waker},
 };
 use tokio::{
@@ -53,6 +53,8 @@ pub(super) struct Sending {
 
 pub(super) struct Slot {
     pub(super) socket: TcpStream,
+    /// How its protocol finds the key of the command at the start of its input.
+    pub(super) first_key: Option<FirstKey>,
     pub(super) receiving: Receiving,
     pub(super) chunk: Option<Chunk>,
     /// Bytes of chunks that were not read in their turn.
@@ -99,7 +101,7 @@ pub(in crate::net) struct RingShared {
     pub(super) meter: TurnMeter,
     /// Of the runtime: how often it has waited.
     metrics: RuntimeMetrics,
-    pub(super) counters: Arc<Counters>,
+    pub(super) worker: Rc<Worker>,
 }
 
 #[derive(Clone)]
@@ -124,7 +126,7 @@ impl RingShared {
 }
 
 impl WorkerRing {
-    pub(super) fn start(placement: Placement, counters: Arc<Counters>) -> io::Result<WorkerRing> {
+    pub(super) fn start(placement: Placement, worker: Rc<Worker>) -> io::Result<WorkerRing> {
         let kernel = KernelRing::new()?;
         let events = kernel.events()?;
         let state = State {
@@ -140,8 +142,7 @@ impl WorkerRing {
             is_broken: false,
         };
         let metrics = Handle::current().metrics();
-        let shared =
-            RingShared { state: RefCell::new(state), placement, meter: TurnMeter::default(), metrics, counters };
+        let shared = RingShared { state: RefCell::new(state), placement, meter: TurnMeter::default(), metrics, worker };
         let ring = WorkerRing { shared: Rc::new(shared) };
         let driver = ring.clone();
         tokio::task::spawn_local(async move { poll_fn(|cx| driver.drive(&events, cx)).await });
@@ -193,6 +194,7 @@ impl WorkerRing {
                     Poll::Ready(guard) => guard.expect("the runtime runs").clear_ready(),
                 }
             }
+            state.prefetch(&self.worker);
             mem::take(&mut state.wakers)
         };
         for waker in wakers.drain(..) {
@@ -280,6 +282,18 @@ impl State {
         }
         self.received = received;
         Ok(())
+    }
+
+    /// Prefetches what the received commands will look up: their connections run one after the other,
+    /// and each would wait for memory by itself.
+    fn prefetch(&self, worker: &Worker) {
+        let group = worker.groups.default();
+        for row in self.received.chunks(KEYS_AHEAD) {
+            group.prefetch_ahead(row.iter().map(|number| {
+                let slot = self.slots.get(*number as usize)?;
+                (slot.first_key?)(self.kernel.bytes(slot.chunk.as_ref()?))
+            }));
+        }
     }
 
     fn take(&mut self, completion: Completion) -> io::Result<()> {

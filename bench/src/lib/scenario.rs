@@ -335,11 +335,14 @@ impl<'s> Runner<'s> {
 
     /// The options of a load with the server's address.
     fn options(&self, server: &ServerProcess, options: &str, running: Option<&Running>) -> Vec<String> {
-        let http = server.http.unwrap_or(server.address);
-        let addressed = |word: String| match word.split_once("://@") {
-            Some(("http", path)) => format!("http://{http}{path}"),
-            Some((scheme, rest)) => format!("{scheme}://{}{rest}", server.address),
-            None => word,
+        let addressed = |word: String| {
+            let Some((scheme, rest)) = word.split_once("://@") else { return word };
+            let own = match scheme {
+                "http" => server.http,
+                "memcache" => server.memcached,
+                _ => None,
+            };
+            format!("{scheme}://{}{rest}", own.unwrap_or(server.address))
         };
         words(&self.filled(&format!("{} {options}", self.scenario.run), running)).into_iter().map(addressed).collect()
     }

@@ -204,6 +204,7 @@ pub(crate) fn start(name: &str, with: Start) -> anyhow::Result<ServerProcess> {
 struct ReadyLine {
     http: Vec<SocketAddr>,
     redis: Vec<SocketAddr>,
+    memcached: Vec<SocketAddr>,
 }
 
 fn wait(kind: &ServerKind, server: &mut ServerProcess) -> anyhow::Result<()> {
@@ -260,8 +261,9 @@ fn wait(kind: &ServerKind, server: &mut ServerProcess) -> anyhow::Result<()> {
         Some(())
     })?;
     server.http = Some(address);
-    if let Some(ReadyLine { http, redis }) = line {
+    if let Some(ReadyLine { http, redis, memcached }) = line {
         server.http = http.first().copied();
+        server.memcached = memcached.first().copied();
         server.address = redis.first().copied().context("larder's ready line names no address")?;
     }
     Ok(())

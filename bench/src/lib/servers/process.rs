@@ -60,6 +60,8 @@ pub(crate) struct ServerProcess {
     pub(crate) address: SocketAddr,
     /// Where it speaks HTTP.
     pub(crate) http: Option<SocketAddr>,
+    /// Where it speaks memcached's protocol besides its own.
+    pub(crate) memcached: Option<SocketAddr>,
     child: Child,
     command: Command,
     core: Option<usize>,
@@ -92,7 +94,19 @@ impl ServerProcess {
         command.stderr(File::create(folder.path().join("stderr"))?);
         let child =
             machine::spawn_on(core, &mut command).with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(ServerProcess { name, address: port.address, http: None, child, command, core, folder, asked, _port: port })
+        let address = port.address;
+        Ok(ServerProcess {
+            name,
+            address,
+            http: None,
+            memcached: None,
+            child,
+            command,
+            core,
+            folder,
+            asked,
+            _port: port,
+        })
     }
 
     /// Asks until `probe` finds the server ready; an early end or too long a silence is an error

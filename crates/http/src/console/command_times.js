@@ -24,7 +24,7 @@ export class CommandTimes {
     if (!before) return;
     const { times, rows } = this.data;
     times.push(second);
-    // The server may have begun anew.
+    // The server may have started again.
     rows.push(now.map((calls, bucket) => (calls < before[bucket] ? calls : calls - before[bucket])));
     if (times.length > KEPT) [times, rows].forEach((list) => list.shift());
     this.data = { times, ends: page.durations.map(({ up_to }) => up_to), rows };

@@ -70,7 +70,7 @@ export async function firstBytes(path, most) {
 
 /** Milliseconds without a message until the numbers count as old. One comes each second. */
 const SILENT = 5000;
-/** And until the stream is opened again: a browser does not notice by itself that nobody is at the other end. */
+/** Milliseconds until the stream is opened again: a browser does not notice a server that is gone. */
 const DEAD = 20_000;
 
 /**

@@ -99,12 +99,16 @@ impl Telemetry {
     pub fn control(&self) -> &Arc<Counters> {
         self.threads.last().expect("there is one more than workers")
     }
-    /// Connections open now, of either protocol, worker by worker.
+    /// Connections open now, of all protocols, worker by worker.
     fn worker_connections(&self) -> impl Iterator<Item = u64> {
         let (_control, workers) = self.threads.split_last().expect("there is one more than workers");
         workers.iter().map(|counters| {
-            let opened = counters.http_connections_opened.get() + counters.redis_connections_opened.get();
-            let closed = counters.http_connections_closed.get() + counters.redis_connections_closed.get();
+            let opened = counters.http_connections_opened.get()
+                + counters.redis_connections_opened.get()
+                + counters.memcached_connections_opened.get();
+            let closed = counters.http_connections_closed.get()
+                + counters.redis_connections_closed.get()
+                + counters.memcached_connections_closed.get();
             // Read one after the other: one that ends in between must not count below zero.
             opened.saturating_sub(closed)
         })

@@ -195,6 +195,9 @@ fn json_holds_what_the_text_holds() {
     let json = stats_json(&snapshot);
     assert_eq!(json["redis_commands"], serde_json::json!({"get": 7, "config|get": 1}));
     assert_eq!(json["connections_opened"]["http"], telemetry.sums().http_connections_opened);
+    let memcached = json["memcached_commands"].as_object().unwrap().values();
+    let memcached: u64 = memcached.filter_map(serde_json::Value::as_u64).sum();
+    assert_eq!(memcached, telemetry.sums().memcached_commands());
     assert_eq!(json["groups"]["default"]["cache_hits"], 7);
     assert_eq!(json["groups"]["a\"b\\c\nd"]["cache_hits"], 0);
     assert_eq!(json["build_info"]["version"], env!("CARGO_PKG_VERSION"));
@@ -239,6 +242,17 @@ fn counts_of_all_threads_and_since_a_reset() {
     telemetry.worker(1).redis_throttled.add(4);
     assert_eq!(telemetry.sums_since_reset(), CounterSums { redis_throttled: 4, ..CounterSums::default() });
     assert_eq!(telemetry.sums().redis_throttled, 9);
+}
+
+#[test]
+fn connections_of_a_worker_are_those_of_all_protocols() {
+    let telemetry = Telemetry::new(2, Logs::default());
+    let counters = telemetry.worker(1);
+    counters.http_connections_opened.add(1);
+    counters.redis_connections_opened.add(2);
+    counters.memcached_connections_opened.add(4);
+    counters.memcached_connections_closed.add(1);
+    assert_eq!(snapshot(&telemetry).worker_connections, [0, 6]);
 }
 
 #[test]

@@ -243,6 +243,16 @@ impl CounterSums {
     pub fn redis_errors(&self) -> u64 {
         self.redis_errors_by_kind().iter().map(|(_, count)| count).sum()
     }
+    /// memcached commands; a read counts once for each key.
+    pub fn memcached_commands(&self) -> u64 {
+        self.memcached_gets
+            + self.memcached_sets
+            + self.memcached_touches
+            + self.memcached_deletes
+            + self.memcached_arithmetic
+            + self.memcached_flushes
+            + self.memcached_others
+    }
     /// HTTP requests answered.
     pub fn http_requests(&self) -> u64 {
         self.http_responses_2xx + self.http_responses_3xx + self.http_responses_4xx + self.http_responses_5xx

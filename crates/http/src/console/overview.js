@@ -62,7 +62,7 @@ export class Overview {
     const before = this.commands.length;
     this.commands = (await jsonIfThere("v1/commands"))?.commands ?? [];
     this.drawCommands();
-    // The list stays as it is while somebody chooses.
+    // The list stays as it is while a user chooses.
     if (this.commands.length !== before && !this.heatControls.contains(document.activeElement)) this.drawTimed();
   }
 
@@ -113,18 +113,18 @@ export class Overview {
     const kept = samples.groups;
     const others = Object.entries(this.state.stats?.groups ?? {}).filter(([group, numbers]) => !kept.includes(group) && numbers.source_up === 0);
     const down = [...kept.filter((group) => samples.latest(["source_up"], group) === 0), ...others.map(([group]) => group)];
-    const errors = rate(["http_5xx", "redis_errors", "throttled", "overload_refused", "connections_refused"]);
+    const errors = rate(["http_5xx", "redis_errors", "memcached_errors", "throttled", "overload_refused", "connections_refused"]);
     const slowest = (...names) => duration(samples.quantile(60, 0.99, names));
     const tile = (value, what, isBad) => el("li", { class: isBad ? "bad" : undefined }, el("span", { class: "value" }, value), el("span", { class: "what" }, what));
     this.tiles.replaceChildren(
-      tile(count(rate(["http_requests", "redis_commands"])), "requests/s"),
+      tile(count(rate(["http_requests", "redis_commands", "memcached_commands"])), "requests/s"),
       tile(reads > 0 ? percent(hits / reads) : "–", "hits, last minute"),
       tile(slowest("http_seconds"), "p99 of HTTP requests, last minute"),
       tile(slowest(...CLASSES.map(([name]) => `redis_${name}_seconds`)), "p99 of Redis commands, last minute"),
       tile(down.length > 0 ? "lost" : "up", down.length > 0 ? `source of ${down.join(", ")}` : "sources", down.length > 0),
       tile(fetches > 0 ? duration(samples.recent(60, ["source_micros"]) / fetches / 1e6) : "–", "mean fetch, last minute"),
       tile(bytes(samples.latest(["used_bytes"])), `of ${bytes(samples.latest(["max_bytes"]))} for entries`),
-      tile(count(samples.latest(["http_connections", "redis_connections"])), "connections"),
+      tile(count(samples.latest(["http_connections", "redis_connections", "memcached_connections"])), "connections"),
       tile(count(errors), "errors and refusals/s", errors > 0));
   }
 
@@ -135,7 +135,8 @@ export class Overview {
     const times = samples.times(range);
     const lines = (chart, series) => chart.show({ times, series: series.map(([name, values]) => ({ name, values })) });
     const rate = (...names) => samples.rate(range, names, group);
-    lines(this.traffic, [["HTTP", rate("http_requests")], ["Redis protocol", rate("redis_commands")]]);
+    lines(this.traffic, [["HTTP", rate("http_requests")], ["Redis protocol", rate("redis_commands")],
+      ["memcached", rate("memcached_commands")]]);
     lines(this.ratio, [["hits", samples.ratio(range, ["hits", "negative_hits"], READS, group)], ["out of date", samples.ratio(range, ["stale_hits"], READS, group)]]);
     const level = (...names) => samples.sum(range, names, group);
     lines(this.memory, [["values", level("segment_bytes")], ["large values", level("large_bytes")], ["index", level("index_bytes")],
@@ -144,7 +145,8 @@ export class Overview {
     const micros = samples.ratio(range, ["source_micros"], ["source_fetches"], group);
     lines(this.latency, [["fetch", micros.map((n) => (n === null ? null : n / 1e6))]]);
     lines(this.entries, [["stored", rate("insertions")], ["evicted", rate("evictions")], ["expired", rate("expirations")]]);
-    lines(this.refused, [["HTTP 5xx", rate("http_5xx")], ["HTTP 4xx", rate("http_4xx")], ["Redis errors", rate("redis_errors")],
+    lines(this.refused, [["HTTP 5xx", rate("http_5xx")], ["HTTP 4xx", rate("http_4xx")],
+      ["Redis and memcached errors", rate("redis_errors", "memcached_errors")],
       ["throttled", rate("throttled")], ["overload", rate("overload_refused")], ["connections", rate("connections_refused")]]);
     lines(this.network, [["received", rate("received_bytes")], ["sent", rate("sent_bytes")]]);
     lines(this.cpu, [["cores", rate("cpu_seconds")]]);

@@ -50,6 +50,8 @@ const PROCESS: &[Column<Snapshot>] = &[
     ("http_5xx", Fold::Sum, |s| s.sums.http_responses_5xx as f64),
     ("redis_commands", Fold::Sum, |s| s.commands.iter().map(|of| of.calls as f64).sum()),
     ("redis_errors", Fold::Sum, |s| s.sums.redis_errors() as f64),
+    ("memcached_commands", Fold::Sum, |s| s.sums.memcached_commands() as f64),
+    ("memcached_errors", Fold::Sum, |s| s.sums.memcached_errors as f64),
     ("received_bytes", Fold::Sum, |s| {
         (s.sums.http_bytes_in + s.sums.redis_bytes_in + s.sums.memcached_bytes_in) as f64
     }),
@@ -67,6 +69,9 @@ const PROCESS: &[Column<Snapshot>] = &[
     ("buffer_bytes", Fold::Highest, |s| s.buffers.bytes.iter().map(|(_, bytes)| *bytes as f64).sum()),
     ("http_connections", Fold::Highest, |s| open(s.sums.http_connections_opened, s.sums.http_connections_closed)),
     ("redis_connections", Fold::Highest, |s| open(s.sums.redis_connections_opened, s.sums.redis_connections_closed)),
+    ("memcached_connections", Fold::Highest, |s| {
+        open(s.sums.memcached_connections_opened, s.sums.memcached_connections_closed)
+    }),
     ("peers_reachable", Fold::Lowest, |s| s.peers.named.iter().map(|node| node.reachable as f64).sum()),
 ];
 

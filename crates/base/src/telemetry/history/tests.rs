@@ -79,6 +79,24 @@ fn counters_are_shown_as_what_was_added_and_levels_as_they_are() {
 }
 
 #[test]
+fn memcached_has_columns_of_its_own() {
+    let history = history(&[]);
+    let mut one = snapshot(Vec::new());
+    one.sums.memcached_gets = 7;
+    sample(&history, 0, &one);
+    one.sums.memcached_gets = 10;
+    one.sums.memcached_flushes = 1;
+    one.sums.memcached_errors = 2;
+    one.sums.memcached_connections_opened = 5;
+    one.sums.memcached_connections_closed = 1;
+    sample(&history, 1, &one);
+    let page = page(&history, Resolution::Second, 0);
+    for (name, value) in [("memcached_commands", 4), ("memcached_errors", 2), ("memcached_connections", 4)] {
+        assert_eq!(column(&page, name, None), json!([value]), "{name}");
+    }
+}
+
+#[test]
 fn the_durations_of_commands_are_kept_by_class() {
     let history = history(&[]);
     let rows = [("get", CommandClass::Read), ("hget", CommandClass::Forwarded), ("set", CommandClass::Write)];

@@ -55,10 +55,10 @@ pub(super) fn screen(text: &str, (columns, rows): (usize, usize)) -> String {
     out + CLEAR_BELOW
 }
 
-/// The sum of the numbers of an object.
+/// A number, or the sum of the numbers of an object.
 fn sum(document: &Value) -> u64 {
     let members = document.as_object().into_iter().flat_map(|members| members.values());
-    members.filter_map(Value::as_u64).sum()
+    document.as_u64().unwrap_or_else(|| members.filter_map(Value::as_u64).sum())
 }
 
 fn process(stats: &Value, before: Option<(&Value, Duration)>, width: usize) -> String {
@@ -98,10 +98,13 @@ fn process(stats: &Value, before: Option<(&Value, Duration)>, width: usize) -> S
         (", ", cpu),
     ];
     let size = |name: &str| show_rounded_size(made(name));
+    let [http, redis, memcached] = ["http", "redis", "memcached"].map(connections);
+    let (commands, errors) = (made("memcached_commands"), made("memcached_errors"));
     let load = [
-        ("", format!("{} HTTP and {} Redis connections", connections("http"), connections("redis"))),
+        ("", format!("{http} HTTP, {redis} Redis and {memcached} memcached connections")),
         ("; ", format!("{} HTTP responses{per}", made("http_responses"))),
         (", ", format!("{} Redis commands{per}", made("redis_commands"))),
+        (", ", format!("{commands} memcached commands{per} ({errors} errors{per})")),
         ("; ", format!("{}{per} in, {}{per} out", size("received_bytes"), size("sent_bytes"))),
     ];
     let since = before.map(|(before, _)| before);
@@ -250,7 +253,7 @@ mod tests {
     fn stats(hits: u64, misses: u64) -> Value {
         json!({
             "build_info": { "version": "1.2.3" },
-            "connections": { "http": 2, "redis": 7 },
+            "connections": { "http": 2, "redis": 7, "memcached": 3 },
             "uptime_seconds": 93_784.5,
             "process_resident_memory_bytes": 25_165_824,
             "process_cpu_seconds": hits as f64 / 100.0,
@@ -261,6 +264,8 @@ mod tests {
                 "metrics": { "buckets": { "16.777216": 1000 } },
             },
             "redis_commands": { "get": hits, "set": misses, "ping": 0 },
+            "memcached_commands": { "get": misses, "flush": 0 },
+            "memcached_errors": 2,
             "redis_command_errors": { "set": { "failed": 1, "rejected": 2 } },
             "groups": { "default": {
                 "cache_hits": hits, "cache_misses": misses, "cache_evictions": 0, "source_fetches": misses, "source_errors": 1,
@@ -274,7 +279,11 @@ mod tests {
         let text = show(&stats(30, 10), None, usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "larder 1.2.3, up 1d 2h, 24MiB resident, 0.3 s of CPU");
-        assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 40 HTTP responses, 40 Redis commands; 2KiB in, 0B out");
+        assert_eq!(
+            lines[1],
+            "2 HTTP, 7 Redis and 3 memcached connections; 40 HTTP responses, 40 Redis commands, \
+            10 memcached commands (2 errors); 2KiB in, 0B out"
+        );
         assert_eq!(
             lines[5].split_whitespace().collect::<Vec<_>>(),
             ["default", "30", "10", "75.0", "%", "0", "10", "1", "5", "1MiB", "of", "64MiB", "up"]
@@ -286,7 +295,8 @@ mod tests {
         let text = show(&now, Some((&before, Duration::from_secs(2))), usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("24MiB resident, 10 % of a core"), "{text}");
-        assert!(lines[1].contains("; 20 HTTP responses/s, 20 Redis commands/s; 0B/s in"), "{text}");
+        let load = "; 20 HTTP responses/s, 20 Redis commands/s, 10 memcached commands/s (0 errors/s); 0B/s in";
+        assert!(lines[1].contains(load), "{text}");
         assert_eq!(lines[2], "HTTP p50 16 µs and p99 1.02 ms, Redis p50 - and p99 -");
         assert_eq!(lines[5].split_whitespace().take(5).collect::<Vec<_>>(), ["default", "10", "10", "50.0", "%"]);
         assert_eq!(
@@ -305,8 +315,9 @@ mod tests {
         let text = show(&now, Some((&before, Duration::from_secs(2))), 79);
         assert!(text.lines().all(|line| line.chars().count() <= 79), "{text}");
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "2 HTTP and 7 Redis connections; 499995 HTTP responses/s");
-        assert_eq!(lines[2], "499995 Redis commands/s; 0B/s in, 0B/s out");
+        assert_eq!(lines[1], "2 HTTP, 7 Redis and 3 memcached connections; 499995 HTTP responses/s");
+        assert_eq!(lines[2], "499995 Redis commands/s, 10 memcached commands/s (0 errors/s)");
+        assert_eq!(lines[3], "0B/s in, 0B/s out");
         assert_eq!(text.matches("\ndefault  ").count(), 2, "{text}");
         assert!(text.contains("source") && text.contains("1MiB of 64MiB"), "{text}");
     }

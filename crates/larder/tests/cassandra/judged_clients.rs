@@ -33,6 +33,8 @@ pub struct JudgedClients {
     succeeded: AtomicU64,
     unknown: AtomicU64,
     is_over: AtomicBool,
+    /// Reads that begin now are not judged.
+    reads_may_be_old: AtomicBool,
     went_back: Mutex<Vec<String>>,
     histories: Mutex<BTreeMap<String, Vec<Operation>>>,
 }
@@ -106,10 +108,10 @@ impl JudgedClients {
 
     /// Reads a value from the cluster, past the copies in memory.
     fn read(&self, client: &mut Client, key: &str) -> Option<i64> {
-        let mut found = None;
+        let (mut found, may_be_old) = (None, self.reads_may_be_old.load(SeqCst));
         self.operate(client, key, &[&["GETEX", key]], |reply| {
             found = reply.map(value);
-            found.map(Action::Read)
+            found.map(Action::Read).filter(|_| !may_be_old)
         });
         found
     }
@@ -152,6 +154,7 @@ impl JudgedClients {
                 }
                 // Copies may be old, but do not go back.
                 _ => {
+                    let may_be_old = self.reads_may_be_old.load(SeqCst);
                     let reply = client.command(&["GET", &counter]);
                     if matches!(reply, Reply::Error(_)) {
                         continue;
@@ -160,7 +163,7 @@ impl JudgedClients {
                         (latest_key, latest) = (counter, 0);
                     }
                     let found = value(&reply);
-                    if found < latest {
+                    if found < latest && !may_be_old {
                         let text = format!("{latest_key} goes back from {latest} to {found}");
                         self.went_back.lock().unwrap().push(text);
                     }
@@ -170,11 +173,21 @@ impl JudgedClients {
         }
     }
 
-    /// Waits until enough has succeeded since now.
-    pub fn proceed(&self, when: &str) {
+    /// Does not judge the reads that begin while `change` runs. The writes are judged.
+    pub fn with_old_reads(&self, change: impl FnOnce()) {
+        self.reads_may_be_old.store(true, SeqCst);
+        change();
+        self.reads_may_be_old.store(false, SeqCst);
+    }
+
+    /// Waits until enough has succeeded since now. How many operations had no known outcome meanwhile.
+    pub fn proceed(&self, when: &str) -> u64 {
         let (from, unknown) = (self.succeeded.load(SeqCst), self.unknown.load(SeqCst));
         wait_for_cluster(when, || self.succeeded.load(SeqCst) >= from + PROGRESS);
-        println!("{when}: {} operations without a known outcome", self.unknown.load(SeqCst) - unknown);
+        let unknown = self.unknown.load(SeqCst) - unknown;
+        let events = self.events.load(SeqCst);
+        println!("{when}: {unknown} operations without a known outcome, until event {events}");
+        unknown
     }
 
     /// Whatever happened, there is an order that explains it.

@@ -6,6 +6,7 @@ mod faults;
 mod history;
 mod judged_clients;
 mod named_columns;
+mod networks;
 mod node_watch;
 mod refusals;
 pub mod server;

@@ -4,6 +4,7 @@
 use crate::{common::PATIENCE, larder::command};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
@@ -12,12 +13,6 @@ use std::{
 /// Where each host serves HTTP and the Redis protocol.
 pub const HTTP: u16 = 8080;
 pub const REDIS: u16 = 6380;
-
-/// A host with a Larder on it.
-struct Host {
-    number: usize,
-    larder: Child,
-}
 
 fn run(line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -31,24 +26,39 @@ pub struct Network {
     name: String,
     /// The hosts are `subnet.1` and so on; the test is `subnet.254`.
     pub subnet: String,
-    hosts: Vec<Host>,
+    hosts: usize,
+    /// Of the first hosts.
+    larders: Vec<Child>,
 }
 
 impl Network {
     /// `number`: 1 to 254, which no other network has. Each host's Larder gets its arguments, and
     /// its addresses.
     pub fn start(network: u8, hosts: &[Vec<String>]) -> Network {
+        let mut network = Network::without_larders(network, hosts.len());
+        for (at, args) in hosts.iter().enumerate() {
+            let larder = network.start_larder(at + 1, args);
+            network.larders.push(larder);
+        }
+        network
+    }
+
+    /// Hosts on which nothing runs yet.
+    pub fn without_larders(network: u8, hosts: usize) -> Network {
         let (name, subnet) = (format!("net{network}-"), Network::subnet(network));
         run(&format!("ip link add {name}bridge type bridge"));
         run(&format!("ip addr add {subnet}.254/24 dev {name}bridge"));
         run(&format!("ip link set {name}bridge up"));
-        let mut network = Network { name, subnet, hosts: Vec::new() };
-        for (at, args) in hosts.iter().enumerate() {
-            network.add_host(at + 1);
-            let larder = network.start_larder(at + 1, args);
-            network.hosts.push(Host { number: at + 1, larder });
-        }
+        let network = Network { name, subnet, hosts, larders: Vec::new() };
+        network.hosts().for_each(|host| network.add_host(host));
         network
+    }
+
+    /// Runs this program on a host. The process becomes that program.
+    pub fn command_on(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}{host}", self.name)]).arg(program);
+        command
     }
 
     /// The first three numbers of its addresses.
@@ -68,10 +78,9 @@ impl Network {
     }
 
     fn start_larder(&self, number: usize, args: &[String]) -> Child {
-        let Network { name, subnet, .. } = self;
-        let larder = command();
-        let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &format!("{name}{number}")]).arg(larder.get_program()).args(larder.get_args());
+        let (subnet, larder) = (&self.subnet, command());
+        let mut inside = self.command_on(number, larder.get_program());
+        inside.args(larder.get_args());
         inside.envs(larder.get_envs().filter_map(|(name, value)| Some((name, value?))));
         inside.args(["--http", &format!("{subnet}.{number}:{HTTP}"), "--redis", &format!("{subnet}.{number}:{REDIS}")]);
         inside.args(["--admin", "127.0.0.1:0", "--insecure"]).args(args).stdout(Stdio::piped());
@@ -84,14 +93,13 @@ impl Network {
 
     /// Kills the Larder of a host.
     pub fn kill(&mut self, host: usize) {
-        let larder = &mut self.hosts[host - 1].larder;
-        // `ip netns exec` has become the Larder.
+        let larder = &mut self.larders[host - 1];
         kill_process(Pid::from_raw(i32::try_from(larder.id()).unwrap()).unwrap(), Signal::KILL).unwrap();
         larder.wait().unwrap();
     }
     /// Starts another one there.
     pub fn start_again(&mut self, host: usize, args: &[String]) {
-        self.hosts[host - 1].larder = self.start_larder(host, args);
+        self.larders[host - 1] = self.start_larder(host, args);
     }
 
     /// Where a host serves a protocol.
@@ -124,7 +132,7 @@ impl Network {
 
     /// Hosts, by their numbers.
     pub fn hosts(&self) -> std::ops::RangeInclusive<usize> {
-        1..=self.hosts.len()
+        1..=self.hosts
     }
 
     /// A rule of the packet filter of a host, for what comes from other hosts and not from the
@@ -152,10 +160,12 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        let Network { name, hosts, .. } = self;
-        for Host { number, larder } in hosts {
+        let Network { name, hosts, larders, .. } = self;
+        for larder in larders {
             let _ = larder.kill();
             let _ = larder.wait();
+        }
+        for number in 1..=*hosts {
             let _ = Command::new("ip").args(["netns", "del", &format!("{name}{number}")]).status();
         }
         let _ = Command::new("ip").args(["link", "del", &format!("{name}bridge")]).status();

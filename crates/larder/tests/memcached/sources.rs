@@ -3,7 +3,11 @@ use super::{
     common::RedisServer,
     wire::{Wire, start},
 };
-use std::thread;
+use crate::{
+    postgres::server::PostgresServer,
+    source_conformance::scripted_origin::{ScriptedOrigin, answer},
+};
+use std::{collections::HashMap, sync::Mutex, thread};
 
 #[test]
 fn values_are_the_same_bytes_at_all_doors() {
@@ -75,6 +79,46 @@ fn writes_go_through_to_a_redis() {
     );
     assert_eq!(wire.ask("flush_all\r\nget theirs\r\n"), "OK\r\nEND\r\n");
     assert_eq!(redis.command(&["DBSIZE"]).int(), 0);
+}
+
+/// They have no place for flags and lifetimes.
+#[test]
+fn an_api_and_a_database_take_plain_values() {
+    let values = Mutex::new(HashMap::new());
+    let api = ScriptedOrigin::start(move |asked| {
+        let mut values = values.lock().unwrap();
+        let found = match asked.head.split(' ').next().unwrap() {
+            "PUT" => values.insert(asked.target.clone(), asked.body.clone()).or(Some(Vec::new())),
+            "DELETE" => values.remove(&asked.target),
+            _ => values.get(&asked.target).cloned(),
+        };
+        let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
+        answer(status, "cache-control: max-age=60\r\n", found.unwrap_or_default())
+    });
+    let database = PostgresServer::start();
+    database.sql("CREATE TABLE notes (id text PRIMARY KEY, body text)");
+    for source in [format!("http://127.0.0.1:{}/{{key}}", api.port), database.url("table=notes&columns=body")] {
+        let larder = start(&[&format!("--source={source}"), "--source-writes=through"]);
+        let mut wire = Wire::larder(&larder);
+        for (said, expected) in [
+            ("get a\r\n", "END\r\n"),
+            ("set a 0 0 2\r\n10\r\n", "STORED\r\n"),
+            ("get a\r\n", "VALUE a 0 2\r\n10\r\nEND\r\n"),
+            ("incr a 5\r\n", "15\r\n"),
+            ("append a 0 0 1\r\n!\r\n", "STORED\r\n"),
+            ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+            ("mg a v f\r\n", "VA 3 f0\r\n15!\r\n"),
+        ] {
+            assert_eq!(wire.ask(said), expected, "{source}: {said:?}");
+        }
+        for refused in ["set a 5 0 1\r\nx\r\n", "set a 0 60 1\r\nx\r\n"] {
+            let reply = wire.ask(refused);
+            assert!(reply.starts_with("SERVER_ERROR "), "{source}: {refused:?}: {reply}");
+        }
+        assert_eq!(wire.ask("get a\r\n"), "VALUE a 0 3\r\n15!\r\nEND\r\n", "{source}");
+        assert_eq!(wire.ask("delete a\r\ndelete a\r\nget a\r\n"), "DELETED\r\nNOT_FOUND\r\nEND\r\n", "{source}");
+    }
+    assert_eq!(database.sql("SELECT count(*) FROM notes"), "0");
 }
 
 #[test]

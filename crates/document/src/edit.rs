@@ -3,7 +3,7 @@ use crate::{
     compact::MAX_DEPTH,
     decimal::Decimal,
     merge::merges,
-    number::{NumberEdit, changed},
+    number::{NumberEdit, Operand, changed},
     scan::{Found, Span, count, element, is_empty, parts, place_of, value_end},
     splice::{Splice, apply},
     string::{push_key, unescaped_len},
@@ -70,7 +70,7 @@ pub enum EditError {
     Overflow,
     /// The result would be longer than this many bytes.
     TooLarge(usize),
-    /// So many values within each other would be changed one after the other, in too long a text.
+    /// Changing this many values would go over too many bytes.
     TooMuchWork(usize),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for EditError {
             EditError::Overflow => f.write_str("numeric overflow"),
             EditError::TooLarge(most) => write!(f, "the document would be longer than {most} bytes"),
             EditError::TooMuchWork(values) => {
-                write!(f, "the path finds {values} values within each other; change them with several commands")
+                write!(f, "the path finds {values} values, too many for one such change; use several commands")
             }
         }
     }
@@ -183,6 +183,15 @@ impl Edit<'_> {
         found: &[Found],
         max_len: usize,
     ) -> Result<(Edited, Vec<Option<Outcome>>), EditError> {
+        // A merge goes over the whole patch for each value, also where it changes nothing.
+        if let Edit::Merge(patch) = self
+            && found.len() > 1
+            && found.len().saturating_mul(patch.len()) > MOST_WORK
+        {
+            return Err(EditError::TooMuchWork(found.len()));
+        }
+        let by = if let Edit::Number(_, by) = self { by } else { "" };
+        let by = Operand::of(by);
         let is_nested = found.windows(2).any(|pair| pair[1].span.start < pair[0].span.end);
         if !self.meets_itself() || !is_nested {
             let mut splices = Vec::new();
@@ -190,7 +199,7 @@ impl Edit<'_> {
             let mut added = 0;
             for found in found {
                 let known = splices.len();
-                outcomes.push(self.plan(text, found, &mut splices)?);
+                outcomes.push(self.plan(text, found, by, &mut splices)?);
                 // Before there is more of it than a document may have: a short command may find many values.
                 added += splices[known..].iter().map(|splice| splice.with.len()).sum::<usize>();
                 if added > max_len {
@@ -228,7 +237,7 @@ impl Edit<'_> {
             let end = value_end(&changed, found.span.start).unwrap_or(changed.len());
             let now = Found { span: found.span.start..end, depth: found.depth };
             let mut splices = Vec::new();
-            *outcome = self.plan(&changed, &now, &mut splices)?;
+            *outcome = self.plan(&changed, &now, by, &mut splices)?;
             if len_after(&changed, &splices) > max_len {
                 return Err(EditError::TooLarge(max_len));
             }
@@ -247,8 +256,14 @@ impl Edit<'_> {
         Ok((Edited::Whole(changed), outcomes))
     }
 
-    /// Notes the changes of one value.
-    fn plan(&self, text: &[u8], found: &Found, splices: &mut Vec<Splice>) -> Result<Option<Outcome>, EditError> {
+    /// Notes the changes of one value. `by`: the number of an [`Edit::Number`].
+    fn plan(
+        &self,
+        text: &[u8],
+        found: &Found,
+        by: Operand,
+        splices: &mut Vec<Splice>,
+    ) -> Result<Option<Outcome>, EditError> {
         let value = &found.span;
         if !self.fits(text, value) {
             return Ok(None);
@@ -325,7 +340,7 @@ impl Edit<'_> {
                 }
                 Outcome::Integer(left)
             }
-            Edit::Number(edit, by) => {
+            Edit::Number(edit, _) => {
                 let number = changed(edit, &text[value.clone()], by)?;
                 splices.push(Splice::replace(value.clone(), number.as_bytes()));
                 Outcome::Number(number)

@@ -2,6 +2,8 @@
 use crate::{
     compact::MAX_DEPTH,
     decimal::Decimal,
+    error::LocateError,
+    query::max_work,
     scan::{Span, key_and_value, parts},
     string::unescaped,
 };
@@ -11,8 +13,18 @@ use std::{borrow::Cow, cmp::Ordering};
 
 /// The number of the first element that equals a value, from `start` up to `stop`, which is not
 /// included (0: to the end). Negative numbers count from the end. `None`: there is no such element.
-/// As in RedisJSON, 1 and 1.0 are different values.
-pub fn index_of(text: &[u8], array: &Span, wanted: &[u8], start: i64, stop: i64) -> Option<usize> {
+/// As in RedisJSON, 1 and 1.0 are different values. `work`: the bytes that the command has compared in
+/// other arrays of the text, to which this adds its own.
+///
+/// # Errors
+/// The comparisons read too many bytes.
+pub fn index_of(
+    text: &[u8],
+    array: &Span,
+    wanted: &[u8],
+    (start, stop): (i64, i64),
+    work: &mut usize,
+) -> Result<Option<usize>, LocateError> {
     let elements = parts(text, array.start);
     let len = elements.len() as i64;
     let start = if start < 0 { (len + start).max(0) } else { start.min(len - 1) };
@@ -21,10 +33,20 @@ pub fn index_of(text: &[u8], array: &Span, wanted: &[u8], start: i64, stop: i64)
         ..0 => (len + stop).max(0),
         _ => stop.min(len),
     };
-    let range = usize::try_from(start).ok()?..usize::try_from(stop).ok()?;
-    let mut comparison = Comparison { kinds_differ: true, work: 0 };
-    let mut within = elements.into_iter().enumerate().take(range.end).skip(range.start);
-    within.find(|(_, element)| comparison.are_equal(&text[element.clone()], wanted)).map(|(index, _)| index)
+    let place = |number: i64| usize::try_from(number).unwrap_or(0);
+    let (mut comparison, most) = (Comparison { kinds_differ: true, work: *work }, max_work(text));
+    let mut found = None;
+    for (index, element) in elements.into_iter().enumerate().take(place(stop)).skip(place(start)) {
+        if comparison.are_equal(&text[element], wanted) {
+            found = Some(index);
+            break;
+        }
+        if comparison.work > most {
+            return Err(LocateError::TooMuchWork(most));
+        }
+    }
+    *work = comparison.work;
+    Ok(found)
 }
 
 /// Comparisons of compact texts.
@@ -56,9 +78,15 @@ impl Comparison {
             Some(b'-') => {
                 let is_integer = |number: &[u8]| memchr::memchr3(b'.', b'e', b'E', number).is_none();
                 let is_same_kind = !self.kinds_differ || is_integer(a) == is_integer(b);
+                self.work += a.len() + b.len();
                 is_same_kind && Decimal::of(a).order(&Decimal::of(b)).is_eq()
             }
-            Some(b'"') => string(a) == string(b),
+            // An escape makes a character up to six times as long: the lengths are too different.
+            Some(b'"') if a.len() > 6 * b.len() || b.len() > 6 * a.len() => false,
+            Some(b'"') => {
+                self.work += a.len() + b.len();
+                string(a) == string(b)
+            }
             Some(b'[') => {
                 let (a_parts, b_parts) = self.parts(a, b);
                 a_parts.len() == b_parts.len()
@@ -119,7 +147,7 @@ pub(crate) fn string(text: &[u8]) -> Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{compact, scan::tests::document};
+    use crate::{MOST_WORK, compact, scan::tests::document};
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -130,7 +158,7 @@ mod tests {
     #[test]
     fn numbers_are_equal_by_value_or_by_kind() {
         let list = b"[1.0,[1.0],{\"a\":1e0},10e-1,1,[1],{\"a\":1}]";
-        let index = |wanted: &[u8]| index_of(list, &(0..list.len()), wanted, 0, 0);
+        let index = |wanted: &[u8]| index_of(list, &(0..list.len()), wanted, (0, 0), &mut 0).expect("little work");
         assert_eq!((index(b"1"), index(b"1.00")), (Some(4), Some(0)));
         assert_eq!((index(b"[1]"), index(b"[1e0]")), (Some(5), Some(1)));
         assert_eq!((index(b"{\"a\":1}"), index(b"{\"a\":1.0}")), (Some(6), Some(2)));
@@ -158,7 +186,30 @@ mod tests {
         }
         assert!(!are_equal(&format!("{{\"a\":[{id}]}}"), &format!("{{\"a\":[{next}]}}")));
         let list = format!("[{next},{id}]").into_bytes();
-        assert_eq!(index_of(&list, &(0..list.len()), id.as_bytes(), 0, 0), Some(1));
+        assert_eq!(index_of(&list, &(0..list.len()), id.as_bytes(), (0, 0), &mut 0), Ok(Some(1)));
+    }
+
+    #[test]
+    fn comparisons_count_the_bytes_that_they_read() {
+        let zeros = format!("0.{}1", "0".repeat(1000));
+        let (escaped, plain) = (format!("\"\\n{}\"", "x".repeat(1000)), format!("\"{}\"", "x".repeat(300)));
+        let work = |a: &str, b: &str| {
+            let mut comparison = Comparison::default();
+            assert!(!comparison.are_equal(a.as_bytes(), b.as_bytes()));
+            comparison.work
+        };
+        for (a, b) in [(&*zeros, "1"), (&*escaped, &*plain)] {
+            assert!(work(a, b) >= a.len() + b.len() && work(b, a) >= a.len() + b.len(), "{a} and {b}");
+        }
+        // The lengths alone tell that these differ.
+        assert!(work(&escaped, "\"x\"") < 10 && work("\"x\"", &escaped) < 10);
+        // The arrays of a command share their work.
+        let mut work = MOST_WORK - 2 * zeros.len();
+        let index = |work: &mut usize| index_of(b"[1,1,1]", &(0..7), zeros.as_bytes(), (0, 0), work);
+        assert_eq!(index(&mut work), Err(LocateError::TooMuchWork(MOST_WORK)));
+        let mut work = MOST_WORK - 4 * zeros.len();
+        assert_eq!(index(&mut work), Ok(None));
+        assert!(work > MOST_WORK - zeros.len());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use crate::{
     equality::string,
     error::LocateError,
-    jsonpath::{Filter, Operand, Operator, PATTERN_SIZES, PathKind, Pattern, PatternSource},
+    jsonpath::{Filter, Operand, Operator, PATTERN_SIZES, PathKind, Pattern, PatternSource, SIZE_OF_TEXT, counted_len},
     query::Evaluation,
     scan::{Found, count},
 };
@@ -14,6 +14,8 @@ use std::{borrow::Cow, cmp::Ordering};
 /// Bytes that could be read in the time that a byte of a compiled regular expression takes, at most
 /// about.
 const COMPILE_WORK: usize = 8;
+/// The same for a byte of its text, as [`counted_len`] counts.
+const TEXT_WORK: usize = 1024;
 
 impl Filter {
     /// Whether this holds for a value.
@@ -63,13 +65,13 @@ impl Filter {
             }
             Filter::Matches { text, pattern, is_whole } => {
                 let text = text.value(run, current)?;
-                let Some(text) = text.as_deref().and_then(text_of) else { return Ok(false) };
+                let Some(text) = text_of(run, text.as_deref())? else { return Ok(false) };
                 match pattern {
                     PatternSource::Fixed(None) => false,
                     PatternSource::Fixed(Some(pattern)) => run.matches(&text, pattern)?,
                     PatternSource::Operand(operand) => {
                         let pattern = operand.value(run, current)?;
-                        let Some(pattern) = pattern.as_deref().and_then(text_of) else { return Ok(false) };
+                        let Some(pattern) = text_of(run, pattern.as_deref())? else { return Ok(false) };
                         searched(run, &text, &pattern, *is_whole)?
                     }
                 }
@@ -82,9 +84,9 @@ impl Filter {
 fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool) -> Result<bool, LocateError> {
     let is_known = |known: &(Vec<u8>, bool, Option<Box<Pattern>>)| known.0 == pattern.as_bytes() && known.1 == is_whole;
     if !run.pattern.as_ref().is_some_and(is_known) {
-        let mut compiled = None;
-        for size in PATTERN_SIZES {
-            run.charge(size * COMPILE_WORK)?;
+        let (mut compiled, len) = (None, counted_len(pattern));
+        for size in PATTERN_SIZES.into_iter().filter(|size| len <= size / SIZE_OF_TEXT) {
+            run.charge(size * COMPILE_WORK + len * TEXT_WORK)?;
             if let Ok(pattern) = Pattern::new(pattern, is_whole, size) {
                 compiled = pattern;
                 break;
@@ -102,14 +104,13 @@ fn searched(run: &mut Evaluation<'_>, text: &str, pattern: &str, is_whole: bool)
 }
 
 /// What a JSON string stands for; `None`: the value is no string.
-fn text_of(value: &[u8]) -> Option<Cow<'_, str>> {
-    if value.first() != Some(&b'"') {
-        return None;
-    }
-    match string(value) {
+fn text_of<'t>(run: &mut Evaluation<'_>, value: Option<&'t [u8]>) -> Result<Option<Cow<'t, str>>, LocateError> {
+    let Some(value) = value.filter(|value| value.first() == Some(&b'"')) else { return Ok(None) };
+    run.charge(value.len())?;
+    Ok(match string(value) {
         Cow::Borrowed(text) => std::str::from_utf8(text).ok().map(Cow::Borrowed),
         Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
-    }
+    })
 }
 
 impl Operand {

@@ -9,6 +9,13 @@ use std::cell::RefCell;
 /// Sizes that a compiled regular expression may have, bytes: most fit the first one.
 pub(crate) const PATTERN_SIZES: [usize; 2] = [64 << 10, 1 << 20];
 
+/// The text of a regular expression may have one byte for this many of its compiled form.
+pub(crate) const SIZE_OF_TEXT: usize = 16;
+/// A class of thousands of characters counts as this many bytes of a text.
+const CLASS: usize = 512;
+/// The same where case does not matter: each of its characters is looked up.
+const CASELESS_CLASS: usize = 4096;
+
 /// A step from a container to what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -120,6 +127,26 @@ const STATE_WORK: usize = 2 * 8;
 #[derive(Debug)]
 pub struct PatternTooLarge;
 
+/// How long the text of a regular expression counts: by its bytes, and more for large classes, which
+/// take memory and time before the compiled form has any size.
+pub(crate) fn counted_len(text: &str) -> usize {
+    // With `x`, a blank may stand before a later `?i`.
+    let has_flag = |group: &str| {
+        let mut flags = group.bytes().take_while(|byte| byte.is_ascii_alphabetic() || *byte == b'-');
+        flags.any(|flag| matches!(flag, b'i' | b'x'))
+    };
+    let is_caseless = text.split("(?").skip(1).any(has_flag);
+    let is_class = |pair: &&[u8]| match pair {
+        [b'\\', b'w' | b'W' | b'p' | b'P'] => true,
+        [b'\\', b'D' | b'S'] => is_caseless,
+        [b'-', last] => is_caseless && !last.is_ascii_alphanumeric(),
+        [before, b'^'] => is_caseless && !b"(|)".contains(before),
+        _ => false,
+    };
+    let classes = text.as_bytes().windows(2).filter(is_class).count();
+    text.len().saturating_add(classes.saturating_mul(if is_caseless { CASELESS_CLASS } else { CLASS }))
+}
+
 /// A compiled regular expression.
 ///
 /// A pattern of n states may take n steps for each byte of a text. So it runs as an automaton that is
@@ -140,6 +167,10 @@ impl Pattern {
     /// # Errors
     /// It is too large.
     pub fn new(text: &str, is_whole: bool, size: usize) -> Result<Option<Box<Pattern>>, PatternTooLarge> {
+        // The compiler reads the whole text before it looks at the size.
+        if text.len() > size / SIZE_OF_TEXT || counted_len(text) > size / SIZE_OF_TEXT {
+            return Err(PatternTooLarge);
+        }
         let config = NFA::config().nfa_size_limit(Some(size)).which_captures(WhichCaptures::None);
         // In an I-Regexp (RFC 9485) a dot is neither \r nor \n.
         let syntax = syntax::Config::new().crlf(true);
@@ -206,4 +237,32 @@ fn run(dfa: &dfa::DFA, cache: &mut dfa::Cache, text: &str, mut charge: impl FnMu
         }
     }
     Some(dfa.next_eoi_state(cache, at).ok()?.is_match())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// These have nothing to compile, so only their texts tell what reading them takes.
+    #[test]
+    fn long_texts_and_many_large_classes_are_not_compiled() {
+        let is_read = |text: String, size: usize| Pattern::new(&text, false, size).is_ok();
+        let [small, large] = PATTERN_SIZES;
+        for size in [small, large] {
+            let blanks = |len: usize| format!("(?x){}", " ".repeat(len - 4));
+            assert!(is_read(blanks(size / SIZE_OF_TEXT), size) && !is_read(blanks(size / SIZE_OF_TEXT + 1), size));
+        }
+        for (class, most) in [(r"\w{0}", 126), (r"\PL{0}", 126), (r"\d{0}", 10_000), (r"[^a]{0}", 9_000)] {
+            assert!(is_read(class.repeat(most), large), "{class}");
+        }
+        for class in [r"\pL{0}", r"[!-\x{10ffff}]{0}", "[!-\u{10ffff}]{0}", "[[^k]a]{0}"] {
+            for flags in ["(?i)", "(?-si:)(?si)", "(?x)( ?i)"] {
+                assert!(is_read(flags.to_owned() + &class.repeat(15), large), "{flags}{class}");
+                assert!(!is_read(flags.to_owned() + &class.repeat(16), large), "{flags}{class}");
+            }
+        }
+        assert!(!is_read(r"\w{0}".repeat(128), large));
+        let id = r"(?i)^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$|^urn:\w+$|^[^@\s]+@[a-z.-]+$";
+        assert!(is_read(id.to_owned(), large));
+    }
 }

@@ -296,6 +296,23 @@ mod tests {
         }
     }
 
+    /// Each value costs its text, and each new pattern its own, whether they match or not.
+    #[test]
+    fn texts_and_patterns_that_match_nothing_are_counted() {
+        let counted = |path: &str, text: &str| {
+            let mut work = 0;
+            find_within(text.as_bytes(), &Path::parse(path).expect(path), usize::MAX, &mut work).map(|_| work)
+        };
+        let texts = format!("[\"{0}\",\"{0}\"]", "a".repeat(100_000));
+        assert!(counted("$[?search(@, '[')]", &texts).is_ok_and(|work| work > 2 * texts.len()));
+        let dead = format!("[\"{}\"{}]", "[".repeat(3000), ",0".repeat(2000));
+        assert!(counted("$[?search('a', $[0])]", &dead).is_ok_and(|work| work > 2000 * 3000));
+        let blanks = |number: usize| format!("\"(?x){number}{}\"", " ".repeat(4000));
+        let patterns = |count: usize| format!("[{}]", (0..count).map(blanks).collect::<Vec<_>>().join(","));
+        assert!(counted("$[?search('a', @)]", &patterns(100)).is_ok());
+        assert_eq!(counted("$[?search('a', @)]", &patterns(300)), Err(LocateError::TooMuchWork(1 << 30)));
+    }
+
     /// What the library finds, by the places that it names.
     fn expected(text: &[u8], path: &str) -> Vec<Found> {
         let value: serde_json::Value = serde_json::from_slice(text).expect("it is JSON");

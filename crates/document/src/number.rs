@@ -13,11 +13,24 @@ pub enum NumberEdit {
     Power,
 }
 
+/// The second number, read once for all values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operand {
+    integer: Option<i64>,
+    float: Option<f64>,
+}
+
+impl Operand {
+    pub(crate) fn of(text: &str) -> Operand {
+        Operand { integer: text.parse().ok(), float: text.parse().ok() }
+    }
+}
+
 /// The result as JSON text. Integers stay exact; anything else is computed in 64-bit floats, like
 /// in RedisJSON.
-pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String, EditError> {
+pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: Operand) -> Result<String, EditError> {
     let held = std::str::from_utf8(held).map_err(|_| EditError::NotANumber)?;
-    if let (Ok(held), Ok(by)) = (held.parse::<i64>(), by.parse::<i64>()) {
+    if let (Ok(held), Some(by)) = (held.parse::<i64>(), by.integer) {
         let result = match edit {
             NumberEdit::Add => held.checked_add(by),
             NumberEdit::Multiply => held.checked_mul(by),
@@ -26,7 +39,7 @@ pub(crate) fn changed(edit: NumberEdit, held: &[u8], by: &str) -> Result<String,
         };
         return result.map(|result| result.to_string()).ok_or(EditError::Overflow);
     }
-    let (held, by): (f64, f64) = held.parse().ok().zip(by.parse().ok()).ok_or(EditError::NotANumber)?;
+    let (held, by): (f64, f64) = held.parse().ok().zip(by.float).ok_or(EditError::NotANumber)?;
     let result = match edit {
         NumberEdit::Add => held + by,
         NumberEdit::Multiply => held * by,

@@ -229,6 +229,9 @@ mod tests {
         assert_eq!(read(format!("$['{}', 1]", "[(".repeat(1_000))), Ok(()));
         let patterns = |times: usize| read(format!("$[?{}@.a]", "@.a =~ 'b' || ".repeat(times)));
         assert!(patterns(32).is_ok() && patterns(33).is_err());
+        // All together have few large classes.
+        let classes = |times: usize| read(format!("$[?{}@.a]", "@.a =~ '(?i)\\\\pL' || ".repeat(times)));
+        assert!(classes(15).is_ok() && classes(16).is_err_and(|error| error.contains("too large")));
         assert!(read("$[?@.a =~ '((a{99}){99}){99}']".into()).is_err_and(|error| error.contains("too large")));
     }
 

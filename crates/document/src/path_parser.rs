@@ -6,7 +6,7 @@ use crate::{
     error::PathError,
     jsonpath::{
         Filter, FilterQuery, Operand, Operator, Origin, PATTERN_SIZES, PathKind, Pattern, PatternSource, Segment,
-        Selector, Step,
+        Selector, Step, counted_len,
     },
     string::{push_escaped, unit},
 };
@@ -15,13 +15,15 @@ use crate::{
 const MAX_NESTED: usize = 32;
 /// Regular expressions in a path: each may take some milliseconds to compile.
 const MAX_PATTERNS: usize = 32;
+/// Length of their texts together, as [`counted_len`] counts.
+const MAX_PATTERNS_LEN: usize = 64 << 10;
 /// Largest index (2^53 - 1), which every implementation of RFC 9535 can hold.
 const MAX_INDEX: i64 = (1 << 53) - 1;
 
 /// Reads the segments from this byte on, up to the end of the text: how it finds values, and how many
 /// queries from the root its filters have.
 pub(crate) fn parse(text: &str, at: usize) -> Result<(PathKind, usize), PathError> {
-    let mut parser = Parser { text, at, nested: 0, from_root: 0, patterns: 0 };
+    let mut parser = Parser { text, at, nested: 0, from_root: 0, patterns: 0, patterns_len: 0 };
     let mut segments = Vec::new();
     // In the older syntax a path may begin with a name.
     if at == 0 && !text.starts_with(['.', '[']) {
@@ -40,6 +42,7 @@ struct Parser<'p> {
     nested: usize,
     from_root: usize,
     patterns: usize,
+    patterns_len: usize,
 }
 
 /// A part of an expression.
@@ -453,7 +456,9 @@ impl Parser<'_> {
                     return Err(PathError(format!("the path has more than {MAX_PATTERNS} regular expressions")));
                 }
                 let text = String::from_utf8_lossy(&string(&json)).into_owned();
-                let pattern = PATTERN_SIZES.iter().find_map(|size| Pattern::new(&text, is_whole, *size).ok());
+                self.patterns_len += counted_len(&text);
+                let sizes = if self.patterns_len <= MAX_PATTERNS_LEN { &PATTERN_SIZES[..] } else { &[] };
+                let pattern = sizes.iter().find_map(|size| Pattern::new(&text, is_whole, *size).ok());
                 PatternSource::Fixed(pattern.ok_or_else(|| self.error("the regular expression is too large; it ends"))?)
             }
             operand => PatternSource::Operand(operand),

@@ -66,3 +66,14 @@ fn many_operations_do_not_go_over_a_long_document() {
         Ok(Edited::Same)
     );
 }
+
+#[test]
+fn a_long_argument_is_not_read_for_many_values() {
+    let patch = format!("{{\"{}\":null}}", "k".repeat(1 << 20));
+    let merge = Edit::Merge(patch.as_bytes());
+    assert_eq!(len_of(&merge, &repeated("{}", 1024), "$[*]", usize::MAX), Err(EditError::TooMuchWork(1024)));
+    assert_eq!(len_of(&merge, &repeated("{}", 2), "$[*]", usize::MAX), Ok(7));
+    // A number is read once.
+    let by = format!("0.{}1", "0".repeat(1 << 20));
+    assert_eq!(len_of(&Edit::Number(NumberEdit::Add, &by), &repeated("1", 4000), "$[*]", usize::MAX), Ok(16_001));
+}

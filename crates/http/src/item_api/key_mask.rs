@@ -28,7 +28,7 @@ impl KeyMask {
     /// Reads a mask.
     ///
     /// # Errors
-    /// It is none, or its compiled form takes more than 1 MiB.
+    /// It is none, its expression has more than 64 KiB, or the compiled form of that more than 1 MiB.
     pub(crate) fn parse(mask: &str) -> Result<KeyMask, BadMask> {
         let pattern = Pattern::new(&to_regex(mask)?, false, MAX_COMPILED).ok().flatten();
         pattern.map(KeyMask).ok_or(BadMask)
@@ -162,6 +162,9 @@ mod tests {
         }
         assert!(KeyMask::parse(&"?".repeat(1 << 20)).is_err());
         assert!(KeyMask::parse(&"{".repeat(10_000)).is_err());
+        // This compiles to nothing, so only its length tells what reading it takes.
+        assert!(KeyMask::parse(&"{}".repeat(16_000)).is_ok());
+        assert_eq!(KeyMask::parse(&"{}".repeat(17_000)).err(), Some(BadMask));
     }
 
     /// Each byte of the key leads to a new state of the automaton, and each of them has all states of

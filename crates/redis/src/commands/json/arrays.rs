@@ -1,13 +1,13 @@
 //! Arrays of documents: JSON.ARRAPPEND, ARRINDEX, ARRINSERT, ARRLEN, ARRPOP, ARRTRIM.
 use super::documents::{
-    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, each_found, edit, expected, no_path_or, path, reply_numbers,
+    NO_FORMAT, NO_KEY, NO_PATH, WRONG_FORMAT, each_found, edit, expected, find, no_path_or, path, read, reply_numbers,
     reply_outcomes, values, write_outcome,
 };
 use crate::{
     command_context::CommandContext,
-    command_outcome::{Done, SYNTAX, arity, integer},
+    command_outcome::{CommandError, Done, SYNTAX, arity, integer},
 };
-use larder_document::{Edit, Path, compact, count, index_of};
+use larder_document::{Edit, Found, Path, compact, count, index_of};
 use larder_engine::Tier;
 
 const NOT_ARRAY: &str = "not an array";
@@ -76,12 +76,17 @@ pub(crate) fn arrindex(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Do
     }
     let path = path(call.args.get(2))?;
     let wanted = compact(call.arg(3))?;
-    let start = call.args.get(4).map_or(Ok(0), integer)?;
-    let stop = call.args.get(5).map_or(Ok(0), integer)?;
-    let index = |value: &[u8]| {
-        let index = || index_of(value, &(0..value.len()), &wanted, start, stop).map_or(-1, |index| index as i64);
-        value.starts_with(b"[").then(index)
-    };
-    let found = each_found(call, tier, call.key(1), &path, index)?;
+    let bounds = (call.args.get(4).map_or(Ok(0), integer)?, call.args.get(5).map_or(Ok(0), integer)?);
+    let mut work = 0;
+    let found = read(call, tier, call.key(1), |_, text| {
+        let index = |found: Found| match text[found.span.start] {
+            b'[' => {
+                let index = index_of(text, &found.span, &wanted, bounds, &mut work)?;
+                Ok(Some(index.map_or(-1, |index| index as i64)))
+            }
+            _ => Ok(None),
+        };
+        find(call, text, &path)?.into_iter().map(index).collect::<Result<Vec<_>, CommandError>>()
+    })?;
     reply_numbers(call, &path, Some(found.ok_or(NO_PATH)?), NO_PATH, expected("array"))
 }

@@ -243,6 +243,9 @@ fn a_document_keeps_its_text() {
         JSON.GET d $.z $.new => '{"$.z":[1.10],"$.new":[[1.0]]}'
         JSON.STRLEN d $.éé/ => [3]
         JSON.NUMINCRBY d $.a 9223372036854775807 => -ERR numeric overflow
+        JSON.SET d $.b [65504] FPHA FP16 => OK
+        JSON.SET d $.b [65505] FPHA FP16 => -ERR value out of range
+        JSON.SET d $.b [1] FPHA FP16 FPHA FP16 => -ERR syntax error
         "#,
     );
 }
@@ -393,6 +396,7 @@ fn limits_are_said() {
     let large = client.say("JSON.GET s $..x..y");
     let said = "-ERR a path with filters, slices, several selectors or several `..` is for documents of up to 100 bytes (max-document-query)\r\n";
     assert_eq!(large, said);
+    assert_eq!(client.say("JSON.MGET s none $..x..y"), said, "not null, as if there was no document");
     assert_eq!(client.say("JSON.GET s $..x"), "$2\r\n[]\r\n");
     assert_eq!(client.say("JSON.ARRLEN s $"), "*1\r\n:1\r\n");
 }

@@ -5,7 +5,7 @@ use super::documents::{
 };
 use crate::{
     command_context::CommandContext,
-    command_outcome::{CommandError, Done, Flow, SYNTAX},
+    command_outcome::{CommandError, Done, Flow, SYNTAX, WRONG_TYPE},
 };
 use larder_document::{
     Found, Layout, LocateError, MOST_WORK, Path, count, key_and_value, parts, push_key, unescaped_len, write_pretty,
@@ -162,8 +162,8 @@ pub(crate) fn mget(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
         match answer {
             Ok(Some(text)) => call.reply_text(text),
             Ok(None) => call.reply.null(),
-            Err(error @ CommandError::NoRoom(_)) => return Err(error),
-            Err(_) => call.reply.null(),
+            Err(error) if [WRONG_TYPE.text(), NO_PATH.text()].contains(&error.text()) => call.reply.null(),
+            Err(error) => return Err(error),
         }
     }
     Ok(Flow::Done)

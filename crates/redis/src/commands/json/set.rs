@@ -35,21 +35,17 @@ const FLOATS: [(&[u8], f64); 4] =
 /// `JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]`. Numbers are stored as they
 /// were sent, so `FPHA` only bounds those of lists that are numbers alone.
 pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
-    let mut only = Only::Always;
+    let (mut only, mut most) = (Only::Always, None);
     let mut options = call.args.from(4);
     while let Some(option) = options.next() {
         if option.eq_ignore_ascii_case(b"NX") && only == Only::Always {
             only = Only::IfAbsent;
         } else if option.eq_ignore_ascii_case(b"XX") && only == Only::Always {
             only = Only::IfPresent;
-        } else if option.eq_ignore_ascii_case(b"FPHA") {
+        } else if option.eq_ignore_ascii_case(b"FPHA") && most.is_none() {
             let name = options.next().ok_or_else(|| arity(call.command.name))?;
             let float = FLOATS.iter().find(|(float, _)| name.eq_ignore_ascii_case(float));
-            let float = float.ok_or(CommandError::Static("ERR invalid FPHA type"))?;
-            let value = compact(call.arg(3))?;
-            if !fits(&value, 0..value.len(), float.1) {
-                return Err(CommandError::Static("ERR value out of range"));
-            }
+            most = Some(float.ok_or(CommandError::Static("ERR invalid FPHA type"))?.1);
         } else if option.eq_ignore_ascii_case(b"FORMAT") {
             match options.next() {
                 Some(b"STRING" | b"JSON") => {}
@@ -57,6 +53,12 @@ pub(crate) fn set(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Done {
             }
         } else {
             return Err(SYNTAX);
+        }
+    }
+    if let Some(most) = most {
+        let value = compact(call.arg(3))?;
+        if !fits(&value, 0..value.len(), most) {
+            return Err(CommandError::Static("ERR value out of range"));
         }
     }
     store(call, tier, How::Replace, only)

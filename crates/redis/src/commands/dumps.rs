@@ -1,7 +1,7 @@
 //! DUMP and RESTORE of strings, in Redis's format.
 use crate::{
     command_context::CommandContext,
-    command_outcome::{CommandError, Done, Flow, SYNTAX, integer},
+    command_outcome::{CommandError, Done, Flow, SYNTAX, TOO_LONG, integer},
     commands::{bits::read_string, strings::Lifetime},
 };
 use larder_core::read::KeyEvent;
@@ -64,10 +64,14 @@ pub(crate) fn restore(call: &mut CommandContext<'_>, tier: &mut Tier<'_>) -> Don
     if ttl < 0 {
         return Err(BAD_TTL);
     }
-    let max = call.worker.app.settings.max_value;
-    let value = match read_dump(call.arg(3), max) {
+    // A short dump may declare a long value: what the tier could never hold is not built.
+    let (max_value, max_memory) = (call.worker.app.settings.max_value, tier.cache().max_memory());
+    let value = match read_dump(call.arg(3), max_value.min(max_memory)) {
         Ok(Dumped::String(value)) => value,
-        Ok(Dumped::TooLong) => return call.check_len(usize::MAX).and(Err(BAD_FORMAT)),
+        Ok(Dumped::TooLong) if max_memory < max_value => {
+            return Err(CommandError::from(format!("OOM the value needs more than max-memory ({max_memory}) allows")));
+        }
+        Ok(Dumped::TooLong) => return Err(TOO_LONG),
         Ok(Dumped::Other) => return Err(OTHER_TYPE),
         Err(DumpError::Sum) => return Err(BAD_SUM),
         Err(DumpError::Damaged) => return Err(BAD_FORMAT),

@@ -76,4 +76,13 @@ fn what_cannot_be_restored_is_said() {
         assert_eq!(restore("other", ttl, &dump), format!("-ERR {error}"));
     }
     assert_eq!(restore("past", "1", &dump(b"x")), "+OK");
+
+    // 100 MiB of zeros, compressed to 1 MiB: more than the tier could hold.
+    theirs.say("SETRANGE big 104857600 x");
+    let big = theirs.call(&words("DUMP big"));
+    assert!(big.len() < 4 << 20, "{}", big.len());
+    let server = Server::new(&[]);
+    let refused = server.client().call(&[b"RESTORE", &b"big"[..], b"0", bulk(&big)].map(<[u8]>::to_vec));
+    let said = "-OOM the value needs more than max-memory (67108864) allows\r\n";
+    assert_eq!(String::from_utf8_lossy(&refused), said);
 }

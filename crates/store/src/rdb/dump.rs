@@ -6,11 +6,14 @@
 use super::{
     format::{STRING, SUMS},
     input::Input,
+    read::VERSIONS,
     write::RdbWriter,
 };
 
 /// The version that is written. Redis reads it from 5 on.
 const VERSION: u16 = 9;
+/// The version of Valkey 9, whose strings are those of Redis.
+const VALKEY: u32 = 80;
 
 /// What a dump holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub enum Dumped {
 /// Why bytes are no dump.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DumpError {
-    /// The checksum is that of other bytes.
+    /// The checksum is that of other bytes, or the version is unknown.
     Sum,
     /// The bytes are not those of a string.
     Damaged,
@@ -41,15 +44,17 @@ pub fn dump(value: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a dump. Memory is had for a string of at most `most` bytes, and as the bytes show that it
-/// is there.
-///
-/// The version is not looked at: each has the same strings.
+/// is there. All known versions have the same strings.
 ///
 /// # Errors
 /// The bytes are no dump.
 pub fn read_dump(bytes: &[u8], most: usize) -> Result<Dumped, DumpError> {
     let (summed, sum) = bytes.split_last_chunk::<8>().ok_or(DumpError::Sum)?;
-    let (value, _version) = summed.split_last_chunk::<2>().ok_or(DumpError::Sum)?;
+    let (value, version) = summed.split_last_chunk::<2>().ok_or(DumpError::Sum)?;
+    let version = u32::from(u16::from_le_bytes(*version));
+    if version > *VERSIONS.end() && version != VALKEY {
+        return Err(DumpError::Sum);
+    }
     if SUMS.checksum(summed) != u64::from_le_bytes(*sum) {
         return Err(DumpError::Sum);
     }
@@ -73,7 +78,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     fn sealed(value: &[u8]) -> Vec<u8> {
-        let summed = [value, &[9, 0]].concat();
+        sealed_as(value, VERSION)
+    }
+    fn sealed_as(value: &[u8], version: u16) -> Vec<u8> {
+        let summed = [value, &version.to_le_bytes()].concat();
         [&summed[..], &SUMS.checksum(&summed).to_le_bytes()].concat()
     }
 
@@ -129,6 +137,12 @@ mod tests {
         let theirs = b"\0\x05hello\x0a\0";
         let whole = [&theirs[..], &SUMS.checksum(theirs).to_le_bytes()].concat();
         assert_eq!(read_dump(&whole, 5), string("hello"));
+        for (version, is_known) in
+            [(1, true), (13, true), (14, false), (79, false), (80, true), (81, false), (265, false)]
+        {
+            let expected = if is_known { string("hello") } else { Err(DumpError::Sum) };
+            assert_eq!(read_dump(&sealed_as(b"\0\x05hello", version), 5), expected, "{version}");
+        }
         for bytes in [&b""[..], b"123456789", b"\0\x05hello\x0a\0\0\0\0\0\0\0\0\0"] {
             assert_eq!(read_dump(bytes, 100), Err(DumpError::Sum));
         }

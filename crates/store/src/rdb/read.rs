@@ -7,7 +7,7 @@ use super::{
 use std::io::Read;
 
 /// The versions that are read: up to that of Redis 8.6.
-const VERSIONS: std::ops::RangeInclusive<u32> = 1..=13;
+pub(super) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=13;
 /// The first version that ends with a checksum.
 const SUMMED: u32 = 5;
 const SUM: usize = 8;

@@ -395,6 +395,12 @@ fn tables_that_cannot_be_watched_stop_the_start() {
         ("CREATE VIEW v AS SELECT * FROM users", r#"["v.id"]"#, "public.v is no table"),
         ("SELECT", r#"["nothing.id"]"#, "there is no table nothing"),
         ("SELECT", r#"["users.nothing"]"#, "public.users has no column nothing"),
+        (
+            "ALTER TABLE users DROP CONSTRAINT users_pkey, ADD UNIQUE (id) INCLUDE (name); \
+             ALTER TABLE users REPLICA IDENTITY USING INDEX users_id_name_key",
+            r#"["users.name"]"#,
+            "ALTER TABLE users REPLICA IDENTITY FULL",
+        ),
         ("ALTER TABLE users ADD price numeric", r#"["users.price"]"#, "users.price is of type numeric"),
     ] {
         let server = PostgresServer::start();
@@ -537,4 +543,30 @@ fn triggers_announce_changes() {
     }
     wait_until("all to be announced", || metric(&larder, "invalidations_total") >= before + 5001.0);
     all_changes_are_seen(&server, &larder);
+}
+
+/// The key of an index is without the columns that it includes.
+#[test]
+fn included_columns_are_no_part_of_a_key() {
+    let server = PostgresServer::start();
+    server.sql("CREATE TABLE mails (id int, mail text, v text, PRIMARY KEY (id) INCLUDE (mail))");
+    server.sql("INSERT INTO mails VALUES (42, 'ada@example.com', 'one')");
+    let settings = |changes: &str| Settings::of(&server.url(&format!("table=mails&columns=v{changes}")), "");
+    let printed = Command::new(crate::larder::binary())
+        .args(["postgres", "triggers", "--config", settings("&changes=notify").path().to_str().unwrap()])
+        .env_remove("LARDER_TEST_POSTGRES")
+        .env_remove("LARDER_BIN")
+        .output()
+        .unwrap();
+    server.sql(&String::from_utf8(printed.stdout).unwrap());
+    for changes in ["", "&changes=notify"] {
+        let larder = settings(changes).start();
+        until_announced(&larder);
+        let mut client = larder.client();
+        for value in ["two", "one"] {
+            until_kept(&larder, &mut client, "42");
+            server.sql(&format!("UPDATE mails SET v = '{value}'"));
+            until_seen(&mut client, "42", value);
+        }
+    }
 }

@@ -50,7 +50,8 @@ async fn of_table(settings: &PostgresSettings, client: &Client, name: &str) -> R
     let url = &settings.url;
     let wrong = |what: String| PlanError::Wrong(format!("table={name}: {what}"));
     let asked = format!(
-        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnum = ANY(coalesce(i.indkey::int2[], '{{}}')), \
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), \
+         a.attnum = ANY(coalesce((i.indkey::int2[])[0:i.indnkeyatts - 1], '{{}}')), \
          quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
          FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
          LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary \

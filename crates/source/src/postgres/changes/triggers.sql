@@ -18,7 +18,8 @@ BEGIN
     names := TG_ARGV[i]::text[];
     IF names = '{}' THEN
       names := ARRAY(SELECT a.attname::text FROM pg_index p JOIN pg_attribute a ON a.attrelid = p.indrelid
-        AND a.attnum = ANY (p.indkey) WHERE p.indrelid = TG_RELID AND p.indisprimary
+        AND a.attnum = ANY ((p.indkey::int2[])[0:p.indnkeyatts - 1])
+        WHERE p.indrelid = TG_RELID AND p.indisprimary
         ORDER BY array_position(p.indkey::int2[], a.attnum));
     END IF;
     SELECT string_agg(format('%I::text', name), ' || '':'' || ') INTO columns FROM unnest(names) AS name;

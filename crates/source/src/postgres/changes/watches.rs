@@ -118,7 +118,8 @@ pub(super) fn tables_query(watches: &[Watch], publication: Option<&str>) -> Stri
         columns.enumerate().map(|(number, (table, column))| format!("({number}, {}, {column})", literal(table)));
     let values = values.collect::<Vec<_>>().join(", ");
     let publication = literal(publication.unwrap_or_default());
-    // Views of the publication have more columns from version to version, hence to_jsonb.
+    // Views of the publication have more columns from version to version, hence to_jsonb. The first
+    // `indnkeyatts` columns of an index are its key. Changes do not carry those that it includes.
     format!(
         "WITH w(n, tab, col) AS (VALUES {values}), \
          tree AS (SELECT w.n, p.relid FROM w, pg_partition_tree(to_regclass(w.tab)) p WHERE p.isleaf \
@@ -129,7 +130,7 @@ pub(super) fn tables_query(watches: &[Watch], publication: Option<&str>) -> Stri
          (SELECT string_agg(r.oid::regclass::text, ', ') FROM tree JOIN pg_class r ON r.oid = tree.relid \
            WHERE tree.n = w.n AND w.col IS NOT NULL AND r.relreplident <> 'f' AND NOT EXISTS ( \
              SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = r.oid AND a.attname = w.col \
-             WHERE i.indrelid = r.oid AND a.attnum = ANY (i.indkey) \
+             WHERE i.indrelid = r.oid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
              AND CASE r.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END)), \
          p.pubname::text, to_jsonb(p) ->> 'rowfilter', \
          (w.col IS NULL OR coalesce(to_jsonb(p) -> 'attnames' ? w.col, true))::text, \
@@ -167,7 +168,8 @@ pub(super) async fn named(control: &mut Wire, watches: &[Watch]) -> Result<Vec<W
         if watch.columns == Columns::PrimaryKey {
             let query = format!(
                 "SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
-                 AND a.attnum = ANY (i.indkey) WHERE i.indrelid = to_regclass({}) AND i.indisprimary \
+                 AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
+                 WHERE i.indrelid = to_regclass({}) AND i.indisprimary \
                  ORDER BY array_position(i.indkey::int2[], a.attnum)",
                 literal(&watch.table)
             );

@@ -216,13 +216,7 @@ impl Fetch {
             Ok(Some(StoredValue { value, expiry: own, kind })) => {
                 // Expired in transit: waiting clients get the value, later ones fetch again.
                 let end = own.is_none_or(|at| at > now).then(|| self.policy.cap(self.key(), own, now));
-                let gone_at = match end {
-                    // It expires at the source while the copy may still be served stale.
-                    Some(Expiry::FreshFor(ttl)) => {
-                        own.filter(|at| *at < now.saturating_add(ttl).saturating_add(self.policy.longest_stale()))
-                    }
-                    _ => None,
-                };
+                let gone_at = end.and_then(|end| self.policy.gone_at(end, own, now));
                 let is_document = kind == ValueKind::Document;
                 let client = match kind {
                     ValueKind::Flagged(flags) => ClientMark::of_flags(flags),

@@ -217,6 +217,12 @@ impl FillPolicy {
             (None, None) => Expiry::Never,
         }
     }
+    /// When the source drops an entry of which a copy that ends at `end` may still be served then.
+    /// `own` is the entry's expiry at the source.
+    pub fn gone_at(&self, end: Expiry, own: Option<Millis>, now: Millis) -> Option<Millis> {
+        let Expiry::FreshFor(ttl) = end else { return None };
+        own.filter(|at| *at < now.saturating_add(ttl).saturating_add(self.longest_stale()))
+    }
     /// Until when an absence counts as fresh; `None`: it is not remembered.
     pub fn absence(&self, key: &[u8], now: Millis) -> Option<Expiry> {
         let ttl = self.of(key).negative_ttl.filter(|ttl| *ttl > 0)?;

@@ -3,7 +3,7 @@
 use super::watch_registry::WatchRegistry;
 use larder_config::Coherence;
 use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
-use larder_source::{FillPolicy, Mirror};
+use larder_source::{CopyMetadata, FillPolicy, Mirror};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -145,12 +145,11 @@ impl<'g> PendingWrite<'g> {
             if this.policy.denies(this.key.bytes()) {
                 return None;
             }
-            let write = Write {
-                value,
-                expiry: this.policy.cap(this.key.bytes(), expiry, now),
-                attributes: Attributes::NONE,
-                condition: Condition::Always,
-            };
+            let end = this.policy.cap(this.key.bytes(), expiry, now);
+            let gone_at = this.policy.gone_at(end, expiry, now);
+            let metadata = CopyMetadata { gone_at, ..CopyMetadata::default() }.encode();
+            let attributes = Attributes { tags: &[], metadata: &metadata };
+            let write = Write { value, expiry: end, attributes, condition: Condition::Always };
             match this.cache.tier().set(this.key, write, now) {
                 Ok(Stored::Created(version) | Stored::Replaced(version)) => Some(version),
                 Ok(Stored::Unmet) | Err(_) => None,
@@ -165,6 +164,7 @@ impl<'g> PendingWrite<'g> {
         if !self.stores() {
             return self.forget();
         }
+        let longest_stale = self.policy.longest_stale();
         self.settle(|this| {
             this.cache
                 .tier()
@@ -172,8 +172,14 @@ impl<'g> PendingWrite<'g> {
                     // A fetch in flight may carry the old expiry: `None` below fences it.
                     (None, _) => (Change::Keep, None),
                     (Some(_), None) => (Change::Keep, Some(())),
-                    (Some(entry), Some(at)) if entry.expiry().is_some_and(|old| old <= at) => (Change::Keep, Some(())),
-                    (Some(_), Some(at)) => (Change::Expire(Expiry::At(at)), Some(())),
+                    (Some(entry), Some(at)) => match entry.end() {
+                        // The copy could be served stale after `at`. `None` forgets it.
+                        Some(end) if end.is_soft && (end.at..end.at.saturating_add(longest_stale)).contains(&at) => {
+                            (Change::Keep, None)
+                        }
+                        Some(end) if end.at <= at => (Change::Keep, Some(())),
+                        Some(_) | None => (Change::Expire(Expiry::At(at)), Some(())),
+                    },
                 })
                 .ok()
                 .flatten()

@@ -38,6 +38,10 @@ pub struct GetResponse {
     /// clocks.
     #[prost(uint64, optional, tag = "104")]
     pub age: Option<u64>,
+    /// For how long there is such a key, ms; unset: longer than copies are served. A Larder's; it
+    /// does not depend on clocks.
+    #[prost(sint64, optional, tag = "105")]
+    pub gone_in: Option<i64>,
 }
 
 /// The body of a `PUT`.
@@ -208,7 +212,8 @@ impl GetResponse {
     pub fn copy_metadata(&self, now: Millis) -> CopyMetadata {
         let said = self.metadata.as_deref().map(CopyMetadataView::read).unwrap_or_default();
         let tags = self.tags.iter().map(|tag| Box::from(&**tag)).collect();
-        CopyMetadata { tags, born: self.age.map(|age| now.saturating_sub(age)), ..said.to_owned() }
+        let gone_at = self.gone_in.map(|left| now.saturating_add_signed(left)).or(said.gone_at);
+        CopyMetadata { tags, gone_at, born: self.age.map(|age| now.saturating_sub(age)), ..said.to_owned() }
     }
 }
 
@@ -227,6 +232,8 @@ impl EncodedEntry {
         let signed = |at: Millis| i64::try_from(at).unwrap_or(i64::MAX);
         let end = entry.stale_since().or_else(|| entry.expiry());
         let said = CopyMetadataView::read(entry.metadata());
+        // The end that an owner has of a copy becomes the end of freshness at the other node.
+        let gone_at = entry.end().filter(|end| !end.is_soft).map(|end| end.at).or(said.gone_at);
         let metadata = match said.etag {
             Some(_) => Bytes::copy_from_slice(entry.metadata()),
             None => CopyMetadata { etag: Some(etag()), ..said.to_owned() }.encode().into(),
@@ -234,6 +241,7 @@ impl EncodedEntry {
         let rest = GetResponse {
             expire: Some(to_expire(end)),
             fresh_for: end.map(|end| signed(end) - signed(now)),
+            gone_in: gone_at.map(|at| signed(at) - signed(now)),
             metadata: Some(metadata),
             tags: entry.tags().map(Bytes::copy_from_slice).collect(),
             age: Some(now.saturating_sub(said.born.unwrap_or_else(|| entry.stored()))),
@@ -304,6 +312,7 @@ mod tests {
             etag: Some(b"\"1\"".as_slice().into()),
             tags: vec![b"t".as_slice().into()],
             born: Some(7000),
+            gone_at: Some(16_000),
             ..said
         };
         assert_eq!(message.copy_metadata(7000), expected);

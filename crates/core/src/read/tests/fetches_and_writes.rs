@@ -1,6 +1,8 @@
 //! Fetches, writes, and writes that overtake fetches.
 use super::scripted_source::*;
-use larder_source::{FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceError};
+use crate::read::{Group, PeerRequest};
+use larder_ring::peer::{NodeRequest, PeerChange};
+use larder_source::{CopyMetadataView, FillPolicy, FreshnessTable, KeyPolicy, PrefixTable, SourceError};
 use larder_store::{StoredValue, clock};
 
 #[test]
@@ -81,6 +83,39 @@ fn fills_live_as_long_as_policy_and_source_allow() {
     assert_eq!(expiry(&endless, None), Some(None), "the prefix has none, although the group has one");
     let others = with(b"kex", Some(3_000));
     assert_eq!(expiry(&others, None), Some(Some(11_000)));
+}
+
+/// A copy may be served stale, but not once the source has the key no more.
+#[test]
+fn written_copies_are_gone_when_the_source_drops_the_key() {
+    let gone_at = |group: &Group| {
+        let gone_at = |entry: larder_engine::Entry<'_>| CopyMetadataView::read(entry.metadata()).gone_at;
+        group.cache.tier().peek(group.cache.key(KEY), clock::now(), gone_at)
+    };
+    run(async {
+        let stale = KeyPolicy { ttl: Some(60_000), stale_while_revalidate: 3_600_000, ..KeyPolicy::default() };
+        let (group, source) = group(stale.into());
+        let end = clock::now() + 120_000;
+        let put = begin(&group, move |group| async move { group.put(KEY, "v".into(), Some(end)).await }).await;
+        source.answer(0, None);
+        assert!(put.await.expect("no panic").is_ok());
+        assert_eq!(gone_at(&group), Some(Some(end)));
+
+        let request = PeerRequest { group: &group, now: clock::now(), instance: 0, ring: None, trace: None };
+        let set = |expiry| PeerChange::Set { key: KEY.into(), value: "w".into(), expiry };
+        request.run(NodeRequest::Tell(set(Some(end + 1)))).await;
+        assert_eq!(gone_at(&group), Some(Some(end + 1)));
+
+        // Within the stale window, after it, and while the copy is fresh.
+        for (left, kept) in [(120_000, false), (36_000_000, true), (30_000, true)] {
+            request.run(NodeRequest::Tell(set(Some(clock::now() + 360_000_000)))).await;
+            let end = clock::now() + left;
+            let expire = begin(&group, move |group| async move { group.expire(KEY, Some(end)).await }).await;
+            source.answer(0, None);
+            assert_eq!(expire.await.expect("no panic"), Ok(true));
+            assert_eq!(cached(&group).is_some(), kept, "{left} ms are left");
+        }
+    });
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(crate) async fn flush(group: &Rc<Group>) -> Result<(), SourceError> {
         SourceKind::Memory | SourceKind::Values(_) | SourceKind::Table(_) => {
             match &group.peers {
                 Some(peers) => {
-                    peers.clear_everywhere(ClearScope::Prefix(bytes::Bytes::new()), false, || group.flushed()).await;
+                    peers.clear_everywhere(ClearScope::Prefix(bytes::Bytes::new()), false, || group.flushed()).await?;
                 }
                 None => group.flushed(),
             }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
 use larder_proto::http::{etag, text::Sink};
 use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer, NodeReply, NodeRequest, PeerChange};
-use larder_source::{Fetch, RequestTrace, SourceError};
+use larder_source::{CopyMetadata, Fetch, RequestTrace, SourceError};
 use larder_store::clock;
 use prost::Message;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -118,15 +118,14 @@ impl PeerRequest<'_> {
     /// lost.
     fn set(&self, key: &[u8], value: &[u8], expiry: Option<Millis>) {
         let group = self.group;
-        let write = Write {
-            value,
-            expiry: match expiry {
-                Some(at) => group.policy.cap(key, Some(at), self.now),
-                None => group.policy.lifetime(key),
-            },
-            attributes: Attributes::NONE,
-            condition: Condition::Always,
+        let end = match expiry {
+            Some(at) => group.policy.cap(key, Some(at), self.now),
+            None => group.policy.lifetime(key),
         };
+        let gone_at = group.policy.gone_at(end, expiry, self.now);
+        let metadata = CopyMetadata { gone_at, ..CopyMetadata::default() }.encode();
+        let attributes = Attributes { tags: &[], metadata: &metadata };
+        let write = Write { value, expiry: end, attributes, condition: Condition::Always };
         let is_kept = group.peers.as_ref().is_none_or(|peers| peers.keeps(key));
         let is_past = matches!(write.expiry, Expiry::At(at) if at <= self.now);
         let kept = is_kept && !group.policy.denies(key) && !is_past;
@@ -197,10 +196,16 @@ impl Group {
     }
 
     /// Removes what memory has of a key, on all nodes.
-    pub async fn forget(&self, key: &[u8]) {
+    ///
+    /// # Errors
+    /// `Lost` if the nodes are one store and the key's owner gave no answer.
+    pub async fn forget(&self, key: &[u8]) -> Result<(), SourceError> {
         match &self.peers {
             Some(peers) => peers.removed(key, || self.forget_here(key)).await,
-            None => self.forget_here(key),
+            None => {
+                self.forget_here(key);
+                Ok(())
+            }
         }
     }
 

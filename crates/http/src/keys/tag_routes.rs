@@ -58,8 +58,7 @@ pub(crate) async fn clear_tag(request: &RouteRequest<'_>) -> Answer {
     let clear = || {
         request.group.cache.tier().clear_tag(&tag, soft, clock::now());
     };
-    clear_everywhere(request, ClearScope::Tag(Bytes::copy_from_slice(&tag)), soft, clear).await;
-    Ok(response_writer::no_content())
+    clear_everywhere(request, ClearScope::Tag(Bytes::copy_from_slice(&tag)), soft, clear).await
 }
 
 /// `DELETE /v1/keys?prefix=`: clears the keys that begin so, in constant time. `?key=`: one key and
@@ -74,8 +73,7 @@ pub(crate) async fn clear_keys(request: &RouteRequest<'_>) -> Answer {
     request.check_key(&prefix)?;
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(&prefix, soft, clock::now());
-    clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await;
-    Ok(response_writer::no_content())
+    clear_everywhere(request, ClearScope::Prefix(Bytes::copy_from_slice(&prefix)), soft, clear).await
 }
 
 /// Removes what memory has of a key, on all nodes.
@@ -84,7 +82,7 @@ async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Answer {
         return Err(Problem::of(ProblemKind::BadParameter, format!("`key` and `{other}` do not go together")));
     }
     request.check_key(key)?;
-    request.group.forget(key).await;
+    request.group.forget(key).await.map_err(|error| Problem::source(&error))?;
     Ok(response_writer::no_content())
 }
 
@@ -92,19 +90,22 @@ async fn clear_key(request: &RouteRequest<'_>, key: &[u8]) -> Answer {
 pub(crate) async fn clear_group(request: &RouteRequest<'_>) -> Answer {
     let soft = is_soft(request)?;
     let clear = || request.group.clear_keys(b"", soft, clock::now());
-    clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await;
-    Ok(response_writer::no_content())
+    clear_everywhere(request, ClearScope::Prefix(Bytes::new()), soft, clear).await
 }
 
 /// Clears here and at all nodes.
-async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: bool, clear: impl Fn()) {
+async fn clear_everywhere(request: &RouteRequest<'_>, scope: ClearScope, soft: bool, clear: impl Fn()) -> Answer {
     if matches!(scope, ClearScope::Prefix(_)) {
         request.group.make_room_to_clear().await;
     }
     match &request.group.peers {
-        Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
+        Some(peers) => {
+            let cleared = peers.clear_everywhere(scope, soft, clear).await;
+            cleared.map_err(|error| Problem::source(&error))?;
+        }
         None => clear(),
     }
+    Ok(response_writer::no_content())
 }
 
 /// `?soft`: what is cleared counts as out of date, and is served as the group's stale windows

@@ -1,7 +1,7 @@
 //! Nodes without a source are one store: commands and writes of any node, on keys of any other.
 use super::{
     common::{Port, RedisServer, Reply, wait_until},
-    fleet::{Fleet, over_each_transport, read},
+    fleet::{Fleet, over_each_transport, read, send},
     larder::{Larder, connect},
 };
 use larder_proto::resp::{Scanner, encode};
@@ -460,4 +460,62 @@ fn a_command_whose_answer_is_lost_may_have_run_and_is_not_sent_again() {
         });
         assert_eq!(had.load(Relaxed), asked, "it is sent once");
     }
+}
+
+/// Orders a fault at a node, or ends all (`DELETE`).
+fn faults(node: &Larder, method: &str, body: &str) {
+    let head = format!("{method} /v1/faults HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    let (status, ..) = node.admin(&format!("{head}content-length: {}\r\n\r\n{body}", body.len()));
+    assert!(matches!(status, 200 | 201), "{status}");
+}
+/// The node's requests reach no other node.
+const CUT: &str = r#"{"at":"peers","kind":"cut","duration":"10m"}"#;
+
+/// What node 1 has not heard from node 0.
+fn untold(fleet: &Fleet) -> f64 {
+    fleet.nodes[0].metric(&format!("larder_peer_untold_changes{{peer=\"127.0.0.1:{}\"}}", fleet.ports[1].number))
+}
+
+#[test]
+fn removals_that_a_node_does_not_hear_leave_it_its_own_values() {
+    let fleet = Fleet::start(2, &["--allow-faults", "--threads", "1"]);
+    let other = fleet.key_of(1);
+    let (mut here, mut there) = (fleet.nodes[0].client(), fleet.nodes[1].client());
+    assert_eq!(there.command(&["SET", &other, "kept"]), Reply::ok());
+    faults(&fleet.nodes[0], "POST", CUT);
+    // Until there are too many to remember.
+    let (mut before, mut number) = (0.0, 0);
+    while untold(&fleet) >= before {
+        before = untold(&fleet);
+        let pairs = (number..number + 1000).flat_map(|number| [format!("many-{number}"), "v".to_owned()]);
+        let command: Vec<String> = std::iter::once("MSET".to_owned()).chain(pairs).collect();
+        assert!(here.command(&command).error().starts_with("ERR source unavailable: "), "of keys of the other node");
+        number += 1000;
+        assert!(number < 100_000, "{before} are untold");
+    }
+    faults(&fleet.nodes[0], "DELETE", "");
+    wait_until("the node to hear of the rest", || untold(&fleet) == 0.0);
+    assert_eq!(there.command(&["GET", &other]), Reply::bulk("kept"));
+}
+
+#[test]
+fn a_clear_that_a_node_does_not_hear_is_an_error_and_does_not_come_late() {
+    let fleet = Fleet::start(2, &["--allow-faults", "--threads", "1"]);
+    let (own, other) = (fleet.key_of(0), fleet.key_of(1));
+    let (mut here, mut there) = (fleet.nodes[0].client(), fleet.nodes[1].client());
+    assert_eq!(here.command(&["MSET", &own, "1", &other, "1"]), Reply::ok());
+    faults(&fleet.nodes[0], "POST", CUT);
+    let replies = [&["FLUSHALL"][..], &["LARDER.CLEARTAG", "t"]].map(|command| here.command(command));
+    let key = format!("/v1/keys?key={other}");
+    let statuses = ["/v1/groups/default", "/v1/keys?prefix=0", "/v1/tags/t", &key]
+        .map(|path| send(&fleet.nodes[0], "DELETE", path, ""));
+    assert_eq!(here.command(&["GET", &own]), Reply::nil(), "this node is cleared");
+    faults(&fleet.nodes[0], "DELETE", "");
+    assert_eq!(there.command(&["SET", &other, "later"]), Reply::ok());
+    wait_until("all to be told", || untold(&fleet) == 0.0);
+    assert_eq!(there.command(&["GET", &other]), Reply::bulk("later"));
+    assert!(replies.iter().all(|reply| reply.error().starts_with("ERR source unavailable: ")), "{replies:?}");
+    assert_eq!(statuses, [503; 4]);
+    wait_until("the node to be reached again", || here.command(&["FLUSHALL"]) == Reply::ok());
+    assert_eq!(there.command(&["GET", &other]), Reply::nil());
 }

@@ -75,7 +75,7 @@ pub(crate) async fn clear_tag_everywhere(call: &mut CommandContext<'_>) -> Done 
     let (scope, carried) = (ClearScope::Tag(Bytes::copy_from_slice(tag)), Cell::new(0));
     let clear = || carried.set(carried.get().max(call.cache().tier().clear_tag(tag, soft, clock::now())));
     match &call.group().peers {
-        Some(peers) => peers.clear_everywhere(scope, soft, clear).await,
+        Some(peers) => peers.clear_everywhere(scope, soft, clear).await?,
         None => clear(),
     }
     call.integer(carried.get() as i64)

@@ -176,10 +176,10 @@ fn owner_of_all(peers: &PeerGroup, queue: &CommandQueue) -> Result<Option<Arc<Me
     Ok(owner)
 }
 
-/// FLUSHALL empties all nodes.
+/// FLUSHALL empties all nodes. The reply is an error if one of them gave no answer.
 async fn flush(call: &mut CommandContext<'_>) -> Done {
     flush_options(call)?;
     let everything = ClearScope::Prefix(Bytes::new());
-    peers(call)?.clear_everywhere(everything, false, || call.cache().tier().clear()).await;
+    peers(call)?.clear_everywhere(everything, false, || call.cache().tier().clear()).await?;
     call.ok()
 }

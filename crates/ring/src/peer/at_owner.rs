@@ -62,7 +62,8 @@ impl PeerGroup {
             let (me, member, keys) = (self.clone(), member.clone(), keys.clone());
             tokio::task::spawn_local(async move {
                 for key in keys {
-                    me.tell_surely(&member, PeerChange::Remove(key)).await;
+                    // It has a copy at most.
+                    let _ = me.tell_surely(&member, PeerChange::Remove(key)).await;
                 }
             })
         });

@@ -63,7 +63,7 @@ pub struct PeerClient {
 
 impl PeerClient {
     pub fn new(peers: Arc<Peers>, nodes: Rc<NodeCalls>, timeout: Duration) -> PeerClient {
-        let untold = Untold::new(nodes.clone(), timeout);
+        let untold = Untold::new(peers.clone(), nodes.clone(), timeout);
         PeerClient { peers, nodes, untold, timeout, fallbacks: Rc::default() }
     }
     /// How long a node has time to answer: a little longer than its source has, so that the owner

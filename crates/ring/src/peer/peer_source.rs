@@ -104,7 +104,7 @@ impl Source for PeerSource {
                 return Ok(true);
             }
             let replaced = self.inner().put(key, value, expiry).await?;
-            self.0.removed(key, || self.forget(key)).await;
+            self.0.removed(key, || self.forget(key)).await?;
             Ok(replaced)
         })
     }
@@ -115,7 +115,7 @@ impl Source for PeerSource {
                 // The owner knows; it is not asked.
                 _ => true,
             };
-            self.0.removed(key, || self.forget(key)).await;
+            self.0.removed(key, || self.forget(key)).await?;
             Ok(existed)
         })
     }
@@ -126,7 +126,7 @@ impl Source for PeerSource {
                 return Err(SourceError::Refused(reason.into()));
             }
             let changed = self.inner().expire(key, expiry).await?;
-            self.0.removed(key, || self.forget(key)).await;
+            self.0.removed(key, || self.forget(key)).await?;
             Ok(changed)
         })
     }

@@ -132,7 +132,7 @@ impl AdmittedRequest {
 impl Drop for AdmittedRequest {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.health.admission().abandoned(1);
+            self.health.admission().given_up(self.begun.into_std());
         }
     }
 }
@@ -229,5 +229,36 @@ impl Drop for GateState {
     fn drop(&mut self) {
         let admission = self.health.admission();
         admission.server.waited(&admission.load, self.waiting.get_mut().len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BreakerPolicy, ServerLoads, SourceLimits};
+    use larder_config::SourceUrl;
+    use std::time::Duration;
+
+    #[test]
+    fn a_probe_that_is_given_up_leaves_room_for_another() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let breaker = Some(BreakerPolicy { share: 75, window: Duration::from_secs(10) });
+            let limits = SourceLimits { breaker, max_in_flight: 100, ..SourceLimits::SMALLEST };
+            let health = Arc::new(SourceHealth::new(&SourceUrl::None, &limits, &ServerLoads::default()));
+            let gate = FetchGate::new(health.clone(), |_| ());
+            for _ in 0..10 {
+                let admitted = gate.admit().await.expect("the circuit is closed");
+                admitted.finish(&Err::<(), _>(SourceError::Unavailable("down".into())));
+            }
+            assert!(gate.admit().await.is_err(), "the circuit is open");
+            health.admission().connected();
+            let mut probes = Vec::new();
+            for _ in 0..3 {
+                probes.push(gate.admit().await.expect("a probe"));
+            }
+            drop(probes);
+            assert!(gate.admit().await.is_ok(), "no probe is under way");
+        });
     }
 }

@@ -177,9 +177,12 @@ impl CircuitBreaker {
             }
         }
     }
-    /// Admitted fetches were not sent after all.
-    pub(super) fn give_back(&mut self, count: usize) {
-        if let State::HalfOpen { left, answered, .. } = &mut self.state {
+    /// Fetches that were admitted at `begun` were not sent after all, or were given up.
+    pub(super) fn give_back(&mut self, count: usize, begun: Duration) {
+        if let State::HalfOpen { since, left, answered } = &mut self.state
+            // Those from before are no probes.
+            && begun >= *since
+        {
             *left = left.saturating_add(u32::try_from(count).unwrap_or(PROBES)).min(PROBES - *answered);
         }
     }

@@ -143,10 +143,11 @@ impl FetchAdmission {
     /// Begins up to `count` fetches, as far as circuit, limit and the group's share allow.
     pub(crate) fn begin_some(&self, count: usize, last_error: impl FnOnce() -> Option<Arc<str>>) -> usize {
         let Some(breaker) = &self.breaker else { return self.begin(count) };
-        let (admitted, transition) = breaker.admit(self.started.elapsed(), count);
+        let now = self.started.elapsed();
+        let (admitted, transition) = breaker.admit(now, count);
         self.note(transition, last_error);
         let begun = self.server.begin(&self.load, admitted);
-        breaker.give_back(admitted - begun);
+        breaker.give_back(admitted - begun, now);
         begun
     }
     /// Whether no fetch is sent now. The error for those that ask.
@@ -178,6 +179,13 @@ impl FetchAdmission {
     /// Begun fetches were dropped.
     pub(crate) fn abandoned(&self, count: usize) {
         self.server.end(&self.load, count, None, self.started);
+    }
+    /// A request that was sent at `begun` was given up. If it was a probe, another may go.
+    pub(crate) fn given_up(&self, begun: Instant) {
+        if let Some(breaker) = &self.breaker {
+            breaker.give_back(1, begun.saturating_duration_since(self.started));
+        }
+        self.abandoned(1);
     }
     /// A connection to the source was made.
     pub(crate) fn connected(&self) {

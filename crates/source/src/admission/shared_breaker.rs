@@ -66,10 +66,10 @@ impl SharedBreaker {
             _ => self.change(|machine| machine.admit(now, count)),
         }
     }
-    /// Admitted fetches were not sent after all.
-    pub(super) fn give_back(&self, count: usize) {
+    /// Fetches that were admitted at `begun` were not sent after all, or were given up.
+    pub(super) fn give_back(&self, count: usize, begun: Duration) {
         if count > 0 && self.state() != BreakerState::Closed {
-            self.machine.lock().give_back(count);
+            self.machine.lock().give_back(count, begun);
         }
     }
     /// So many fetches that were sent at `begun` have ended alike.

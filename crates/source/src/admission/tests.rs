@@ -132,9 +132,11 @@ fn probes_that_were_not_sent_are_available_again() {
     run(&mut breaker, &mut ms(1), Failed(10));
     breaker.connected(ms(2));
     assert_eq!(breaker.admit(ms(2), 100), PROBES as usize);
-    breaker.give_back(2);
+    breaker.give_back(2, ms(2));
     assert_eq!(breaker.admit(ms(2), 100), 2);
-    breaker.give_back(100);
+    breaker.give_back(1, ms(1));
+    assert_eq!(breaker.admit(ms(2), 100), 0, "from before the probes");
+    breaker.give_back(100, ms(2));
     assert_eq!(breaker.admit(ms(2), 100), PROBES as usize);
 }
 
@@ -165,7 +167,7 @@ proptest! {
                 (_, HalfOpen) => prop_assert!(admitted <= PROBES as usize),
                 changed => prop_assert!(false, "{:?}", changed),
             }
-            breaker.give_back(admitted);
+            breaker.give_back(admitted, now);
         }
         now += PAUSE.1;
         for _ in 0..PROBES {

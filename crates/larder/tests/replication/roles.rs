@@ -4,8 +4,12 @@ use super::{
     larder::Larder,
     workload::{Writes, info, replica_of, wait_for_equality, wait_for_link},
 };
+use larder_proto::resp::encode;
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
 
@@ -71,6 +75,28 @@ fn a_promoted_replica_keeps_what_it_has_and_takes_writes() {
     wait_for_equality(&first, &second);
     wait_for_equality(&first, &primary);
     assert_eq!(primary.client().command(&["GET", "mine"]), Reply::bulk("1"));
+}
+
+/// What clients wrote meanwhile is gone, however short the time was.
+#[test]
+fn a_replica_that_returns_to_its_primary_copies_all() {
+    let primary = Larder::start(&[]);
+    primary.client().command(&["SET", "k", "v"]);
+    let replica = replica_of(primary.redis, &["--threads", "1"]);
+    wait_for_equality(&primary, &replica);
+    let port = primary.redis.to_string();
+    let commands = [&["REPLICAOF", "NO", "ONE"][..], &["SET", "k", "mine"], &["REPLICAOF", "127.0.0.1", &port]];
+    let command = |words: &[&str]| encode(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+    let at_once = commands.map(command).concat();
+    // The link's task seldom runs between the commands. Often it runs beside one of them.
+    for _ in 0..50 {
+        let (mut stream, mut replies) = (replica.stream(), [0; 15]);
+        stream.write_all(&at_once).unwrap();
+        stream.read_exact(&mut replies).unwrap();
+        assert_eq!(String::from_utf8_lossy(&replies), "+OK\r\n+OK\r\n+OK\r\n");
+    }
+    wait_for_equality(&primary, &replica);
+    assert_eq!(replica.client().command(&["GET", "k"]), Reply::bulk("v"));
 }
 
 #[test]

@@ -40,6 +40,8 @@ type Watched = watch::Receiver<Option<PrimaryAddress>>;
 #[derive(Debug, Default)]
 struct Place {
     primary: Option<PrimaryAddress>,
+    /// The turn at which it became the primary.
+    turn: u64,
     id: u64,
     records: Vec<u64>,
 }
@@ -50,7 +52,10 @@ pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
     let mut watched = replication.watch_primary();
     let mut place = Place::default();
     loop {
-        let (primary, turn) = (watched.borrow_and_update().clone(), replication.turn());
+        // The borrow ends before the turns are locked. `Replication::follow` takes both the other way
+        // round.
+        let primary = watched.borrow_and_update().clone();
+        let turn = replication.turn();
         let Some(primary) = primary else {
             place = Place::default();
             if watched.changed().await.is_err() {
@@ -58,8 +63,9 @@ pub async fn follow_primary(replication: Arc<Replication>, port: u16) {
             }
             continue;
         };
-        if place.primary.as_ref() != Some(&primary) {
-            place = Place { primary: Some(primary.clone()), ..Place::default() };
+        // In another turn clients may have written here, although the primary is the same.
+        if place.primary.as_ref() != Some(&primary) || place.turn != turn {
+            place = Place { primary: Some(primary.clone()), turn, ..Place::default() };
             replication.link.begin(clock::now());
         }
         let link = Link { replication: &replication, primary: &primary, turn, port };

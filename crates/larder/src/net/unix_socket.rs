@@ -127,7 +127,7 @@ mod tests {
     fn of_processes_that_start_at_once_on_a_stale_file_one_listens() {
         const STARTS: usize = 8;
         let dir = tempfile::tempdir().unwrap();
-        let of = UnixSocket { path: dir.path().join("s").into(), mode: None, group: None };
+        let of = UnixSocket { path: dir.path().join("s"), mode: None, group: None };
         for _ in 0..100 {
             drop(UnixListener::bind(&of.path).unwrap());
             let (begin, end) = (Barrier::new(STARTS), Barrier::new(STARTS));

@@ -38,11 +38,9 @@ pub(super) use plain_stream::{PlainStream, plain_stream};
 pub(super) use worker_ring::WorkerRing;
 
 use larder_core::app::Worker;
+pub(super) use placement::FirstKey;
 use placement::Placement;
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
-
-/// The key of the command that the input begins with, if it is all there and has one.
-pub(super) type FirstKey = for<'i> fn(&'i [u8]) -> Option<&'i [u8]>;
 
 /// The worker's ring if the setting wants one and the kernel gives it.
 pub(super) fn start(worker: &Rc<Worker>) -> Option<WorkerRing> {

@@ -1,5 +1,9 @@
-//! Which connections a worker's ring serves, by the setting `transport`.
+//! Which connections a worker's ring serves, by the setting `transport`, and what it knows of their
+//! protocol.
 use larder_config::Transport;
+
+/// The key of the command that the input begins with, if it is all there and has one.
+pub(in crate::net) type FirstKey = for<'i> fn(&'i [u8]) -> Option<&'i [u8]>;
 
 /// Which connections of a worker with a ring use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,7 @@
 //! A connection moves where it is about to wait for input, when its place holds none of its bytes:
 //! what the client has sent is in the socket, what was written is with the kernel.
 use super::{
-    FirstKey,
-    placement::Placement,
+    placement::{FirstKey, Placement},
     ring_stream::{Departure, RingStream},
     worker_ring::WorkerRing,
 };

@@ -1,7 +1,7 @@
 //! A client's connection over the worker's ring.
 use super::{
-    FirstKey,
     kernel_ring::{BUFFER, KernelRing, Operation},
+    placement::FirstKey,
     worker_ring::{Receiving, Sending, Slot, State, WorkerRing},
 };
 use larder_base::tls::ClientStream;

@@ -1,8 +1,7 @@
 //! The ring of one worker: the states of its connections, and the task that submits and reaps.
 use super::{
-    FirstKey,
     kernel_ring::{Chunk, Completion, KernelRing, Operation},
-    placement::Placement,
+    placement::{FirstKey, Placement},
     turn_meter::TurnMeter,
 };
 use larder_core::{app::Worker, read::KEYS_AHEAD};

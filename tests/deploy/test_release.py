@@ -95,7 +95,7 @@ class Files(unittest.TestCase):
             # Each address, and next to it its checksum.
             found = dict(re.findall(r"(https://[^'\" ]+\.gz)[^/]*?\b([0-9a-f]{64})\b", text))
             self.assertEqual(found, {url: sum for url, sum in wanted.items() if name != "PKGBUILD" or "linux" in url}, name)
-        for command in (["ruby", "-c", "larder.rb"], ["shellcheck", "install.sh"], ["shellcheck", "--shell=bash", "--exclude=SC2034,SC2154,SC2164", "PKGBUILD"]):
+        for command in (["ruby", "-c", "larder.rb"], ["shellcheck", "install.sh"], ["shellcheck", "--shell=bash", "--exclude=SC2034,SC2154,SC2164", "PKGBUILD"], ["nix-instantiate", "--parse", "larder.nix"]):
             checked = run(require(command[0]), *command[1:], cwd=folder)
             self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         incomplete, _ = self.recipes(dict(list(sums.items())[1:]), "incomplete")

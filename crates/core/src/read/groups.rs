@@ -272,7 +272,7 @@ impl ProcessGroup {
     pub fn change_modes(&self, rules: Option<Vec<ModeRule>>) -> Result<(), String> {
         let (group, source) = (&self.settings.name, self.source_url());
         if source.has_one_answer() {
-            return Err(format!("the source of group {group} is {source}: its reads have no other answer"));
+            return Err(format!("the source of group {group} is `{source}`: its reads have no other answer"));
         }
         match rules {
             Some(rules) => self.modes.replace(rules),

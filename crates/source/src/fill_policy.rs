@@ -1,6 +1,6 @@
 //! How fills of a group are stored: lifetimes, absences, coherence, replies. A key prefix may have
 //! lifetimes of its own.
-use super::{inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
+use super::{copy_metadata::CopyMetadata, inspection::Inspection, mode_rules::ModeRules, prefix_table::PrefixTable};
 use arc_swap::{ArcSwap, Guard};
 use larder_base::telemetry::{KeyCounts, Tracer};
 use larder_config::{Coherence, FreshnessSettings, RefreshAhead, TierMode};
@@ -219,9 +219,15 @@ impl FillPolicy {
     }
     /// When the source drops an entry of which a copy that ends at `end` may still be served then.
     /// `own` is the entry's expiry at the source.
-    pub fn gone_at(&self, end: Expiry, own: Option<Millis>, now: Millis) -> Option<Millis> {
+    pub(super) fn gone_at(&self, end: Expiry, own: Option<Millis>, now: Millis) -> Option<Millis> {
         let Expiry::FreshFor(ttl) = end else { return None };
         own.filter(|at| *at < now.saturating_add(ttl).saturating_add(self.longest_stale()))
+    }
+    /// The metadata of a copy that a write leaves, which ends at `end`. `own` is the expiry that was
+    /// written.
+    pub fn metadata_of_write(&self, end: Expiry, own: Option<Millis>, now: Millis) -> Vec<u8> {
+        let of = |gone_at| CopyMetadata { gone_at: Some(gone_at), ..CopyMetadata::default() }.encode();
+        self.gone_at(end, own, now).map_or_else(Vec::new, of)
     }
     /// Until when an absence counts as fresh; `None`: it is not remembered.
     pub fn absence(&self, key: &[u8], now: Millis) -> Option<Expiry> {

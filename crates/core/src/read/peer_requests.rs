@@ -6,7 +6,7 @@ use http::StatusCode;
 use larder_engine::{Attributes, Condition, Entry, Expiry, Millis, Write};
 use larder_proto::http::{etag, text::Sink};
 use larder_ring::peer::{ClearScope, EncodedEntry, GetResponse, KeyAnswer, NodeReply, NodeRequest, PeerChange};
-use larder_source::{CopyMetadata, Fetch, RequestTrace, SourceError};
+use larder_source::{Fetch, RequestTrace, SourceError};
 use larder_store::clock;
 use prost::Message;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -122,8 +122,7 @@ impl PeerRequest<'_> {
             Some(at) => group.policy.cap(key, Some(at), self.now),
             None => group.policy.lifetime(key),
         };
-        let gone_at = group.policy.gone_at(end, expiry, self.now);
-        let metadata = CopyMetadata { gone_at, ..CopyMetadata::default() }.encode();
+        let metadata = group.policy.metadata_of_write(end, expiry, self.now);
         let attributes = Attributes { tags: &[], metadata: &metadata };
         let write = Write { value, expiry: end, attributes, condition: Condition::Always };
         let is_kept = group.peers.as_ref().is_none_or(|peers| peers.keeps(key));

@@ -3,7 +3,7 @@
 use super::watch_registry::WatchRegistry;
 use larder_config::Coherence;
 use larder_engine::{Attributes, Cache, Change, Condition, Expiry, Key, Millis, Stored, Write};
-use larder_source::{CopyMetadata, FillPolicy, Mirror};
+use larder_source::{FillPolicy, Mirror};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
@@ -146,8 +146,7 @@ impl<'g> PendingWrite<'g> {
                 return None;
             }
             let end = this.policy.cap(this.key.bytes(), expiry, now);
-            let gone_at = this.policy.gone_at(end, expiry, now);
-            let metadata = CopyMetadata { gone_at, ..CopyMetadata::default() }.encode();
+            let metadata = this.policy.metadata_of_write(end, expiry, now);
             let attributes = Attributes { tags: &[], metadata: &metadata };
             let write = Write { value, expiry: end, attributes, condition: Condition::Always };
             match this.cache.tier().set(this.key, write, now) {

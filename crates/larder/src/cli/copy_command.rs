@@ -15,7 +15,7 @@ use larder_base::buffers::Buffers;
 use larder_config::{SourceClass, SourceUrl};
 use larder_source::{HeldEntry, SourceLimits, SourceSetup, StoredEntries};
 use larder_store::{atomic_files, snapshot::SnapshotReader};
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::json;
 use std::{
     fmt::Display,
@@ -168,12 +168,14 @@ struct Pass {
     differ: u64,
 }
 
-/// What was copied.
-#[derive(Debug, Default)]
+/// What was copied. An earlier Larder wrote only `entries` into the file of a copy.
+#[derive(Debug, Default, Deserialize)]
 struct Progress {
     entries: u64,
+    #[serde(default)]
     left_out: LeftOut,
     /// Entries that TO refused one by one. They are among those left out.
+    #[serde(default)]
     refused: u64,
 }
 
@@ -278,13 +280,8 @@ impl ResumeFile<'_> {
             return Err(wrong("is that of another copy"));
         }
         let after = document["after"].as_str().and_then(|after| BASE64_STANDARD.decode(after).ok());
-        // An earlier Larder did not write what was left out.
-        let left_out = document.get("left_out").map_or_else(|| Ok(LeftOut::new()), LeftOut::deserialize);
-        let refused = document.get("refused").map_or(Some(0), serde_json::Value::as_u64);
-        match (after, document["entries"].as_u64(), left_out, refused) {
-            (Some(after), Some(entries), Ok(left_out), Some(refused)) => {
-                Ok((Some(after.into()), Progress { entries, left_out, refused }))
-            }
+        match (after, Progress::deserialize(&document)) {
+            (Some(after), Ok(done)) => Ok((Some(after.into()), done)),
             _ => Err(wrong("is no file of a copy")),
         }
     }

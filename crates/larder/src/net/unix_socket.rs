@@ -4,7 +4,6 @@ use super::listeners::BACKLOG;
 use larder_config::{Address, UnixSocket};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::{
-    ffi::OsStr,
     fs, io,
     os::unix::{
         fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
@@ -45,7 +44,8 @@ fn id_of(file: &fs::Metadata) -> (u64, u64) {
 /// Makes the socket, one process at a time: another one that starts now would take a socket that does
 /// not listen yet for a stale one.
 pub(super) fn listen(of: &UnixSocket) -> io::Result<(UnixListener, SocketFile)> {
-    let name = [of.path.as_os_str(), OsStr::new(".lock")].join(OsStr::new(""));
+    let mut name = of.path.clone().into_os_string();
+    name.push(".lock");
     loop {
         let lock = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&name)?;
         lock.lock()?;
